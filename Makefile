@@ -1,0 +1,60 @@
+# The verbs are the same on a laptop and in CI. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+
+$(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/records/*.c)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: run
+run: $(STAMP) ## set everything up and run the main job
+	$(BIN)/goqueue bench storage
+
+.PHONY: test
+test: $(STAMP) ## every test but the slow ones
+	$(BIN)/python -m pytest
+
+.PHONY: test-slow
+test-slow: $(STAMP) ## the long tests alone
+	$(BIN)/python -m pytest -m slow --timeout 1800
+
+.PHONY: check
+check: $(STAMP) ## format, lint, import contracts, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+.PHONY: fix
+fix: $(STAMP) ## format, and mend what the linter can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(STAMP) ## every benchmark; appends to benchmarks/results
+	$(BIN)/goqueue bench
+
+.PHONY: docs
+docs: $(STAMP) ## the documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+.PHONY: lock
+lock: $(STAMP) ## resolve the development environment anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--all-extras --group dev --custom-compile-command "make lock" \
+		pyproject.toml -o requirements-dev.lock
+
+.PHONY: clean
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info src/goqueue/records/*.so
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort

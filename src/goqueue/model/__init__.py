@@ -1,0 +1,1 @@
+"""The vocabulary: ids, errors and limits. Imports nothing of ours."""

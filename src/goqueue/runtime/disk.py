@@ -1,0 +1,233 @@
+"""The disk: the few operations that the log needs, and what each promises.
+
+Everything stored goes through here, so that a test can put a faulty disk under the log. Errors of
+the operating system become `DiskError` and its kinds, with the path and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from goqueue.model.errors import DiskError, DiskFullError, DiskPermissionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class DiskFile(Protocol):
+    """One open file. Reads and writes name their position, so they may run in any thread."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file was when it was opened."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile`; it stays open as long as this object does."""
+        ...
+
+    def size(self) -> int:
+        """The length of the file in bytes."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def write(self, position: int, data: Bytes) -> None:
+        """All of `data` at `position`, or an error; in the page cache, not yet on the disk."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is harmless."""
+        ...
+
+
+class Disk(Protocol):
+    """Folders and names."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> DiskFile:
+        """Open a file; `create` makes it when it is missing."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted."""
+        ...
+
+    def make_folder(self, folder: Path) -> None:
+        """Make the folder and its parents, and their names durable; there already is fine."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, replacing what had it; durable after `sync_folder`."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; gone already is fine."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return when all names made, changed and removed in the folder are on the disk."""
+        ...
+
+    def free_bytes(self, folder: Path) -> int:
+        """What this process may still write to the disk that holds the folder."""
+        ...
+
+
+def translate(error: OSError, doing: str, path: Path) -> DiskError:
+    """The error of ours that says what failed, where, and what to do about it."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFullError(
+            f"no space left while {doing} {path}: free some space or lower the retention"
+        )
+    if error.errno in _FORBIDDEN:
+        return DiskPermissionError(
+            f"not allowed: {doing} {path} ({reason}); the user running this process must be able "
+            "to read and write the folder"
+        )
+    return DiskError(f"{doing} {path} failed: {reason}")
+
+
+class SystemFile:
+    """A file of the operating system, closed when the last holder lets go of it."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, length, position)
+            while len(data) < length:
+                more = os.pread(self._descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise translate(error, "reading", self.path) from error
+        return data
+
+    def write(self, position: int, data: Bytes) -> None:
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            while written < len(data):
+                rest = memoryview(data)[written:]
+                written += os.pwrite(self._descriptor, rest, position + written)
+        except OSError as error:
+            raise translate(error, "writing", self.path) from error
+
+    def sync(self) -> None:
+        try:
+            _fdatasync(self._descriptor)
+        except OSError as error:
+            raise translate(error, "syncing", self.path) from error
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise translate(error, "cutting", self.path) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class SystemDisk:
+    """The file system of the machine."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> SystemFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
+        try:
+            return SystemFile(path, os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+        except OSError as error:
+            raise translate(error, "opening", path) from error
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))
+        except OSError as error:
+            raise translate(error, "listing", folder) from error
+
+    def make_folder(self, folder: Path) -> None:
+        try:
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise translate(error, "making the folder", folder) from error
+        for path in missing:
+            self.sync_folder(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        try:
+            source.replace(target)
+        except OSError as error:
+            raise translate(error, f"renaming to {target.name}", source) from error
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise translate(error, "removing", path) from error
+
+    def sync_folder(self, folder: Path) -> None:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise translate(error, "syncing the folder", folder) from error
+
+    def free_bytes(self, folder: Path) -> int:
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError as error:
+            raise translate(error, "measuring", folder) from error
+
+
+def replace_file(disk: Disk, path: Path, data: Bytes) -> None:
+    """Put `data` at `path` so that a crash at any moment leaves the old file or the new one."""
+    temporary = path.with_name(path.name + ".tmp")
+    disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_folder(path.parent)
+
+
+# macOS has no fdatasync; there fsync is the nearest.
+_fdatasync = getattr(os, "fdatasync", os.fsync)
