@@ -1,0 +1,1 @@
+"""What is measured, how, and against what. `goqueue bench` runs it; see README.md beside this."""
