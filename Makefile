@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 $(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/records/*.c)
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("GoQueue needs Python 3.11 or newer; name one, as in: make test PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -38,7 +39,7 @@ fix: $(STAMP) ## format, and mend what the linter can
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(STAMP) ## every benchmark; appends to benchmarks/results
+bench: $(STAMP) ## every benchmark; results go to benchmarks/results/local.jsonl
 	$(BIN)/goqueue bench
 
 .PHONY: docs

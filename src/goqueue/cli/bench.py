@@ -39,7 +39,7 @@ class BenchFormat(StrEnum):
 
 Wanted: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[GROUP]...", help="A group such as storage, or one by its full name."),
+    typer.Argument(metavar="GROUP...", help="A group such as storage, or one by its full name."),
 ]
 ListOption: TypeAlias = Annotated[bool, typer.Option("--list", help="Name them; run nothing.")]
 RecordOption: TypeAlias = Annotated[
@@ -58,8 +58,7 @@ def run_benchmarks(
 ) -> None:
     """Run the benchmarks of a source checkout, all or some groups of them.
 
-    Results are added to benchmarks/results/local.jsonl, which git ignores; with --record to
-    history.jsonl beside it, which is kept.
+    Results are added to local.jsonl in benchmarks/results, which git ignores.
     """
     harness = _load_harness(find_checkout(_search_path()))
     try:

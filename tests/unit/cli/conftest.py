@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+TOY = """
+from benchmarks.harness import Run, benchmark
+
+
+@benchmark("copy", "Copy some bytes")
+def copy(run: Run) -> None:
+    (run.scratch / "file").write_bytes(b"x" * 10)
+    run.row("plain", 200.0, "B/s")
+    run.row("ours", 150.0, "B/s", ratio=0.75, against="plain")
+    run.note("a [note] in brackets")
+
+
+@benchmark("toy.idle", "Do nothing")
+def idle(run: Run) -> None:
+    run.row("idle", 0, "s")
+"""
+
+BROKEN = "raise KeyError('this group needs a library that is not here')\n"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A source tree of its own, with two groups of benchmarks, one of which cannot be imported."""
+    benchmarks = tmp_path / "benchmarks"
+    benchmarks.mkdir()
+    (tmp_path / "src" / "goqueue").mkdir(parents=True)
+    for name in ("__init__.py", "harness.py"):
+        shutil.copy(ROOT / "benchmarks" / name, benchmarks / name)
+    (benchmarks / "toy.py").write_text(TOY)
+    (benchmarks / "broken.py").write_text(BROKEN)
+    (benchmarks / "_helper.py").write_text(BROKEN)
+    return tmp_path
