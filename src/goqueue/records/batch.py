@@ -66,7 +66,7 @@ class BatchInfo(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses here
 
     @property
     def size_bytes(self) -> int:

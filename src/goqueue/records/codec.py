@@ -1,0 +1,306 @@
+"""Whole batches: the header, the checksum and the compression around a section codec.
+
+Two section codecs exist, `reference` and the compiled `_native`; the compiled one is used where it
+was built. `GOQUEUE_CODEC=reference` or `=native` in the environment forces one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+from crc32c import crc32c
+
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    MalformedBatchError,
+    MalformedRecordError,
+    TruncatedBatchError,
+)
+from goqueue.model.ids import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from goqueue.model.limits import MAX_BATCH_BYTES, MAX_HEADERS_BYTES, MAX_VALUE_BYTES
+from goqueue.records import reference
+from goqueue.records.batch import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    peek,
+    validate,
+)
+from goqueue.records.columns import Columns, wrap_columns
+from goqueue.records.compression import Compression, compress, decompress
+from goqueue.records.section import (
+    INTERFACE,
+    LEAST_RECORD_BYTES,
+    MAX_I32,
+    MAX_I64,
+    MIN_I64,
+    Section,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.records.record import Record
+    from goqueue.records.section import SectionCodec
+
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = CRC_START - _CRC.size
+
+
+class Codec:
+    """Encodes and decodes batches with one implementation of the records section."""
+
+    def __init__(self, name: str, sections: SectionCodec) -> None:
+        self.name: Final = name
+        self._sections: Final = sections
+
+    def encode(
+        self,
+        records: Sequence[Record],
+        *,
+        compression: Compression = Compression.NONE,
+        attributes: int = 0,
+        base_offset: int | None = None,
+        last_offset_delta: int | None = None,
+        base_timestamp: int | None = None,
+        max_timestamp: int | None = None,
+        leader_epoch: int = NO_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> bytearray:
+        """One whole batch of records in the order of their offsets, which may have gaps.
+
+        Args:
+            records: What the batch holds; none is allowed (compaction keeps such batches).
+            compression: Of the records; a batch without records is never compressed.
+            attributes: Flags such as `TRANSACTIONAL | LOG_APPEND_TIME`; what it says about
+                compression is ignored, so that the attributes of another batch can be given.
+            base_offset: The first record's, unless compaction has removed that record; 0 without
+                records.
+            last_offset_delta: The last record's, unless compaction has removed that record.
+            base_timestamp: The first record's, unless it is to be a delete horizon.
+            max_timestamp: The largest of the records, unless the log gives its own time.
+            leader_epoch: Stamped later by the log as a rule.
+            producer_id: With the two below, of an idempotent or transactional producer.
+            producer_epoch: See `producer_id`.
+            base_sequence: See `producer_id`.
+
+        Raises:
+            MalformedRecordError: offsets do not rise, or a delta does not fit.
+            MalformedBatchError: a field of the header does not fit.
+            BatchTooLargeError: the batch would be larger than `MAX_BATCH_BYTES`.
+        """
+        if base_offset is None:
+            base_offset = records[0].offset if records else 0
+        if base_timestamp is None:
+            base_timestamp = records[0].timestamp_ms if records else NO_TIMESTAMP
+        if last_offset_delta is None:
+            last_offset_delta = records[-1].offset - base_offset if records else 0
+        batch, largest = self._sections.encode_records(
+            records, base_offset, base_timestamp, HEADER_BYTES
+        )
+        _check_size(len(batch))
+        if not records:
+            compression = Compression.NONE
+        if compression:
+            section = compress(compression, memoryview(batch)[HEADER_BYTES:])
+            batch = bytearray(HEADER_BYTES)
+            batch += section
+            _check_size(len(batch))
+        try:
+            HEADER.pack_into(
+                batch,
+                0,
+                base_offset,
+                len(batch) - LENGTH_PREFIX_BYTES,
+                leader_epoch,
+                MAGIC,
+                0,
+                attributes & ~COMPRESSION_MASK | compression,
+                last_offset_delta,
+                base_timestamp,
+                largest if max_timestamp is None else max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                len(records),
+            )
+        except struct.error as error:
+            raise MalformedBatchError(
+                f"a field of the batch header does not fit: {error}"
+            ) from None
+        _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
+        return batch
+
+    def decode_rows(
+        self, buffer: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = True
+    ) -> list[Record]:
+        """Every record of the one batch at `position`; control records are records too.
+
+        Raises:
+            BatchError: each way in which bytes are not an acceptable batch has its own class.
+        """
+        info = peek(buffer, position)
+        if check_crc:
+            validate(buffer, position, info)
+        return self._sections.decode_records(_open_section(buffer, position, info))
+
+    def check_records(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        position: int = 0,
+        *,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+        max_headers_bytes: int = MAX_HEADERS_BYTES,
+    ) -> None:
+        """Check that the batch at `position` decodes and keeps the limits; nothing is kept of it.
+
+        For batches that come from outside. The checksum is `validate`'s job.
+
+        Raises:
+            BatchError: each way in which bytes are not an acceptable batch has its own class.
+        """
+        section = _open_section(buffer, position, peek(buffer, position))
+        self._sections.check_records(section, max_value_bytes, max_headers_bytes)
+
+    def decode_columns(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        *,
+        from_offset: int | None = None,
+        until_offset: int | None = None,
+        check_crc: bool = True,
+        limit_bytes: int = MAX_I32,
+    ) -> Columns:
+        """The records of all batches in `buffer`, as a fetch returns them, as columns.
+
+        Control batches are left out. A batch that is cut off at the end is no error: the result
+        says how long it is. Batches outside the range of offsets are not even decompressed.
+
+        Args:
+            buffer: Batches of one partition, one after the other.
+            from_offset: Leave out records below it (a fetch starts with a whole batch).
+            until_offset: Leave out records from it on.
+            check_crc: Whether to check the CRC32C of each batch.
+            limit_bytes: How much the batches together may be, decompressed.
+
+        Raises:
+            BatchTooLargeError: there is more than `limit_bytes` in `buffer`.
+            BatchError: each way in which bytes are not an acceptable batch has its own class.
+        """
+        first = MIN_I64 if from_offset is None else from_offset
+        end = MAX_I64 if until_offset is None else until_offset
+        sections: list[Section] = []
+        next_offset: int | None = None
+        position = total_bytes = 0
+        while position < len(buffer):
+            try:
+                info = peek(buffer, position)
+            except TruncatedBatchError:
+                break
+            next_offset = min(info.next_offset, end)
+            if not info.is_control and info.last_offset >= first and info.base_offset < end:
+                if check_crc:
+                    validate(buffer, position, info)
+                section = _open_section(buffer, position, info)
+                total_bytes += len(section.data)
+                if total_bytes > limit_bytes:
+                    raise BatchTooLargeError(
+                        f"more than {limit_bytes} bytes of records; decode fewer batches at a time"
+                    )
+                sections.append(section)
+            position += info.size_bytes
+        return wrap_columns(
+            self._sections.fill_columns(sections, first, end),
+            next_offset=next_offset,
+            remainder_bytes=len(buffer) - position,
+        )
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > MAX_BATCH_BYTES:
+        raise BatchTooLargeError(
+            f"a batch of {size_bytes} bytes; at most {MAX_BATCH_BYTES} are allowed, before "
+            "compression and after"
+        )
+
+
+def _open_section(
+    buffer: bytes | bytearray | memoryview, position: int, info: BatchInfo
+) -> Section:
+    """The decompressed records of a batch, as far as its header can be believed."""
+    data = decompress(
+        Compression.of(info.compression) if info.compression else Compression.NONE,
+        memoryview(buffer)[position + HEADER_BYTES : position + info.size_bytes],
+    )
+    if info.last_offset > MAX_I64:
+        raise MalformedBatchError(f"the last offset {info.last_offset} is out of range")
+    if info.count * LEAST_RECORD_BYTES > len(data):
+        raise MalformedRecordError(
+            f"{info.count} records cannot fit into {len(data)} bytes; each takes at least "
+            f"{LEAST_RECORD_BYTES}"
+        )
+    return Section(
+        data,
+        info.count,
+        info.base_offset,
+        info.last_offset_delta,
+        info.base_timestamp,
+        info.max_timestamp if info.is_log_append_time else None,
+    )
+
+
+# --- The choice --------------------------------------------------------------------------------
+
+VARIABLE: Final = "GOQUEUE_CODEC"
+
+
+def load(name: str) -> Codec:
+    """The codec of that name: `reference` or `native`.
+
+    Raises:
+        ImportError: the compiled codec was not built, or is stale.
+        ValueError: there is no such codec.
+    """
+    match name:
+        case "reference":
+            return Codec(name, reference)
+        case "native":
+            return Codec(name, _import_native())
+        case _:
+            raise ValueError(f"{VARIABLE}={name}: must be `reference` or `native`")
+
+
+def _import_native() -> SectionCodec:
+    """The compiled codec, if it was built, and from the source that belongs to this module."""
+    try:
+        native = importlib.import_module("goqueue.records._native")
+    except ImportError as error:
+        raise ImportError(
+            "the compiled codec was not built: install with a C compiler, or do without "
+            f"{VARIABLE}=native"
+        ) from error
+    if getattr(native, "INTERFACE", None) != INTERFACE:
+        raise ImportError("the compiled codec is of another version: install again")
+    return cast("SectionCodec", native)
+
+
+def choose(wish: str | None) -> Codec:
+    """The codec wished for; without a wish the compiled one, if it was built."""
+    if wish:
+        return load(wish)
+    try:
+        return load("native")
+    except ImportError:
+        return load("reference")
+
+
+CODEC: Final = choose(os.environ.get(VARIABLE))

@@ -1,0 +1,257 @@
+"""The readable codec of the records section; `_native.c` does the same in C.
+
+```
+record  length varint | attributes i8 | timestamp delta varlong | offset delta varint
+        | key length varint, key | value length varint, value | header count varint, headers
+header  name length varint, name | value length varint, value
+```
+
+Varints are zigzag. Length -1 is null, which a header's name may not be. A record is cut out of
+the section before it is parsed, so a read past its end is an `IndexError`, never its neighbour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    MalformedHeadersError,
+    MalformedRecordError,
+)
+from goqueue.records.columns import build_columns
+from goqueue.records.record import Headers, Record
+from goqueue.records.section import MAX_I32, MAX_I64, MIN_I64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.records.section import ColumnBuffers, Section
+
+# --- Varints -----------------------------------------------------------------------------------
+
+
+class _Varints(dict[int, bytes]):
+    """The varint of a number, remembered for small numbers (at most `2 * KEPT` of them)."""
+
+    KEPT: Final = 4096
+
+    def __missing__(self, number: int) -> bytes:
+        raw = number << 1 if number >= 0 else (-number << 1) - 1
+        encoded = bytearray()
+        while raw > 0x7F:
+            encoded.append(raw & 0x7F | 0x80)
+            raw >>= 7
+        encoded.append(raw)
+        if -self.KEPT <= number < self.KEPT:
+            self[number] = bytes(encoded)
+        return bytes(encoded)
+
+
+_VARINT: Final = _Varints()
+
+
+class _VarintRangeError(Exception):
+    """A varint is longer than its type allows."""
+
+
+def _read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
+    """The number at `position`, and the position after it."""
+    first = data[position]
+    if first < 0x80:
+        return first >> 1 ^ -(first & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        raw = first & 0x7F | second << 7
+        return raw >> 1 ^ -(raw & 1), position + 2
+    return _read_long_varint(data, position, bits)
+
+
+def _read_long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    raw = 0
+    for shift in range(0, bits, 7):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw >> bits:
+                break
+            return raw >> 1 ^ -(raw & 1), position
+    raise _VarintRangeError(f"a varint of more than {bits} bits")
+
+
+# --- Encoding ----------------------------------------------------------------------------------
+
+
+def encode_records(
+    records: Sequence[Record], base_offset: int, base_timestamp: int, room: int, /
+) -> tuple[bytearray, int]:
+    """See `SectionCodec.encode_records`."""
+    varint = _VARINT
+    null = varint[-1]
+    output = bytearray(room)
+    max_timestamp = _check_timestamps(records, base_timestamp)
+    previous = base_offset - 1
+    for offset, timestamp, key, value, headers in records:
+        if not previous < offset <= base_offset + MAX_I32:
+            raise MalformedRecordError(
+                f"offset {offset} after {previous} in a batch that starts at {base_offset}"
+            )
+        previous = offset
+        record = b"".join(
+            (
+                b"\x00",
+                varint[timestamp - base_timestamp],
+                varint[offset - base_offset],
+                null if key is None else varint[len(key)],
+                key or b"",
+                null if value is None else varint[len(value)],
+                value or b"",
+                _encode_headers(headers) if headers else b"\x00",
+            )
+        )
+        output += varint[len(record)]
+        output += record
+    return output, max_timestamp
+
+
+def _check_timestamps(records: Sequence[Record], base_timestamp: int) -> int:
+    """The largest timestamp, once it is sure that all of them and their deltas fit."""
+    if not records:
+        return base_timestamp
+    timestamps = [record[1] for record in records]
+    least, largest = min(timestamps), max(timestamps)
+    if (
+        min(least, least - base_timestamp) < MIN_I64
+        or max(largest, largest - base_timestamp) > MAX_I64
+    ):
+        raise MalformedRecordError(
+            f"timestamps from {least} to {largest} do not fit a batch based at {base_timestamp}"
+        )
+    return largest
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    varint = _VARINT
+    parts = [varint[len(headers)]]
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts += (varint[len(encoded)], encoded)
+        parts += (varint[-1],) if value is None else (varint[len(value)], value)
+    return b"".join(parts)
+
+
+# --- Decoding ----------------------------------------------------------------------------------
+
+
+def decode_records(section: Section, /) -> list[Record]:
+    """See `SectionCodec.decode_records`."""
+    data = bytes(section.data)
+    rows: list[Record] = []
+    position, last_delta = 0, -1
+    try:
+        for _ in range(section.record_count):
+            length, start = _read_varint(data, position)
+            position = start + length
+            if length < 0 or position > len(data):
+                raise MalformedRecordError(
+                    f"record {len(rows)} says it is {length} bytes long, "
+                    f"{len(data) - start} are left"
+                )
+            row, last_delta = _decode_record(data[start:position], section, last_delta)
+            rows.append(row)
+    except (IndexError, _VarintRangeError) as error:
+        raise MalformedRecordError(f"record {len(rows)} does not parse: {error}") from error
+    if position != len(data):
+        raise MalformedRecordError(
+            f"{len(data) - position} bytes are left after {section.record_count} records"
+        )
+    return rows
+
+
+def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Record, int]:
+    """One record, and its offset delta, which must be larger than the last one."""
+    timestamp_delta, at = _read_varint(record, 1, 64)
+    offset_delta, at = _read_varint(record, at)
+    timestamp = section.base_timestamp + timestamp_delta
+    if not last_delta < offset_delta <= section.last_offset_delta:
+        raise MalformedRecordError(
+            f"offset delta {offset_delta} after {last_delta}, at most {section.last_offset_delta}"
+        )
+    if not MIN_I64 <= timestamp <= MAX_I64:
+        raise MalformedRecordError(f"timestamp {timestamp} is out of range")
+    if section.append_time is not None:
+        timestamp = section.append_time
+    key, at = _read_bytes(record, at)
+    value, at = _read_bytes(record, at)
+    header_count, at = _read_varint(record, at)
+    headers: Headers = ()
+    if header_count:
+        headers, at = _read_headers(record, at, header_count)
+    if at != len(record):
+        raise MalformedRecordError(f"a record of {len(record)} bytes has {at} bytes of content")
+    return Record(section.base_offset + offset_delta, timestamp, key, value, headers), offset_delta
+
+
+def _read_bytes(record: bytes, at: int) -> tuple[bytes | None, int]:
+    """The nullable bytes at `at`. Cut short, they leave a position past the end to fall over."""
+    length, at = _read_varint(record, at)
+    if length >= 0:
+        return record[at : at + length], at + length
+    if length == -1:
+        return None, at
+    raise MalformedRecordError(f"a key or value has length {length}")
+
+
+def _read_headers(record: bytes, at: int, count: int) -> tuple[Headers, int]:
+    if count < 0:
+        raise MalformedHeadersError(f"a record has {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    try:
+        for _ in range(count):
+            header, at = _read_header(record, at)
+            headers.append(header)
+    except (IndexError, _VarintRangeError, MalformedRecordError) as error:
+        raise MalformedHeadersError(f"header {len(headers)} does not parse: {error}") from error
+    if at > len(record):
+        raise MalformedHeadersError("the last header ends after its record")
+    return tuple(headers), at
+
+
+def _read_header(record: bytes, at: int) -> tuple[tuple[str, bytes | None], int]:
+    name, at = _read_bytes(record, at)
+    if name is None:
+        raise MalformedHeadersError("a name is null")
+    value, at = _read_bytes(record, at)
+    return (name.decode("utf-8", "surrogateescape"), value), at
+
+
+# --- What is built on rows ---------------------------------------------------------------------
+
+
+def check_records(section: Section, max_value_bytes: int, max_headers_bytes: int, /) -> None:
+    """See `SectionCodec.check_records`."""
+    for row in decode_records(section):
+        if row.value is not None and len(row.value) > max_value_bytes:
+            raise BatchTooLargeError(
+                f"a value of {len(row.value)} bytes; at most {max_value_bytes} are allowed"
+            )
+        headers_bytes = len(_encode_headers(row.headers))
+        if headers_bytes > max_headers_bytes:
+            raise MalformedHeadersError(
+                f"{headers_bytes} bytes of headers; at most {max_headers_bytes} are allowed"
+            )
+
+
+def fill_columns(
+    sections: Sequence[Section], from_offset: int, until_offset: int, /
+) -> ColumnBuffers:
+    """See `SectionCodec.fill_columns`."""
+    return build_columns(
+        [
+            row
+            for section in sections
+            for row in decode_records(section)
+            if from_offset <= row.offset < until_offset
+        ]
+    )
