@@ -2,12 +2,19 @@
 
 from setuptools import Extension, setup
 
+RECORDS = "src/goqueue/records"
+
 setup(
     ext_modules=[
         Extension(
             "goqueue.records._native",
-            sources=["src/goqueue/records/_native.c"],
-            extra_compile_args=["-O3", "-fno-strict-aliasing"],
+            sources=[
+                f"{RECORDS}/_native.c",
+                f"{RECORDS}/_native_columns.c",
+                f"{RECORDS}/_native_encode.c",
+            ],
+            depends=[f"{RECORDS}/_native.h", f"{RECORDS}/_native_wire.h"],
+            extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
             optional=True,
         )
     ]

@@ -21,7 +21,7 @@ from goqueue.records.batch import (
     validate,
     walk,
 )
-from goqueue.records.codec import CODEC
+from goqueue.records.choice import CODEC
 from goqueue.records.columns import BinaryColumn, Columns
 from goqueue.records.compression import Compression
 from goqueue.records.record import Headers, Record

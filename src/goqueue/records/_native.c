@@ -1,4 +1,269 @@
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, NULL};
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&module); }
+/* The compiled twin of `reference.py`: the module, and records to and from rows.
+ * Columns are in `_native_columns.c`, the wire format in `_native_wire.h`. */
+#include "_native.h"
+
+#include <string.h>
+
+/* --- Shared with the other parts ----------------------------------------------------------- */
+
+PyObject *raise_verdict(native_state *state, Py_ssize_t record, verdict bad)
+{
+    PyObject *class = bad.kind == BAD_HEADERS ? state->malformed_headers
+                      : bad.kind == TOO_LARGE ? state->too_large
+                                              : state->malformed_record;
+    return PyErr_Format(class, "record %zd does not parse: %s", record, bad.what);
+}
+
+static bool read_section_numbers(PyObject *object, section_view *section)
+{
+    PyObject *append_time = PyTuple_GET_ITEM(object, 5);
+    section->record_count = PyLong_AsSsize_t(PyTuple_GET_ITEM(object, 1));
+    section->base_offset = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 2));
+    long long last_offset_delta = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 3));
+    section->base_timestamp = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 4));
+    section->has_append_time = append_time != Py_None;
+    section->append_time = section->has_append_time ? PyLong_AsLongLong(append_time) : 0;
+    if (PyErr_Occurred())
+        return false;
+    int64_t last_offset;
+    if (section->record_count < 0 || last_offset_delta < 0 || last_offset_delta > INT32_MAX
+        || __builtin_add_overflow(section->base_offset, (int64_t)last_offset_delta, &last_offset)) {
+        PyErr_SetString(PyExc_ValueError, "the numbers of the section contradict each other");
+        return false;
+    }
+    section->last_offset_delta = (int32_t)last_offset_delta;
+    return true;
+}
+
+bool open_section(native_state *state, PyObject *object, Py_buffer *buffer, section_view *section)
+{
+    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 6) {
+        PyErr_SetString(PyExc_TypeError, "a Section is needed");
+        return false;
+    }
+    if (!read_section_numbers(object, section)
+        || PyObject_GetBuffer(PyTuple_GET_ITEM(object, 0), buffer, PyBUF_SIMPLE) < 0)
+        return false;
+    section->data = buffer->buf;
+    section->length = buffer->len;
+    if (section->record_count > section->length / LEAST_RECORD_BYTES) {
+        PyBuffer_Release(buffer);
+        raise_verdict(state, 0, refuse(BAD_RECORD, "there are more records than fit"));
+        return false;
+    }
+    return true;
+}
+
+/* --- Decoding to rows ---------------------------------------------------------------------- */
+
+static PyObject *new_bytes(span bytes)
+{
+    if (bytes.data == NULL)
+        return Py_NewRef(Py_None);
+    return PyBytes_FromStringAndSize((const char *)bytes.data, bytes.length);
+}
+
+static PyObject *new_header(const header_view *header)
+{
+    PyObject *pair = PyTuple_New(2);
+    if (pair == NULL)
+        return NULL;
+    PyObject *name = PyUnicode_DecodeUTF8(
+        (const char *)header->name.data, header->name.length, "surrogateescape");
+    PyObject *value = new_bytes(header->value);
+    PyTuple_SET_ITEM(pair, 0, name);
+    PyTuple_SET_ITEM(pair, 1, value);
+    if (name == NULL || value == NULL)
+        Py_CLEAR(pair);
+    return pair;
+}
+
+/* All headers, once they are known to parse: what they claim to be is never allocated before. */
+static PyObject *new_headers(native_state *state, Py_ssize_t index, const record_view *record)
+{
+    header_view header;
+    cursor rest = record->headers;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        verdict found = next_header(&rest, &header);
+        if (found.kind != FINE)
+            return raise_verdict(state, index, found);
+    }
+    verdict end = end_record(&rest);
+    if (end.kind != FINE)
+        return raise_verdict(state, index, end);
+    if (record->header_count == 0)
+        return Py_NewRef(state->no_headers);
+    PyObject *headers = PyTuple_New(record->header_count);
+    rest = record->headers;
+    for (int32_t i = 0; headers != NULL && i < record->header_count; i++) {
+        PyObject *pair = NULL;
+        if (next_header(&rest, &header).kind == FINE)
+            pair = new_header(&header);
+        if (pair == NULL)
+            Py_CLEAR(headers);
+        else
+            PyTuple_SET_ITEM(headers, i, pair);
+    }
+    return headers;
+}
+
+/* A `Record` of five items that are given away, NULL among them included. */
+static PyObject *new_row(native_state *state, PyObject *const items[5])
+{
+    PyObject *row = NULL;
+    bool whole = items[0] && items[1] && items[2] && items[3] && items[4];
+#if PY_VERSION_HEX < 0x030E0000
+    if (whole)
+        row = state->record_type->tp_alloc(state->record_type, 5);
+    for (int i = 0; i < 5; i++) {
+        if (row != NULL)
+            PyTuple_SET_ITEM(row, i, items[i]);
+        else
+            Py_XDECREF(items[i]);
+    }
+    /* Integers, bytes and tuples of them form no cycles; the collector need not visit them. */
+    if (row != NULL)
+        PyObject_GC_UnTrack(row);
+#else
+    /* Tuples cache their hash from 3.14 on, which only their own constructor prepares. */
+    if (whole)
+        row = PyObject_CallFunctionObjArgs(
+            (PyObject *)state->record_type, items[0], items[1], items[2], items[3], items[4], NULL);
+    for (int i = 0; i < 5; i++)
+        Py_XDECREF(items[i]);
+#endif
+    return row;
+}
+
+static PyObject *decode_row(native_state *state, Py_ssize_t index, walker *walk)
+{
+    record_view record;
+    verdict found = next_record(walk, &record);
+    if (found.kind != FINE)
+        return raise_verdict(state, index, found);
+    PyObject *headers = new_headers(state, index, &record);
+    if (headers == NULL)
+        return NULL;
+    PyObject *const items[5]
+        = {PyLong_FromLongLong(record.offset), PyLong_FromLongLong(record.timestamp),
+           new_bytes(record.key), new_bytes(record.value), headers};
+    return new_row(state, items);
+}
+
+static PyObject *decode_rows(native_state *state, const section_view *section)
+{
+    PyObject *rows = PyList_New(section->record_count);
+    if (rows == NULL)
+        return NULL;
+    walker walk = walk_section(section);
+    for (Py_ssize_t i = 0; i < section->record_count; i++) {
+        PyObject *row = decode_row(state, i, &walk);
+        if (row == NULL) {
+            Py_DECREF(rows);
+            return NULL;
+        }
+        PyList_SET_ITEM(rows, i, row);
+    }
+    verdict end = end_section(&walk);
+    if (end.kind != FINE) {
+        Py_DECREF(rows);
+        return raise_verdict(state, section->record_count, end);
+    }
+    return rows;
+}
+
+PyObject *native_decode_records(PyObject *module, PyObject *argument)
+{
+    Py_buffer buffer;
+    section_view section;
+    native_state *state = state_of(module);
+    if (!open_section(state, argument, &buffer, &section))
+        return NULL;
+    PyObject *rows = decode_rows(state, &section);
+    PyBuffer_Release(&buffer);
+    return rows;
+}
+
+/* --- The module ---------------------------------------------------------------------------- */
+
+static PyObject *import_name(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    if (module == NULL)
+        return NULL;
+    PyObject *object = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    return object;
+}
+
+static int execute_module(PyObject *module)
+{
+    native_state *state = state_of(module);
+    const char *errors = "goqueue.model.errors";
+    state->record_type = (PyTypeObject *)import_name("goqueue.records.record", "Record");
+    state->malformed_record = import_name(errors, "MalformedRecordError");
+    state->malformed_headers = import_name(errors, "MalformedHeadersError");
+    state->too_large = import_name(errors, "BatchTooLargeError");
+    state->no_headers = PyTuple_New(0);
+    if (!state->record_type || !state->malformed_record || !state->malformed_headers
+        || !state->too_large || !state->no_headers)
+        return -1;
+    if (!PyType_Check(state->record_type)
+        || !PyType_IsSubtype(state->record_type, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "Record must be a tuple");
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
+}
+
+static int traverse_module(PyObject *module, visitproc visit, void *arg)
+{
+    native_state *state = state_of(module);
+    Py_VISIT(state->record_type);
+    Py_VISIT(state->malformed_record);
+    Py_VISIT(state->malformed_headers);
+    Py_VISIT(state->too_large);
+    return 0;
+}
+
+static int clear_module(PyObject *module)
+{
+    native_state *state = state_of(module);
+    Py_CLEAR(state->record_type);
+    Py_CLEAR(state->malformed_record);
+    Py_CLEAR(state->malformed_headers);
+    Py_CLEAR(state->too_large);
+    Py_CLEAR(state->no_headers);
+    return 0;
+}
+
+#define FASTCALL(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef methods[] = {
+    {"encode_records", FASTCALL(native_encode_records), METH_FASTCALL,
+     "See goqueue.records.section."},
+    {"decode_records", native_decode_records, METH_O, "See goqueue.records.section."},
+    {"check_records", FASTCALL(native_check_records), METH_FASTCALL,
+     "See goqueue.records.section."},
+    {"fill_columns", FASTCALL(native_fill_columns), METH_FASTCALL,
+     "See goqueue.records.section."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute_module}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "The compiled twin of goqueue.records.reference.",
+    .m_size = sizeof(native_state),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = traverse_module,
+    .m_clear = clear_module,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,15 +1,9 @@
-"""Whole batches: the header, the checksum and the compression around a section codec.
-
-Two section codecs exist, `reference` and the compiled `_native`; the compiled one is used where it
-was built. `GOQUEUE_CODEC=reference` or `=native` in the environment forces one.
-"""
+"""Whole batches: the header, the checksum and the compression around a section codec."""
 
 from __future__ import annotations
 
-import importlib
-import os
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -21,7 +15,6 @@ from goqueue.model.errors import (
 )
 from goqueue.model.ids import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from goqueue.model.limits import MAX_BATCH_BYTES, MAX_HEADERS_BYTES, MAX_VALUE_BYTES
-from goqueue.records import reference
 from goqueue.records.batch import (
     COMPRESSION_MASK,
     CRC_START,
@@ -35,7 +28,6 @@ from goqueue.records.batch import (
 from goqueue.records.columns import Columns, wrap_columns
 from goqueue.records.compression import Compression, compress, decompress
 from goqueue.records.section import (
-    INTERFACE,
     LEAST_RECORD_BYTES,
     MAX_I32,
     MAX_I64,
@@ -102,8 +94,18 @@ class Codec:
             base_offset = records[0].offset if records else 0
         if base_timestamp is None:
             base_timestamp = records[0].timestamp_ms if records else NO_TIMESTAMP
+        least_delta = records[-1].offset - base_offset if records else 0
         if last_offset_delta is None:
-            last_offset_delta = records[-1].offset - base_offset if records else 0
+            last_offset_delta = least_delta
+        if (
+            not MIN_I64 <= base_offset <= MAX_I64 - last_offset_delta
+            or not MIN_I64 <= base_timestamp <= MAX_I64
+            or last_offset_delta < max(least_delta, 0)
+        ):
+            raise MalformedBatchError(
+                f"a batch cannot have base offset {base_offset}, last offset delta "
+                f"{last_offset_delta} and base timestamp {base_timestamp}"
+            )
         batch, largest = self._sections.encode_records(
             records, base_offset, base_timestamp, HEADER_BYTES
         )
@@ -256,51 +258,3 @@ def _open_section(
         info.base_timestamp,
         info.max_timestamp if info.is_log_append_time else None,
     )
-
-
-# --- The choice --------------------------------------------------------------------------------
-
-VARIABLE: Final = "GOQUEUE_CODEC"
-
-
-def load(name: str) -> Codec:
-    """The codec of that name: `reference` or `native`.
-
-    Raises:
-        ImportError: the compiled codec was not built, or is stale.
-        ValueError: there is no such codec.
-    """
-    match name:
-        case "reference":
-            return Codec(name, reference)
-        case "native":
-            return Codec(name, _import_native())
-        case _:
-            raise ValueError(f"{VARIABLE}={name}: must be `reference` or `native`")
-
-
-def _import_native() -> SectionCodec:
-    """The compiled codec, if it was built, and from the source that belongs to this module."""
-    try:
-        native = importlib.import_module("goqueue.records._native")
-    except ImportError as error:
-        raise ImportError(
-            "the compiled codec was not built: install with a C compiler, or do without "
-            f"{VARIABLE}=native"
-        ) from error
-    if getattr(native, "INTERFACE", None) != INTERFACE:
-        raise ImportError("the compiled codec is of another version: install again")
-    return cast("SectionCodec", native)
-
-
-def choose(wish: str | None) -> Codec:
-    """The codec wished for; without a wish the compiled one, if it was built."""
-    if wish:
-        return load(wish)
-    try:
-        return load("native")
-    except ImportError:
-        return load("reference")
-
-
-CODEC: Final = choose(os.environ.get(VARIABLE))
