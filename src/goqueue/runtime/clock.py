@@ -23,8 +23,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    def now_ms(self) -> TimestampMs:  # noqa: D102 - see Clock
+    def now_ms(self) -> TimestampMs:
         return TimestampMs(time.time_ns() // 1_000_000)
 
-    def monotonic_s(self) -> float:  # noqa: D102 - see Clock
+    def monotonic_s(self) -> float:
         return time.monotonic()

@@ -70,6 +70,10 @@ class Disk(Protocol):
         """The names in a folder, sorted."""
         ...
 
+    def size(self, path: Path) -> int:
+        """The length of a file that need not be open."""
+        ...
+
     def make_folder(self, folder: Path) -> None:
         """Make the folder and its parents, and their names durable; there already is fine."""
         ...
@@ -80,6 +84,10 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file; gone already is fine."""
+        ...
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder with all that is in it; gone already is fine."""
         ...
 
     def sync_folder(self, folder: Path) -> None:
@@ -173,9 +181,15 @@ class SystemDisk:
 
     def names(self, folder: Path) -> list[str]:
         try:
-            return sorted(os.listdir(folder))
+            return sorted(path.name for path in folder.iterdir())
         except OSError as error:
             raise translate(error, "listing", folder) from error
+
+    def size(self, path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise translate(error, "measuring", path) from error
 
     def make_folder(self, folder: Path) -> None:
         try:
@@ -197,6 +211,14 @@ class SystemDisk:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise translate(error, "removing", path) from error
+
+    def remove_folder(self, folder: Path) -> None:
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translate(error, "removing the folder", folder) from error
 
     def sync_folder(self, folder: Path) -> None:
         try:

@@ -1,0 +1,114 @@
+"""What a log must know before it looks at its segments, in one small file.
+
+The file is replaced as a whole, so a crash leaves the old or the new one. Everything below the
+recovery point was on the disk and intact when it was written: recovery starts there, however long
+the log is. A clean stop writes a checkpoint that reaches the end of the log, and the next start has
+nothing to scan; one appended byte makes the file longer than the checkpoint says, and it has.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from crc32c import crc32c
+
+from goqueue.model.errors import UnsupportedFormatError
+from goqueue.runtime.disk import replace_file
+from goqueue.storage.epochs import EpochStart
+from goqueue.storage.naming import CHECKPOINT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.runtime.disk import Disk
+
+FORMAT_VERSION: Final = 1
+"""Of everything in a log's folder. A higher number in a file means: written by a newer version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A consistent view of one log at one moment."""
+
+    log_start: int = 0
+    """Records below are deleted, even where their segment is still there."""
+
+    recovery_point: int = 0
+    """Every batch below this offset is on the disk and was intact."""
+
+    recovery_segment: int = 0
+    """The base offset of the segment that holds the recovery point."""
+
+    recovery_position: int = 0
+    """Where the recovery point lies in that segment's file."""
+
+    gaps_below: int = 0
+    """Below this offset, compaction may have taken records out."""
+
+    clean_below: int = 0
+    """Below this offset, compaction has seen every record."""
+
+    epochs: tuple[EpochStart, ...] = ()
+
+    def encode(self) -> bytes:
+        """One JSON document that carries its own checksum."""
+        body = {"format": FORMAT_VERSION, **asdict(self)}
+        return json.dumps({**body, "crc32c": _checksum(body)}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Checkpoint | None:
+        """The checkpoint in `data`; None when it is damaged.
+
+        Raises:
+            UnsupportedFormatError: a newer version of the product wrote it.
+        """
+        try:
+            body = json.loads(data)
+            version = body.pop("format")
+            if isinstance(version, int) and version > FORMAT_VERSION:
+                raise UnsupportedFormatError(
+                    f"this log has on-disk format {version}, and this version reads up to "
+                    f"{FORMAT_VERSION}: start the newer version that wrote it"
+                )
+            if body.pop("crc32c") != _checksum({"format": version, **body}):
+                return None
+            body["epochs"] = tuple(EpochStart(*start) for start in body["epochs"])
+            return cls(**body)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return f"{crc32c(json.dumps(body, sort_keys=True).encode()):08x}"
+
+
+def load_checkpoint(disk: Disk, folder: Path) -> Checkpoint | None:
+    """The last checkpoint of the log in `folder`; None when there is none or it is damaged."""
+    if CHECKPOINT not in disk.names(folder):
+        return None
+    file = disk.open(folder / CHECKPOINT, write=False)
+    try:
+        return Checkpoint.decode(file.read(0, file.size()))
+    finally:
+        file.close()
+
+
+class CheckpointFile:
+    """The checkpoint of one log, changed field by field from the writer and from a flush thread."""
+
+    def __init__(self, disk: Disk, folder: Path, value: Checkpoint) -> None:
+        self._disk = disk
+        self._path = folder / CHECKPOINT
+        self._changing = threading.Lock()
+        self.value = value
+        """What the next start will find, or what was found at this one."""
+
+    def update(self, **changes: Any) -> None:
+        """Change some fields, durably; the others stay as whoever wrote last has left them."""
+        with self._changing:
+            value = replace(self.value, **changes)
+            replace_file(self._disk, self._path, value.encode())
+            self.value = value

@@ -1,0 +1,39 @@
+"""What one log may be told to do differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_MIB: Final = 1024 * 1024
+
+
+class Fsync(StrEnum):
+    """When appended bytes are forced to the disk; `goqueue.storage.flush` holds the contract."""
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings of one partition's log."""
+
+    segment_bytes: int = 64 * _MIB
+    """A segment that the next batch would push past this is sealed first."""
+
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    """An active segment older than this is sealed, so that retention can reach its records."""
+
+    index_interval_bytes: int = 4096
+    """Both indexes get an entry each time this much has been written."""
+
+    fsync: Fsync = Fsync.INTERVAL
+    fsync_interval_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "fsync_interval_ms"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a positive number")

@@ -1,0 +1,126 @@
+"""When appended batches reach the disk: the contract, and the two ways to keep it.
+
+`always`    an acknowledged append is on the disk. Many appends that wait share one fdatasync.
+`interval`  an acknowledged append is in the operating system's cache, and on the disk at most one
+            interval later. Killing the process loses nothing; a power cut may lose the interval.
+`never`     an acknowledged append is in the operating system's cache, which decides when to write.
+            Sealed segments are still synced, so that recovery never has to doubt them.
+
+Whatever the policy, batches reach the disk in order: what survives a power cut is a prefix of the
+log, and `Log.flushed_offset` is where it certainly ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import DiskError, LogFailedError
+from goqueue.storage.config import Fsync
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from goqueue.runtime.disk import Disk, DiskFile
+    from goqueue.storage.checkpoint import CheckpointFile
+    from goqueue.storage.log import Log
+    from goqueue.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """What has to reach the disk so that everything up to `end_offset` is there."""
+
+    disk: Disk
+    folder: Path
+    end_offset: int
+    marks: tuple[tuple[Segment, int], ...]
+    """The segments to sync, and how long each is now."""
+    files: tuple[DiskFile, ...]
+    names_changed: bool
+    """Files were made since the last flush, so their names must become durable too."""
+    checkpoint: CheckpointFile | None
+    recovery: Mapping[str, int]
+    """The recovery point to note in the checkpoint once everything is there."""
+
+    def run(self) -> None:
+        """Do it; in any thread, while the log goes on."""
+        for file in self.files:
+            file.sync()
+        if self.names_changed:
+            self.disk.sync_folder(self.folder)
+        if self.checkpoint is not None:
+            self.checkpoint.update(**self.recovery)
+
+
+class Flusher:
+    """Keeps the contract for one log on an event loop; the syncing happens in a thread."""
+
+    def __init__(self, log: Log, executor: Executor | None = None) -> None:
+        """Flush `log` in `executor`, or in the loop's own threads."""
+        self._log = log
+        self._executor = executor
+        self._running: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def durable(self, end_offset: int) -> None:
+        """Return when an append that ended at `end_offset` is as durable as the policy says.
+
+        Raises:
+            LogFailedError: the disk refused; the append is not acknowledged.
+        """
+        if self._log.config.fsync is not Fsync.ALWAYS:
+            self.appended()
+            return
+        while self._log.flushed_offset < end_offset:
+            await self.flush()
+
+    def appended(self) -> None:
+        """Arrange, without waiting, for what was just appended to be flushed in time."""
+        if self._log.checkpoint_due:
+            self._start()
+        elif self._log.config.fsync is Fsync.INTERVAL and self._timer is None:
+            delay_s = self._log.config.fsync_interval_ms / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    async def flush(self) -> None:
+        """Join the flush that is running, or start one; it may not cover the newest appends.
+
+        Raises:
+            LogFailedError: the disk refused this flush or an earlier one.
+        """
+        await asyncio.shield(self._start())
+        if self._log.failure is not None:
+            raise LogFailedError(f"not on the disk: {self._log.failure}") from self._log.failure
+
+    async def stop(self) -> None:
+        """Cancel the timer and wait for a flush that is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._running is not None:
+            await self._running
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._start()
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._flush_once())
+        return self._running
+
+    async def _flush_once(self) -> None:
+        log = self._log
+        plan = log.plan_flush(checkpoint=log.checkpoint_due)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+        except DiskError as error:
+            log.flush_failed(error)
+        else:
+            log.flushed(plan)
+        finally:
+            self._running = None

@@ -1,0 +1,390 @@
+"""The log of one partition: append batches, read them by offset or by time, for ever in order.
+
+One writer: everything that changes the log is called from one thread. Reads may be planned and
+loaded from any thread while the writer runs; they look at an immutable list of segments and at
+bytes that were complete before their size was told.
+
+Durability: `append` puts bytes into the operating system's cache, where they outlive this process.
+A flush puts them on the disk, where they outlive the machine. Which of the two a publisher waits
+for is the policy in `goqueue.storage.flush`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.model.errors import (
+    DamagedRangeError,
+    DiskError,
+    InvariantError,
+    LogClosedError,
+    LogFailedError,
+    MalformedBatchError,
+    OffsetGapError,
+)
+from goqueue.records.batch import stamp, validate, walk
+from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.disk import SystemDisk
+from goqueue.storage import lookup
+from goqueue.storage.config import LogConfig
+from goqueue.storage.retention import expired_count
+from goqueue.storage.segments import Segments
+from goqueue.storage.store import SegmentStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.storage.epochs import LeaderEpochs
+    from goqueue.storage.flush import FlushPlan
+    from goqueue.storage.lookup import TimestampHit
+    from goqueue.storage.recovery import RecoveryReport
+    from goqueue.storage.region import Chunk, Region
+    from goqueue.storage.store import StoreStats
+
+
+class Appended(NamedTuple):
+    """Where an append went: offsets from `first_offset` up to, not including, `end_offset`."""
+
+    first_offset: int
+    end_offset: int
+
+
+class Log:
+    """A partition's batches on disk.
+
+    Watermarks, each only ever moving forward (`truncate_to` on a follower excepted):
+
+    - `start_offset`: the first readable record; moved by retention and record deletion.
+    - `flushed_offset`: everything below is on the disk; moved by a finished flush.
+    - `end_offset`: the next offset to be given; moved by an append, after its bytes are written.
+
+    `start_offset <= end_offset` and `flushed_offset <= end_offset` always hold.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: LogConfig | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the log in `folder`, recovering it first; `recovery` tells what that took."""
+        self.config = config or LogConfig()
+        self._clock = clock or SystemClock()
+        self._failure: DiskError | None = None
+        self._closed = False
+        self._store = SegmentStore(folder, self.config, disk or SystemDisk(), self._clock)
+        if not self.recovery.clean or self.recovery.checkpoint_missing:
+            self.flush(checkpoint=True)
+
+    # --- What there is ---------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Where the log's files are."""
+        return self._store.folder
+
+    @property
+    def start_offset(self) -> int:
+        """The first readable record."""
+        return self._store.checkpoint.log_start
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+        return self._store.flushed_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The next offset to be given."""
+        return self._store.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """All readable bytes."""
+        return self._store.segments.size_bytes
+
+    @property
+    def store(self) -> SegmentStore:
+        """The files; for compaction and for those who look after the log."""
+        return self._store
+
+    @property
+    def segments(self) -> Segments:
+        """The segments as they are now."""
+        return self._store.segments
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Which leader wrote which offsets."""
+        return self._store.epochs
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What the last recovery found and did."""
+        return self._store.report
+
+    @property
+    def stats(self) -> StoreStats:
+        """What has happened since the log was opened."""
+        return self._store.stats
+
+    @property
+    def failure(self) -> DiskError | None:
+        """Why the log refuses appends, if it does."""
+        return self._failure
+
+    # --- Appending -------------------------------------------------------------------------------
+
+    def append(self, batches: bytes | bytearray, leader_epoch: int = 0) -> Appended:
+        """Give whole batches their offsets and write them, all or none.
+
+        A `bytearray` is stamped in place, anything else is copied first. The batches are in the
+        operating system's cache when this returns: readers see them, and a killed process does not
+        take them along. Nothing is on the disk yet.
+
+        Raises:
+            BatchError: a batch is damaged or malformed; nothing was written.
+            LogFailedError: an earlier write failed; `recover` first.
+            DiskError: the write failed; nothing was appended, and the log is failed from now on.
+        """
+        self._ensure_writable()
+        data = batches if isinstance(batches, bytearray) else bytearray(batches)
+        infos: list[BatchInfo] = []
+        next_offset = self.end_offset
+        for position, info in walk(data):
+            validate(data, position, info)
+            stamp(data, position, next_offset, leader_epoch)
+            infos.append(info._replace(base_offset=next_offset, leader_epoch=leader_epoch))
+            next_offset += info.last_offset_delta + 1
+        return self._write(data, infos)
+
+    def append_replica(self, batches: bytes, *, gaps: bool = False) -> Appended:
+        """Write batches that a leader has stamped, exactly as they are.
+
+        Batches that are already here are left out. With `gaps`, an offset past the end is taken as
+        it is: the leader's log has been compacted.
+
+        Raises:
+            OffsetGapError: the batches do not continue this log.
+        """
+        self._ensure_writable()
+        known, infos, next_offset = 0, [], self.end_offset
+        for position, info in walk(batches):
+            validate(batches, position, info)
+            if info.next_offset <= self.end_offset:
+                known = position + info.size_bytes
+                continue
+            if info.base_offset < next_offset or (info.base_offset > next_offset and not gaps):
+                raise OffsetGapError(next_offset, info.base_offset)
+            infos.append(info)
+            next_offset = info.next_offset
+        if not infos:
+            return Appended(self.end_offset, self.end_offset)
+        if gaps and next_offset > self._store.checkpoint.gaps_below:
+            self._store.note(gaps_below=next_offset)
+        return self._write(memoryview(batches)[known:], infos)
+
+    def _write(self, data: Bytes, infos: list[BatchInfo]) -> Appended:
+        if not infos:
+            raise MalformedBatchError("an append needs at least one batch")
+        try:
+            self._note_epochs(infos)
+            self._store.write(data, infos)
+        except DiskError as error:
+            self._fail(error)
+            raise
+        return Appended(infos[0].base_offset, infos[-1].next_offset)
+
+    def _note_epochs(self, infos: list[BatchInfo]) -> None:
+        """Make a new leader's epoch durable before the first batch that carries it."""
+        for info in infos:
+            if info.leader_epoch != self.epochs.latest:
+                epochs = self.epochs.with_epoch(info.leader_epoch, info.base_offset)
+                self._store.note(epochs=epochs)
+
+    # --- Making durable --------------------------------------------------------------------------
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """A segment was sealed since the last checkpoint, so recovery would scan too much."""
+        return self._store.checkpoint_due
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        """Put everything appended so far on the disk, here and now."""
+        plan = self.plan_flush(checkpoint=checkpoint)
+        try:
+            plan.run()
+        except DiskError as error:
+            self.flush_failed(error)
+            raise
+        self.flushed(plan)
+
+    def plan_flush(self, *, checkpoint: bool = False) -> FlushPlan:
+        """What `flush` would do, for a caller that runs it in a thread."""
+        return self._store.plan_flush(checkpoint=checkpoint)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Note that `plan` has run: what it covers is on the disk."""
+        self._store.flushed(plan)
+
+    def flush_failed(self, error: DiskError) -> None:
+        """Note that a plan could not be run: what it covers may not be on the disk."""
+        self._fail(error)
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, until: int | None = None) -> Region | None:
+        """The stretch of batches that begins with the one holding `offset`; None at the end.
+
+        An offset below the start of the log reads from the start. At least one whole batch is
+        found, also when it is larger than `max_bytes`. Batches that reach `until` are left out.
+
+        Raises:
+            DamagedRangeError: the records at `offset` are damaged; it says where to go on.
+        """
+        self._ensure_open()
+        end = self.end_offset if until is None else min(until, self.end_offset)
+        first = max(offset, self.start_offset)
+        return lookup.find_region(self.segments, first, end, max_bytes, self._store.context)
+
+    def chunks(self, offset: int, max_bytes: int = 1024 * 1024) -> Iterator[Chunk]:
+        """Everything from `offset` to the end of the log as it is now, damage left out."""
+        end = self.end_offset
+        while offset < end:
+            try:
+                region = self.read(offset, max_bytes, until=end)
+                if region is None:
+                    return
+                chunk = region.load()
+            except DamagedRangeError as error:
+                offset = error.resume_at
+                continue
+            yield chunk
+            offset = chunk.next_offset
+
+    def find_time(self, timestamp_ms: int) -> TimestampHit | None:
+        """The first record at or after a moment, by the records' own timestamps."""
+        self._ensure_open()
+        return lookup.find_time(self.segments, timestamp_ms, self.start_offset, self._store.context)
+
+    def find_latest_time(self) -> TimestampHit | None:
+        """The record with the highest timestamp; the first of them when there are several."""
+        self._ensure_open()
+        return lookup.find_latest_time(self.segments, self.start_offset, self._store.context)
+
+    # --- Removing --------------------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> int:
+        """Let the log start at `offset`; whole segments below are removed. Returns the start."""
+        self._ensure_open()
+        start = min(offset, self.end_offset)
+        if start > self.start_offset:
+            self._store.note(epochs=self.epochs.starting_at(start), log_start=start)
+        self._store.drop_below(self.start_offset)
+        return self.start_offset
+
+    def expire(self, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> int:
+        """Drop the segments that have outlived the limits; returns how many."""
+        self._ensure_open()
+        now_ms = self._clock.now_ms()
+        self._roll_if_old(now_ms, retention_ms)
+        count = expired_count(
+            self.segments, now_ms=now_ms, retention_ms=retention_ms, retention_bytes=retention_bytes
+        )
+        if count:
+            self.delete_before(self.segments.sealed[count - 1].end_offset)
+        return count
+
+    def _roll_if_old(self, now_ms: int, retention_ms: int | None) -> None:
+        """Seal an active segment whose records are all due, or that has been open for too long."""
+        active = self.segments.active
+        if active is None or not active.size_bytes or self._failure is not None:
+            return
+        expired = retention_ms is not None and 0 <= active.max_timestamp < now_ms - retention_ms
+        aged = 0 <= active.created_ms < now_ms - self.config.segment_ms
+        if expired or aged:
+            self._store.roll()
+
+    def truncate_to(self, end_offset: int) -> int:
+        """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
+
+        For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
+        prefix that is at least as long as asked for, and can be cut again. No flush may be under
+        way in another thread. Returns the new end.
+        """
+        self._ensure_open()
+        if end_offset >= self.end_offset:
+            return self.end_offset
+        keeper, position, end = lookup.find_cut(self.segments, end_offset, self._store.context)
+        if end < self._store.checkpoint.recovery_point:
+            self._store.note(
+                log_start=min(self.start_offset, end),
+                recovery_point=end,
+                recovery_segment=keeper.base_offset,
+                recovery_position=position,
+            )
+        self._store.cut(keeper, position)
+        self._store.note(epochs=self.epochs.ending_at(end))
+        self._store.load()
+        return self.end_offset
+
+    # --- Failing and ending ----------------------------------------------------------------------
+
+    def _fail(self, error: DiskError) -> None:
+        """Refuse appends from now on: a write after a failed one could leave a hole."""
+        if self._failure is None:
+            self._failure = error
+
+    def recover(self) -> None:
+        """Make the log whole again after a failed write or sync, and accept appends again.
+
+        Raises:
+            DiskError: the disk still refuses; the log stays failed and can be recovered later.
+        """
+        self._ensure_open()
+        if self._failure is None:
+            return
+        self._store.rewrite_unsynced()
+        self._store.load()
+        self.flush(checkpoint=True)
+        self._failure = None
+
+    def close(self) -> None:
+        """Flush, write the checkpoint that makes the next start instant, and let go."""
+        if self._closed:
+            return
+        if self._failure is None:
+            self.flush(checkpoint=True)
+        self._let_go()
+
+    def delete(self) -> None:
+        """Remove the log and everything in its folder."""
+        self._let_go()
+        self._store.disk.remove_folder(self.folder)
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self._store.segments = Segments()
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the log in {self.folder} is closed: open it again")
+
+    def _ensure_writable(self) -> None:
+        self._ensure_open()
+        if self._failure is not None:
+            raise LogFailedError(
+                f"the log in {self.folder} refuses appends until it has recovered: {self._failure}"
+            ) from self._failure
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when the log contradicts itself."""
+        self._store.check_invariants()
+        if self.start_offset > self.end_offset:
+            raise InvariantError(f"start {self.start_offset} past the end {self.end_offset}")

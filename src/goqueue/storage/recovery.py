@@ -1,0 +1,228 @@
+"""Bring a log's folder into order before anything else looks at it.
+
+Only what lies past the last checkpoint is scanned. A tail that is torn or damaged, with nothing
+intact behind it, is cut; damage in the middle is reported and stays where it is, for readers to be
+told about. Compactions that were caught half-way are finished or forgotten.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import ForeignFileError
+from goqueue.storage.checkpoint import Checkpoint, load_checkpoint
+from goqueue.storage.epochs import LeaderEpochs
+from goqueue.storage.naming import (
+    CHECKPOINT,
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SWAP,
+    TEMPORARY,
+    TIME_INDEX,
+    segment_bases,
+    segment_path,
+    swap_path,
+    swap_ranges,
+)
+from goqueue.storage.scan import Context, Damage, Found, scan
+from goqueue.storage.segment import Segment
+from goqueue.storage.segments import Segments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.runtime.disk import Disk
+    from goqueue.storage.config import LogConfig
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did; everything zero and empty after a clean stop."""
+
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    cut_reason: str | None = None
+    damage: list[Damage] = field(default_factory=list)
+    finished_swaps: int = 0
+    removed_leftovers: list[str] = field(default_factory=list)
+    foreign_files: list[str] = field(default_factory=list)
+    """Files that are not ours and could not be taken for ours; left alone."""
+    checkpoint_missing: bool = False
+    """There were segments and no checkpoint, or a damaged one: the whole log was scanned."""
+    missing_below_checkpoint: int = 0
+    """How many offsets the checkpoint vouched for that are not there any more."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing had to be mended and nothing is missing."""
+        return not (self.cut_bytes or self.damage or self.missing_below_checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A log's folder, understood."""
+
+    segments: Segments
+    checkpoint: Checkpoint
+    end_offset: int
+    report: RecoveryReport
+
+
+def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
+    """Read the folder, mend it, and say what is in it.
+
+    Raises:
+        ForeignFileError: the folder holds segment files that are not ours.
+        UnsupportedFormatError: a newer version wrote the log.
+        DiskError: the folder cannot be read or mended.
+    """
+    disk.make_folder(folder)
+    report = RecoveryReport()
+    known = load_checkpoint(disk, folder)
+    _finish_swaps(disk, folder, report)
+    bases = segment_bases(disk.names(folder))
+    _tidy(disk, folder, bases, report)
+    report.checkpoint_missing = bool(bases) and known is None
+    segments = [
+        Segment(
+            disk,
+            folder,
+            base,
+            config,
+            size_bytes=disk.size(segment_path(folder, base, LOG)),
+            sealed_at=following,
+        )
+        for base, following in zip(bases, [*bases[1:], None], strict=False)
+    ]
+    if known is not None:
+        tail = _Tail(known, report)
+    else:
+        start = bases[0] if bases else 0
+        blank = Checkpoint(log_start=start, recovery_point=start, recovery_segment=start)
+        tail = _LearningTail(blank, report)
+    tail.mend(segments)
+    checkpoint = tail.checkpoint
+    end = segments[-1].end_offset if segments else checkpoint.log_start
+    report.missing_below_checkpoint = max(checkpoint.recovery_point - end, 0)
+    # Never below an offset that was given out: what is missing stays missing, under its own number.
+    end = max(end, checkpoint.log_start, checkpoint.recovery_point)
+    return Recovered(Segments(tuple(segments)), checkpoint, end, report)
+
+
+def _finish_swaps(disk: Disk, folder: Path, report: RecoveryReport) -> None:
+    """Put finished compactions in the place of the segments that they stand for."""
+    names = disk.names(folder)
+    for base, end in swap_ranges(names):
+        finish_swap(disk, folder, base, end)
+        report.finished_swaps += 1
+
+
+def finish_swap(disk: Disk, folder: Path, base_offset: int, end_offset: int) -> None:
+    """Remove the segments from `base_offset` up to `end_offset` and let the swap file take over.
+
+    It can be interrupted anywhere and done again: the swap file is there until the last step.
+    """
+    for base in segment_bases(disk.names(folder)):
+        if base_offset <= base < end_offset:
+            disk.remove(segment_path(folder, base, OFFSET_INDEX))
+            disk.remove(segment_path(folder, base, TIME_INDEX))
+            if base != base_offset:
+                disk.remove(segment_path(folder, base, LOG))
+    disk.sync_folder(folder)
+    disk.rename(swap_path(folder, base_offset, end_offset), segment_path(folder, base_offset, LOG))
+    disk.sync_folder(folder)
+
+
+def _tidy(disk: Disk, folder: Path, bases: list[int], report: RecoveryReport) -> None:
+    """Remove what an interrupted write left behind; leave what is not ours."""
+    kept = {f"{base:020d}{suffix}" for base in bases for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
+    for name in disk.names(folder):
+        if name in kept or name == CHECKPOINT:
+            continue
+        if name.endswith((CLEANED, TEMPORARY, SWAP, OFFSET_INDEX, TIME_INDEX)):
+            disk.remove(folder / name)
+            report.removed_leftovers.append(name)
+        else:
+            report.foreign_files.append(name)
+
+
+class _Tail:
+    """The segments at and past the recovery point, scanned and made ready to grow."""
+
+    def __init__(self, checkpoint: Checkpoint, report: RecoveryReport) -> None:
+        self.checkpoint = checkpoint
+        self._report = report
+
+    def mend(self, segments: list[Segment]) -> None:
+        """Scan every segment that the checkpoint does not vouch for, and open the last one."""
+        for segment in segments:
+            last = segment is segments[-1]
+            if last or segment.base_offset >= self.checkpoint.recovery_segment:
+                self._mend(segment, None if last else segment.end_offset)
+
+    def _mend(self, segment: Segment, sealed_at: int | None) -> None:
+        position, offset = self._start(segment)
+        if sealed_at is not None and position == segment.size_bytes:
+            return
+        segment.resume_indexes(position, offset)
+        segment.synced_bytes = position
+        self._report.scanned_bytes += segment.size_bytes - position
+        context = replace(self._context(), end_offset=sealed_at)
+        for item in scan(segment.file, position, segment.size_bytes, offset, context):
+            if isinstance(item, Found):
+                self._found(segment, item)
+            elif item.resume_at is None and sealed_at is None:
+                self._cut(segment, item)
+            else:
+                self._report.damage.append(item)
+        if sealed_at is not None:
+            segment.seal(sealed_at)
+
+    def _start(self, segment: Segment) -> tuple[int, int]:
+        """Where the scan of a segment begins: after what is known to be intact."""
+        point = self.checkpoint
+        vouched = segment.base_offset == point.recovery_segment
+        if vouched and point.recovery_position <= segment.size_bytes:
+            return point.recovery_position, max(point.recovery_point, segment.base_offset)
+        return 0, segment.base_offset
+
+    def _context(self) -> Context:
+        return Context(
+            gaps_below=self.checkpoint.gaps_below, epochs=LeaderEpochs(self.checkpoint.epochs)
+        )
+
+    def _found(self, segment: Segment, found: Found) -> None:
+        segment.note(found.position, found.info)
+
+    def _cut(self, segment: Segment, damage: Damage) -> None:
+        self._report.cut_bytes += segment.size_bytes - damage.position
+        self._report.cut_reason = damage.reason
+        segment.cut(damage.position)
+
+
+class _LearningTail(_Tail):
+    """The whole log, when its checkpoint is lost: what that said is learnt from the batches."""
+
+    def _context(self) -> Context:
+        return Context(gaps_below=sys.maxsize)
+
+    def _found(self, segment: Segment, found: Found) -> None:
+        info = found.info
+        epochs = LeaderEpochs(self.checkpoint.epochs)
+        if info.leader_epoch > epochs.latest:
+            epochs = epochs.with_epoch(info.leader_epoch, info.base_offset)
+            self.checkpoint = replace(self.checkpoint, epochs=epochs.starts)
+        if info.base_offset > segment.end_offset:
+            self.checkpoint = replace(self.checkpoint, gaps_below=info.base_offset)
+        super()._found(segment, found)
+
+    def _cut(self, segment: Segment, damage: Damage) -> None:
+        if not self.checkpoint.epochs:
+            raise ForeignFileError(
+                f"{segment.path(LOG)} holds no intact batch, and its folder no checkpoint: it is "
+                "not a log of this product; move it away"
+            )
+        super()._cut(segment, damage)

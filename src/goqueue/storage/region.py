@@ -1,0 +1,74 @@
+"""A stretch of one segment file, found but not yet read.
+
+Finding is cheap and happens at once; reading may wait for the disk, so it can be handed to a
+thread, or to `sendfile`. The file stays open, and its bytes stay as they are, for as long as
+somebody holds the region, also when retention or compaction has taken the segment away meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.model.errors import BatchError, DamagedRangeError, MalformedBatchError
+from goqueue.records.batch import peek, validate
+from goqueue.storage.scan import Damage, scan
+
+if TYPE_CHECKING:
+    from goqueue.runtime.disk import DiskFile
+    from goqueue.storage.scan import Context
+
+
+class Chunk(NamedTuple):
+    """Whole, intact batches in one buffer."""
+
+    data: bytes
+    next_offset: int
+    """Where the next read continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`length` bytes from `position`: at least one whole batch; the last may be cut off."""
+
+    file: DiskFile
+    position: int
+    length: int
+    first_offset: int
+    """The base offset of the first batch; it may lie below the offset that was asked for."""
+    file_end: int
+    """How far the file was readable when the region was found."""
+    context: Context
+    """What the log knows about the batches in it."""
+
+    def load(self) -> Chunk:
+        """Read and check the batches; a cut-off last one is left for the next read.
+
+        Raises:
+            DamagedRangeError: the first batch is damaged. Damage further on ends the chunk early
+                instead, and is raised by the read that starts there.
+        """
+        data = self.file.read(self.position, self.length)
+        end, next_offset = 0, self.first_offset
+        try:
+            while end < len(data):
+                info = peek(data, end)
+                validate(data, end, info)
+                objection = self.context.objection(info, next_offset)
+                if objection is not None:
+                    raise MalformedBatchError(objection)
+                next_offset = info.next_offset
+                end += info.size_bytes
+        except BatchError as error:
+            if end == 0:
+                raise self._damage(str(error)) from error
+        return Chunk(data if end == len(data) else data[:end], next_offset)
+
+    def _damage(self, reason: str) -> DamagedRangeError:
+        """The error that says where reading can go on."""
+        items = scan(self.file, self.position, self.file_end, self.first_offset, self.context)
+        first = next(items, None)
+        resume_at = first.resume_at if isinstance(first, Damage) else None
+        if resume_at is None:
+            resume_at = self.context.end_offset or self.first_offset + 1
+        return DamagedRangeError(self.first_offset, resume_at, reason)

@@ -1,0 +1,157 @@
+"""Walk the batches of a segment file and tell good ones from damage.
+
+A batch's checksum covers all but its first 17 bytes. The rest is checked against what the log
+knows: the base offset continues the batch before, the epoch is the one that led at that offset,
+the length leads to a checksum that fits, the magic is 2. So every flipped bit is found.
+
+Damage never hides what follows it: the scanner looks for the next place where a whole, intact
+batch with a higher offset starts, and goes on there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.model.errors import BatchError
+from goqueue.records.batch import HEADER_BYTES, peek, peek_header, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.disk import DiskFile
+    from goqueue.storage.epochs import LeaderEpochs
+
+READ_BYTES: Final = 1024 * 1024
+_MAGIC_AT: Final = 16
+_MAGIC_BYTE: Final = b"\x02"
+
+
+class Found(NamedTuple):
+    """An intact batch."""
+
+    position: int
+    info: BatchInfo
+
+
+class Damage(NamedTuple):
+    """A stretch of the file that holds no intact batch, and the offsets that are lost with it."""
+
+    position: int
+    end: int
+    first_offset: int
+    resume_at: int | None
+    """The base offset of the intact batch after it; None when nothing intact follows."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the log knows about the batches that a scan will meet."""
+
+    end_offset: int | None = None
+    """No batch reaches this (the next segment starts here)."""
+
+    gaps_below: int = 0
+    """Below this offset a batch may start later than the one before it ended."""
+
+    epochs: LeaderEpochs | None = None
+    """The epoch of each offset; None when the table itself has to be built."""
+
+    def objection(self, info: BatchInfo, next_offset: int, *, exact: bool = True) -> str | None:
+        """Why a batch whose checksum fits is nevertheless not the one that belongs here."""
+        base = info.base_offset
+        if base != next_offset and (base < next_offset or (exact and base >= self.gaps_below)):
+            return f"offset {base} where {next_offset} was expected"
+        if self.end_offset is not None and info.next_offset > self.end_offset:
+            return f"offset {info.last_offset} lies past the end, {self.end_offset}"
+        if self.epochs is not None and info.leader_epoch != self.epochs.epoch_at(base):
+            leading = self.epochs.epoch_at(base)
+            return f"leader epoch {info.leader_epoch} at offset {base}, where {leading} was leading"
+        return None
+
+
+def scan(
+    file: DiskFile,
+    position: int,
+    end: int,
+    next_offset: int,
+    context: Context,
+    *,
+    checksums: bool = True,
+) -> Iterator[Found | Damage]:
+    """Every intact batch and every stretch of damage between `position` and `end`.
+
+    Without `checksums`, a batch whose header makes sense is taken as intact.
+    """
+    window = _Window(file, end)
+    while position < end:
+        found = _intact(window, position, next_offset, context, checksums=checksums)
+        if isinstance(found, str):
+            resume = _resync(window, position + 1, next_offset, context)
+            if resume is None:
+                yield Damage(position, end, next_offset, None, found)
+                return
+            yield Damage(position, resume.position, next_offset, resume.info.base_offset, found)
+            found = resume
+        yield found
+        next_offset = found.info.next_offset
+        position = found.position + found.info.size_bytes
+
+
+class _Window:
+    """A sliding view of a file, so that a scan reads it in large pieces."""
+
+    def __init__(self, file: DiskFile, end: int) -> None:
+        self._file = file
+        self.end = end
+        self._start = 0
+        self._data = b""
+
+    def at(self, position: int, length: int) -> tuple[bytes, int]:
+        """A buffer that holds `length` bytes from `position` (fewer at the end), and where."""
+        length = min(length, self.end - position)
+        inside = self._start <= position and position + length <= self._start + len(self._data)
+        if not inside:
+            wanted = min(max(length, READ_BYTES), self.end - position)
+            self._data = self._file.read(position, wanted)
+            self._start = position
+        return self._data, position - self._start
+
+
+def _intact(
+    window: _Window,
+    position: int,
+    next_offset: int,
+    context: Context,
+    *,
+    checksums: bool,
+    exact: bool = True,
+) -> Found | str:
+    """The batch at `position`, or why it is not one."""
+    try:
+        info = peek_header(*window.at(position, HEADER_BYTES))
+        if checksums or position + info.size_bytes > window.end:
+            data, at = window.at(position, info.size_bytes)
+            validate(data, at, peek(data, at))
+    except BatchError as error:
+        return str(error)
+    objection = context.objection(info, next_offset, exact=exact)
+    return Found(position, info) if objection is None else objection
+
+
+def _resync(window: _Window, position: int, next_offset: int, context: Context) -> Found | None:
+    """The next intact batch at or after `position`, wherever it starts."""
+    while position + HEADER_BYTES <= window.end:
+        data, at = window.at(position, READ_BYTES)
+        magic = data.find(_MAGIC_BYTE, at + _MAGIC_AT)
+        if magic < 0:
+            position += len(data) - at - _MAGIC_AT
+            continue
+        position += magic - _MAGIC_AT - at
+        found = _intact(window, position, next_offset, context, checksums=True, exact=False)
+        if isinstance(found, Found) and found.info.base_offset > next_offset:
+            return found
+        position += 1
+    return None

@@ -1,0 +1,226 @@
+"""The files of one log: which segments there are, what is not yet on the disk, the checkpoint.
+
+Everything here happens on the writer's thread; what readers look at is replaced, never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import InvariantError
+from goqueue.storage.checkpoint import CheckpointFile
+from goqueue.storage.epochs import LeaderEpochs
+from goqueue.storage.flush import FlushPlan
+from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX
+from goqueue.storage.recovery import recover
+from goqueue.storage.scan import Context
+from goqueue.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.storage.checkpoint import Checkpoint
+    from goqueue.storage.config import LogConfig
+    from goqueue.storage.recovery import RecoveryReport
+
+
+@dataclass(slots=True)
+class StoreStats:
+    """What has happened since the log was opened."""
+
+    bytes_written: int = 0
+    syncs: int = 0
+    segments_created: int = 0
+    segments_deleted: int = 0
+
+
+class SegmentStore:
+    """A folder of segments that grows at one end and is trimmed at the other."""
+
+    def __init__(self, folder: Path, config: LogConfig, disk: Disk, clock: Clock) -> None:
+        self.folder = folder
+        self.config = config
+        self.disk = disk
+        self.stats = StoreStats()
+        self._clock = clock
+        self.report: RecoveryReport
+        self.load()
+
+    def load(self) -> None:
+        """Recover the folder and start from what is there."""
+        recovered = recover(self.disk, self.folder, self.config)
+        self.report = recovered.report
+        self.segments = recovered.segments
+        self._checkpoint = CheckpointFile(self.disk, self.folder, recovered.checkpoint)
+        self.epochs = LeaderEpochs(recovered.checkpoint.epochs)
+        self.end_offset = recovered.end_offset
+        self.flushed_offset = min(recovered.checkpoint.recovery_point, self.end_offset)
+        self._unsynced = [s for s in self.segments if s.synced_bytes < s.size_bytes]
+        self._sealed_since_checkpoint: list[Segment] = []
+        self._names_changed = False
+        active = self.segments.active
+        if active is not None and active.end_offset < self.end_offset:
+            self.roll()  # offsets that were given out are not given again
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What the next start would know of this log."""
+        return self._checkpoint.value
+
+    @property
+    def context(self) -> Context:
+        """What is known about every stored batch."""
+        return Context(gaps_below=self.checkpoint.gaps_below, epochs=self.epochs)
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """A segment was sealed since the last checkpoint, so recovery would scan too much."""
+        return bool(self._sealed_since_checkpoint)
+
+    def note(self, *, epochs: LeaderEpochs | None = None, **changes: int) -> None:
+        """Make changes to the checkpoint durable, here and now."""
+        if epochs is None:
+            self._checkpoint.update(**changes)
+        else:
+            self._checkpoint.update(epochs=epochs.starts, **changes)
+            self.epochs = epochs
+
+    # --- Growing ---------------------------------------------------------------------------------
+
+    def write(self, data: Bytes, infos: list[BatchInfo]) -> None:
+        """Put stamped batches at the end, in one write, and let readers see them."""
+        segment = self._segment_for(len(data))
+        segment.write(data)
+        segment.publish(infos)
+        if segment not in self._unsynced:
+            self._unsynced.append(segment)
+        self.end_offset = infos[-1].next_offset
+        self.stats.bytes_written += len(data)
+
+    def _segment_for(self, length: int) -> Segment:
+        active = self.segments.active
+        if active is not None and (
+            not active.size_bytes or active.size_bytes + length <= self.config.segment_bytes
+        ):
+            return active
+        return self.roll()
+
+    def roll(self) -> Segment:
+        """Seal the active segment and start the next one at the end of the log."""
+        segment = Segment(self.disk, self.folder, self.end_offset, self.config)
+        segment.created_ms = self._clock.now_ms()
+        segment.create()
+        active = self.segments.active
+        if active is not None:
+            active.seal(self.end_offset)
+            self._sealed_since_checkpoint.append(active)
+        self.segments = self.segments.with_active(segment)
+        self._names_changed = True
+        self.stats.segments_created += 1
+        return segment
+
+    # --- Making durable --------------------------------------------------------------------------
+
+    def plan_flush(self, *, checkpoint: bool) -> FlushPlan:
+        """Everything that must reach the disk for what is written now to be there."""
+        files = [segment.file for segment in self._unsynced]
+        recovery = {}
+        active = self.segments.active
+        if checkpoint and active is not None:
+            for segment in (*self._sealed_since_checkpoint, active):
+                files.extend(segment.save_indexes())
+            recovery = {
+                "recovery_point": self.end_offset,
+                "recovery_segment": active.base_offset,
+                "recovery_position": active.size_bytes,
+            }
+        return FlushPlan(
+            disk=self.disk,
+            folder=self.folder,
+            end_offset=self.end_offset,
+            marks=tuple((segment, segment.size_bytes) for segment in self._unsynced),
+            files=tuple(files),
+            names_changed=self._names_changed,
+            checkpoint=self._checkpoint if recovery else None,
+            recovery=recovery,
+        )
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Note that `plan` has run. This is the line where appends become durable."""
+        for segment, size_bytes in plan.marks:
+            segment.synced_bytes = max(segment.synced_bytes, size_bytes)
+        self._unsynced = [s for s in self._unsynced if s.synced_bytes < s.size_bytes]
+        if plan.names_changed:
+            self._names_changed = False
+        if plan.checkpoint is not None:
+            self._sealed_since_checkpoint = [
+                s for s in self._sealed_since_checkpoint if s.end_offset > plan.end_offset
+            ]
+        self.flushed_offset = max(self.flushed_offset, plan.end_offset)
+        self.stats.syncs += 1
+
+    def rewrite_unsynced(self) -> None:
+        """Write once more what a failed sync may have dropped, and cut what was never published.
+
+        The kernel may have marked pages clean without having stored them; writing the same bytes
+        again makes them dirty again.
+        """
+        for segment in self._unsynced:
+            synced = segment.synced_bytes
+            tail = segment.file.read(synced, segment.size_bytes - synced)
+            segment.cut(segment.size_bytes)
+            segment.file.write(synced, tail)
+        active = self.segments.active
+        if active is not None:
+            active.cut(active.size_bytes)
+
+    # --- Removing --------------------------------------------------------------------------------
+
+    def drop_below(self, offset: int) -> None:
+        """Remove the sealed segments that end at `offset` or before."""
+        dropped = [segment for segment in self.segments.sealed if segment.end_offset <= offset]
+        self.segments = self.segments.without_first(len(dropped))
+        self._remove(dropped)
+
+    def cut(self, keeper: Segment, position: int) -> None:
+        """Remove everything behind `position` in `keeper`, from the end backwards, and reload."""
+        later = [s for s in self.segments if s.base_offset > keeper.base_offset]
+        self._remove(reversed(later))
+        file = self.disk.open(keeper.path(LOG))
+        file.truncate(position)
+        file.sync()
+        self.disk.sync_folder(self.folder)
+
+    def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
+        """Let one segment stand where several sealed ones were."""
+        self.segments = self.segments.replaced(base_offset, end_offset, segment)
+
+    def _remove(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
+                self.disk.remove(segment.path(suffix))
+            self._unsynced = [s for s in self._unsynced if s is not segment]
+            self._sealed_since_checkpoint = [
+                s for s in self._sealed_since_checkpoint if s is not segment
+            ]
+            self.stats.segments_deleted += 1
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when the segments contradict each other."""
+        previous = None
+        for segment in self.segments:
+            if previous is not None and previous.end_offset != segment.base_offset:
+                raise InvariantError(
+                    f"segment {previous.base_offset} ends at {previous.end_offset}, and the next "
+                    f"starts at {segment.base_offset}"
+                )
+            if segment.synced_bytes > segment.size_bytes:
+                raise InvariantError(f"segment {segment.base_offset} is synced past its size")
+            previous = segment
+        if self.flushed_offset > self.end_offset:
+            raise InvariantError(f"flushed {self.flushed_offset} past the end {self.end_offset}")
