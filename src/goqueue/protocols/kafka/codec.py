@@ -1,0 +1,106 @@
+"""One request frame in, its typed parts out; one answer in, its frame out.
+
+What the hot pair (Produce, Fetch) needs beyond this is in `produce_wire` and `fetch_wire`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from goqueue.protocols.kafka.errors import TrailingBytesError, TruncatedRequestError
+from goqueue.protocols.kafka.reading import Struct, reader_of
+from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.writing import writer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from goqueue.protocols.kafka.wire import Buffer, Cursor
+
+_PREFIX: Final = struct.Struct(">hhi")
+_FRAME_START: Final = struct.Struct(">ii")
+_CORRELATION_ID_BYTES: Final = 4
+
+
+class RequestPrefix(NamedTuple):
+    """What every request starts with, whatever the version of its header."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class Encoded(NamedTuple):
+    """A body that is bytes already. Its parts go to the socket as they are, never joined."""
+
+    parts: Sequence[Buffer]
+
+
+Response: TypeAlias = "Mapping[str, Any] | Encoded"
+"""What a handler answers: Kafka's field names and plain values, or finished bytes."""
+
+
+def parse_prefix(frame: Buffer) -> RequestPrefix:
+    """The API, its version, and the number the answer must carry."""
+    if len(frame) < _PREFIX.size:
+        raise TruncatedRequestError(f"a request of {len(frame)} bytes has no room for a header")
+    return RequestPrefix._make(_PREFIX.unpack_from(frame))
+
+
+def parse_client_id(cursor: Cursor, *, flexible: bool) -> str | None:
+    """The rest of the header after the prefix. Tagged fields in it are skipped.
+
+    The client id keeps the old string encoding in every version, so that a server can answer an
+    ApiVersions request newer than itself.
+    """
+    cursor.position += _PREFIX.size
+    client_id = cursor.nullable_string(compact=False)
+    if flexible:
+        cursor.skip_tags()
+    return client_id
+
+
+def has_flexible_header(api_key: int, version: int) -> bool:
+    """Whether the header of this request carries tagged fields."""
+    return schema_of(api_key, version, "request").has_flexible_header
+
+
+def parse_body(cursor: Cursor, api_key: int, version: int) -> Struct:
+    """The body of a request, to its last byte."""
+    request = reader_of(schema_of(api_key, version, "request"))(cursor)
+    check_consumed(cursor)
+    return request
+
+
+def check_consumed(cursor: Cursor) -> None:
+    """Refuse bytes after the last field: they are a sign that something was misread."""
+    if cursor.position != cursor.end:
+        raise TrailingBytesError(f"{cursor.end - cursor.position} bytes are left after the request")
+
+
+def encode_body(api_key: int, version: int, fields: Mapping[str, Any]) -> bytearray:
+    """The body of a response."""
+    out = bytearray()
+    writer_of(schema_of(api_key, version, "response"))(out, fields)
+    return out
+
+
+def answer_is_flexible(api_key: int, version: int) -> bool:
+    """Whether the header of this response carries tagged fields (of ApiVersions it never does)."""
+    return schema_of(api_key, version, "response").has_flexible_header
+
+
+def frame_of(correlation_id: int, body: Response, api_key: int, version: int) -> list[Buffer]:
+    """A whole response frame in parts, for `writelines`."""
+    flexible = answer_is_flexible(api_key, version)
+    if isinstance(body, Encoded):
+        return assemble(correlation_id, body.parts, flexible=flexible)
+    return assemble(correlation_id, (encode_body(api_key, version, body),), flexible=flexible)
+
+
+def assemble(correlation_id: int, parts: Sequence[Buffer], *, flexible: bool) -> list[Buffer]:
+    """Length and header in front of a body; the body's parts are not touched."""
+    size = sum(map(len, parts)) + _CORRELATION_ID_BYTES + flexible
+    start = _FRAME_START.pack(size, correlation_id)
+    return [start + b"\0" if flexible else start, *parts]
