@@ -73,20 +73,21 @@ class Cursor:
 
     def uvarint(self) -> int:
         """An unsigned number in groups of seven bits, at most 32 bits of it."""
-        value = shift = 0
-        while True:
-            if self.position >= self.end:
-                raise TruncatedRequestError(f"a varint runs over the end at byte {self.position}")
-            byte = self.buffer[self.position]
-            self.position += 1
+        position, value, shift = self.position, 0, 0
+        while position < self.end:
+            byte = self.buffer[position]
+            position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 break
             shift += 7
             if shift > _MAX_VARINT_SHIFT:
-                raise MalformedRequestError(f"a varint before byte {self.position} has no end")
+                raise MalformedRequestError(f"a varint before byte {position} has no end")
+        else:
+            raise TruncatedRequestError(f"a varint runs over the end at byte {position}")
         if value > 0xFFFF_FFFF:
-            raise MalformedRequestError(f"a varint before byte {self.position} is over 32 bits")
+            raise MalformedRequestError(f"a varint before byte {position} is over 32 bits")
+        self.position = position
         return value
 
     def string(self, size: int) -> str:
