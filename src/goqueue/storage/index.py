@@ -89,15 +89,6 @@ class SparseIndex:
             assert isinstance(self._entries, bytearray), "a sealed index does not grow"
             self._entries += ENTRY.pack(key, value)
 
-    def keep(self, count: int) -> None:
-        """Drop every entry but the first `count`."""
-        self._entries = bytearray(self._entries[: count * ENTRY.size])
-        self._saved_bytes = min(self._saved_bytes, len(self._entries))
-
-    def keep_values_below(self, value: int) -> None:
-        """Drop the entries whose value is `value` or higher (values grow with their keys)."""
-        self.keep(bisect_left(range(len(self)), value, key=lambda number: self[number].value))
-
     def save(self) -> DiskFile:
         """Write to the page cache what is only in memory; the caller decides when to sync."""
         if self._file is None:

@@ -66,7 +66,7 @@ def find_time(
 ) -> TimestampHit | None:
     """The first record from `log_start` on whose timestamp is `timestamp_ms` or later."""
     for segment in segments.reaching(timestamp_ms):
-        entry = segment.times.before(timestamp_ms)
+        entry = segment.indexes.times.before(timestamp_ms)
         first = max(entry.value if entry else segment.base_offset, log_start)
         for record in _records(segment, first, timestamp_ms, context):
             if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
@@ -79,7 +79,7 @@ def find_latest_time(segments: Segments, log_start: int, context: Context) -> Ti
     newest = max(segments, key=lambda segment: segment.max_timestamp, default=None)
     if newest is None:
         return None
-    first = max(newest.max_timestamp_offset, log_start)
+    first = max(newest.indexes.max_timestamp_offset, log_start)
     hit = None
     for record in _records(newest, first, newest.max_timestamp, context):
         if record.offset >= log_start and (hit is None or record.timestamp_ms > hit.timestamp_ms):

@@ -7,7 +7,6 @@ told about. Compactions that were caught half-way are finished or forgotten.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from goqueue.storage.naming import (
     swap_path,
     swap_ranges,
 )
-from goqueue.storage.scan import Context, Damage, Found, scan
+from goqueue.storage.scan import ANY_OFFSET, Context, Damage, Found, scan
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
 
@@ -167,7 +166,7 @@ class _Tail:
         position, offset = self._start(segment)
         if sealed_at is not None and position == segment.size_bytes:
             return
-        segment.resume_indexes(position, offset)
+        segment.resume(position, offset)
         segment.synced_bytes = position
         self._report.scanned_bytes += segment.size_bytes - position
         context = replace(self._context(), end_offset=sealed_at)
@@ -207,7 +206,7 @@ class _LearningTail(_Tail):
     """The whole log, when its checkpoint is lost: what that said is learnt from the batches."""
 
     def _context(self) -> Context:
-        return Context(gaps_below=sys.maxsize)
+        return Context(gaps_below=ANY_OFFSET)
 
     def _found(self, segment: Segment, found: Found) -> None:
         info = found.info

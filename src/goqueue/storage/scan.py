@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from goqueue.storage.epochs import LeaderEpochs
 
 READ_BYTES: Final = 1024 * 1024
+ANY_OFFSET: Final = 1 << 63
+"""As `Context.gaps_below`: gaps between batches are expected everywhere."""
 _MAGIC_AT: Final = 16
 _MAGIC_BYTE: Final = b"\x02"
 

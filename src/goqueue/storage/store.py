@@ -133,7 +133,7 @@ class SegmentStore:
         active = self.segments.active
         if checkpoint and active is not None:
             for segment in (*self._sealed_since_checkpoint, active):
-                files.extend(segment.save_indexes())
+                files.extend(segment.indexes.save())
             recovery = {
                 "recovery_point": self.end_offset,
                 "recovery_segment": active.base_offset,

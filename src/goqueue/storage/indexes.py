@@ -1,0 +1,109 @@
+"""The two indexes of one segment, kept in step with its batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.storage.index import SparseIndex
+from goqueue.storage.scan import ANY_OFFSET, Context, Found, scan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.disk import Disk, DiskFile
+
+
+class IndexPaths(NamedTuple):
+    """Where the two are stored."""
+
+    offsets: Path
+    times: Path
+
+
+class SegmentIndexes:
+    """Offsets to positions, and timestamps to offsets, one entry each time enough was written.
+
+    The time index holds rising maxima: each entry is the highest timestamp so far and the base
+    offset of the batch that has it. `save` adds the highest of all, so the last entry of a stored
+    index is the maximum of the segment.
+    """
+
+    def __init__(self, offsets: SparseIndex, times: SparseIndex, interval_bytes: int) -> None:
+        self.offsets = offsets
+        self.times = times
+        self._interval_bytes = interval_bytes
+        self._indexed_position = offsets.last.value if offsets.last else -interval_bytes
+        self._max_timestamp = times.last.key if times.last else int(NO_TIMESTAMP)
+        self._max_timestamp_offset = times.last.value if times.last else 0
+
+    @classmethod
+    def fresh(cls, disk: Disk, paths: IndexPaths, interval_bytes: int) -> SegmentIndexes:
+        """Two empty indexes in new files; readers may still have the old ones mapped."""
+        for path in paths:
+            disk.remove(path)
+        offsets, times = (SparseIndex(disk, path) for path in paths)
+        return cls(offsets, times, interval_bytes)
+
+    @classmethod
+    def load(
+        cls, disk: Disk, paths: IndexPaths, interval_bytes: int, *, sealed: bool
+    ) -> SegmentIndexes | None:
+        """The indexes as they are stored; None when they must be built again."""
+        offsets, times = (SparseIndex.load(disk, path, sealed=sealed) for path in paths)
+        if offsets is None or times is None:
+            return None
+        return cls(offsets, times, interval_bytes)
+
+    @classmethod
+    def rebuild(
+        cls, disk: Disk, paths: IndexPaths, interval_bytes: int, file: DiskFile, size_bytes: int
+    ) -> SegmentIndexes:
+        """The indexes made anew from the first `size_bytes` of a segment's file."""
+        indexes = cls.fresh(disk, paths, interval_bytes)
+        anything = Context(gaps_below=ANY_OFFSET)
+        for item in scan(file, 0, size_bytes, 0, anything, checksums=False):
+            if isinstance(item, Found):
+                indexes.note(item.position, item.info)
+        return indexes
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp of any record, or -1 when there is none."""
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The base offset of the batch with the highest timestamp."""
+        return self._max_timestamp_offset
+
+    def within(self, size_bytes: int, end_offset: int) -> bool:
+        """Whether every entry speaks of the first `size_bytes`, which end at `end_offset`."""
+        last_position = self.offsets.last.value if self.offsets.last else 0
+        return last_position < size_bytes and self._max_timestamp_offset < end_offset
+
+    def note(self, position: int, info: BatchInfo) -> None:
+        """Remember a batch that lies at `position`, where an entry is due."""
+        if info.max_timestamp > self._max_timestamp:
+            self._max_timestamp = info.max_timestamp
+            self._max_timestamp_offset = info.base_offset
+        if position - self._indexed_position >= self._interval_bytes:
+            self.offsets.append(info.base_offset, position)
+            self._note_time()
+            self._indexed_position = position
+
+    def _note_time(self) -> None:
+        if self._max_timestamp != NO_TIMESTAMP:
+            self.times.append(self._max_timestamp, self._max_timestamp_offset)
+
+    def save(self) -> tuple[DiskFile, DiskFile]:
+        """Write both out; the files returned are synced by whoever needs that."""
+        self._note_time()
+        return self.offsets.save(), self.times.save()
+
+    def seal(self) -> None:
+        """No more batches will come: write both out and let the kernel hold them."""
+        self.save()
+        self.offsets.seal()
+        self.times.seal()
