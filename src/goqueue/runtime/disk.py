@@ -42,6 +42,10 @@ class DiskFile(Protocol):
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def read_cached(self, position: int, length: int) -> bytes | bytearray | None:
+        """Like `read`, but None when that would have to wait for the disk."""
+        ...
+
     def write(self, position: int, data: Bytes) -> None:
         """All of `data` at `position`, or an error; in the page cache, not yet on the disk."""
         ...
@@ -67,7 +71,7 @@ class Disk(Protocol):
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """The names in a folder, sorted."""
+        """The names in a folder, sorted; a folder that is not there has none."""
         ...
 
     def size(self, path: Path) -> int:
@@ -139,6 +143,20 @@ class SystemFile:
             raise translate(error, "reading", self.path) from error
         return data
 
+    def read_cached(self, position: int, length: int) -> bytes | bytearray | None:
+        if _NOWAIT is None:
+            return None
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return None
+            raise translate(error, "reading", self.path) from error
+        return buffer if count == length else None
+
     def write(self, position: int, data: Bytes) -> None:
         try:
             written = os.pwrite(self._descriptor, data, position)
@@ -182,6 +200,8 @@ class SystemDisk:
     def names(self, folder: Path) -> list[str]:
         try:
             return sorted(path.name for path in folder.iterdir())
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise translate(error, "listing", folder) from error
 
@@ -251,5 +271,6 @@ def replace_file(disk: Disk, path: Path, data: Bytes) -> None:
     disk.sync_folder(path.parent)
 
 
-# macOS has no fdatasync; there fsync is the nearest.
+# macOS has neither fdatasync, where fsync is the nearest, nor reads that refuse to wait.
 _fdatasync = getattr(os, "fdatasync", os.fsync)
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)

@@ -20,7 +20,7 @@ from goqueue.model.errors import DiskError, LogFailedError
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -59,10 +59,16 @@ class FlushPlan:
 class Flusher:
     """Keeps the contract for one log on an event loop; the syncing happens in a thread."""
 
-    def __init__(self, log: Log, executor: Executor | None = None) -> None:
-        """Flush `log` in `executor`, or in the loop's own threads."""
+    def __init__(
+        self,
+        log: Log,
+        executor: Executor | None = None,
+        on_flushed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Flush `log` in `executor`, or in the loop's own threads; call back after each flush."""
         self._log = log
         self._executor = executor
+        self._on_flushed = on_flushed
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -122,5 +128,6 @@ class Flusher:
             log.flush_failed(error)
         else:
             log.flushed(plan)
+            self._on_flushed()
         finally:
             self._running = None

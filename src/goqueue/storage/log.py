@@ -141,10 +141,10 @@ class Log:
 
     # --- Appending -------------------------------------------------------------------------------
 
-    def append(self, batches: bytes | bytearray, leader_epoch: int = 0) -> Appended:
+    def append(self, batches: Bytes, leader_epoch: int = 0) -> Appended:
         """Give whole batches their offsets and write them, all or none.
 
-        A `bytearray` is stamped in place, anything else is copied first. The batches are in the
+        A writable buffer is stamped in place, any other is copied first. The batches are in the
         operating system's cache when this returns: readers see them, and a killed process does not
         take them along. Nothing is on the disk yet.
 
@@ -154,7 +154,9 @@ class Log:
             DiskError: the write failed; nothing was appended, and the log is failed from now on.
         """
         self._ensure_writable()
-        data = batches if isinstance(batches, bytearray) else bytearray(batches)
+        data = memoryview(batches)
+        if data.readonly:
+            data = memoryview(bytearray(batches))
         infos: list[BatchInfo] = []
         next_offset = self.end_offset
         for position, info in walk(data):

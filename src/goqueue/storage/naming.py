@@ -5,7 +5,8 @@
 00000000000000000000.index      offset -> position, one entry per 4 KB
 00000000000000000000.timeindex  timestamp -> offset, likewise
 log.checkpoint                  format version, log start, recovery point, leader epochs
-*.cleaned  *.swap               compaction under way (see `goqueue.storage.swap`)
+snapshot-*.bin                  state built from the log (see `goqueue.storage.snapshot`)
+*.cleaned  *.swap               compaction under way (see `goqueue.storage.compaction`)
 *.tmp                           a file being replaced; removed at start
 ```
 """
@@ -27,6 +28,7 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 TEMPORARY: Final = ".tmp"
 CHECKPOINT: Final = "log.checkpoint"
+SNAPSHOT_PREFIX: Final = "snapshot-"
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 _SWAP_FILE: Final = re.compile(r"(\d{20})-(\d{20})\.swap")

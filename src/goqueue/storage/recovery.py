@@ -18,6 +18,7 @@ from goqueue.storage.naming import (
     CLEANED,
     LOG,
     OFFSET_INDEX,
+    SNAPSHOT_PREFIX,
     SWAP,
     TEMPORARY,
     TIME_INDEX,
@@ -78,7 +79,6 @@ def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
         UnsupportedFormatError: a newer version wrote the log.
         DiskError: the folder cannot be read or mended.
     """
-    disk.make_folder(folder)
     report = RecoveryReport()
     known = load_checkpoint(disk, folder)
     _finish_swaps(disk, folder, report)
@@ -139,7 +139,7 @@ def _tidy(disk: Disk, folder: Path, bases: list[int], report: RecoveryReport) ->
     """Remove what an interrupted write left behind; leave what is not ours."""
     kept = {f"{base:020d}{suffix}" for base in bases for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
     for name in disk.names(folder):
-        if name in kept or name == CHECKPOINT:
+        if name in kept or name == CHECKPOINT or name.startswith(SNAPSHOT_PREFIX):
             continue
         if name.endswith((CLEANED, TEMPORARY, SWAP, OFFSET_INDEX, TIME_INDEX)):
             disk.remove(folder / name)

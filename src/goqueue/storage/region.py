@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Chunk(NamedTuple):
     """Whole, intact batches in one buffer."""
 
-    data: bytes
+    data: bytes | bytearray
     next_offset: int
     """Where the next read continues."""
 
@@ -48,7 +48,14 @@ class Region:
             DamagedRangeError: the first batch is damaged. Damage further on ends the chunk early
                 instead, and is raised by the read that starts there.
         """
-        data = self.file.read(self.position, self.length)
+        return self._checked(self.file.read(self.position, self.length))
+
+    def load_cached(self) -> Chunk | None:
+        """Like `load`, but None when the bytes are not in memory: load them in a thread then."""
+        data = self.file.read_cached(self.position, self.length)
+        return None if data is None else self._checked(data)
+
+    def _checked(self, data: bytes | bytearray) -> Chunk:
         end, next_offset = 0, self.first_offset
         try:
             while end < len(data):

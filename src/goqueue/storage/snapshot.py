@@ -127,7 +127,6 @@ class SnapshotFolder:
 
     def load(self, log_end: int) -> Snapshot | None:
         """The newest snapshot that is whole and does not reach past the end of the log."""
-        self._disk.make_folder(self._folder)
         self.damaged = []
         for name in self._names():
             file = self._disk.open(self._folder / name, write=False)

@@ -63,6 +63,7 @@ class SegmentStore:
         self._unsynced = [s for s in self.segments if s.synced_bytes < s.size_bytes]
         self._sealed_since_checkpoint: list[Segment] = []
         self._names_changed = False
+        self._has_folder = len(self.segments) > 0
         active = self.segments.active
         if active is not None and active.end_offset < self.end_offset:
             self.roll()  # offsets that were given out are not given again
@@ -84,11 +85,18 @@ class SegmentStore:
 
     def note(self, *, epochs: LeaderEpochs | None = None, **changes: int) -> None:
         """Make changes to the checkpoint durable, here and now."""
+        self._make_folder()
         if epochs is None:
             self._checkpoint.update(**changes)
         else:
             self._checkpoint.update(epochs=epochs.starts, **changes)
             self.epochs = epochs
+
+    def _make_folder(self) -> None:
+        """A log that was never written has no folder, so that thousands of them start at once."""
+        if not self._has_folder:
+            self.disk.make_folder(self.folder)
+            self._has_folder = True
 
     # --- Growing ---------------------------------------------------------------------------------
 
@@ -112,6 +120,7 @@ class SegmentStore:
 
     def roll(self) -> Segment:
         """Seal the active segment and start the next one at the end of the log."""
+        self._make_folder()
         segment = Segment(self.disk, self.folder, self.end_offset, self.config)
         segment.created_ms = self._clock.now_ms()
         segment.create()
