@@ -37,7 +37,7 @@ class Encoded(NamedTuple):
     parts: Sequence[Buffer]
 
 
-Response: TypeAlias = "Mapping[str, Any] | Encoded"
+Response: TypeAlias = dict[str, Any] | Encoded
 """What a handler answers: Kafka's field names and plain values, or finished bytes."""
 
 

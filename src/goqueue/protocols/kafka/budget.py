@@ -1,0 +1,89 @@
+"""The bytes that all connections of a listener hold together, and who waits when they are too many.
+
+At the limit every connection stops reading, except one: a request that is half received would
+otherwise never be completed, and its bytes never given back. So the total stays under the limit
+plus two of the largest requests, whatever the clients do.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Waiter(Protocol):
+    """A connection, as far as the budget knows it."""
+
+    def may_read_again(self) -> None:
+        """The reason to wait is gone."""
+        ...
+
+
+class RequestBudget:
+    """Counts bytes; keeps the connections that wait, oldest first."""
+
+    def __init__(self, limit_bytes: int, max_request_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._hard_limit = limit_bytes + max_request_bytes
+        self._waiting: dict[Waiter, bool] = {}
+        """Who waits, oldest first, and whether it is in the middle of a request."""
+        self._favoured: Waiter | None = None
+        """The one that reads although the budget is full, until its request is whole."""
+        self.used_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether connections must stop reading."""
+        return self.used_bytes >= self._limit
+
+    @property
+    def waiting_count(self) -> int:
+        """Connections that would read if they might."""
+        return len(self._waiting)
+
+    def take(self, size: int) -> None:
+        """Bytes have arrived."""
+        self.used_bytes += size
+
+    def give(self, size: int) -> None:
+        """Bytes are no longer held."""
+        self.used_bytes -= size
+        self._let_in()
+
+    def must_wait(self, waiter: Waiter, *, is_mid_request: bool) -> bool:
+        """Whether this connection has to stop reading; if so it is told when to go on."""
+        if not self.is_full or waiter is self._favoured:
+            return False
+        if is_mid_request and self._may_favour():
+            self._favoured = waiter
+            return False
+        self._waiting[waiter] = is_mid_request
+        return True
+
+    def request_complete(self, waiter: Waiter) -> None:
+        """A whole request was received: somebody else may be favoured now."""
+        if waiter is self._favoured:
+            self._favoured = None
+            self._let_in()
+
+    def leave(self, waiter: Waiter) -> None:
+        """The connection is gone."""
+        self._waiting.pop(waiter, None)
+        self.request_complete(waiter)
+
+    def _may_favour(self) -> bool:
+        return self._favoured is None and self.used_bytes < self._hard_limit
+
+    def _let_in(self) -> None:
+        if not self._waiting:
+            return
+        if not self.is_full:
+            waiting, self._waiting = self._waiting, {}
+            for waiter in waiting:
+                waiter.may_read_again()
+        elif self._may_favour():
+            # The others hold whole requests, whose handlers will give the bytes back.
+            chosen = next((w for w, is_mid in self._waiting.items() if is_mid), None)
+            if chosen is not None:
+                self._favoured = chosen
+                del self._waiting[chosen]
+                chosen.may_read_again()

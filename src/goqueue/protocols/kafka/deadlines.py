@@ -1,0 +1,84 @@
+"""When a connection has kept us waiting too long. Pure: it is told what happened, and when.
+
+Three ways to waste a server's memory without breaking a rule: send a frame byte by byte, take no
+answers, do nothing at all.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.settings import ListenerSettings
+
+
+class CloseReason(Enum):
+    """Why a connection ended."""
+
+    CLIENT = "the client closed it"
+    BAD_REQUEST = "the request could not be read"
+    HANDLER_FAILED = "a handler failed"
+    SLOW_FRAME = "a frame took too long to arrive"
+    SLOW_READER = "the client does not read its answers"
+    IDLE = "nothing happened for too long"
+    TOO_MANY = "there are too many connections"
+    STOPPING = "the listener is stopping"
+
+
+class Deadlines:
+    """The clocks of one connection."""
+
+    __slots__ = (
+        "_frame_number",
+        "_frame_since",
+        "_last_activity",
+        "_settings",
+        "_unsent_bytes",
+        "_unsent_since",
+    )
+
+    def __init__(self, settings: ListenerSettings, now: float) -> None:
+        self._settings = settings
+        self._last_activity = now
+        """When bytes arrived or an answer was ready."""
+        self._frame_since = now
+        """Since when the frame that is arriving has been arriving."""
+        self._frame_number = -1
+        self._unsent_since = now
+        """Since when the client has taken nothing of what is unsent."""
+        self._unsent_bytes = 0
+
+    def active(self, now: float) -> None:
+        """Bytes have arrived, or an answer is ready."""
+        self._last_activity = now
+
+    def frames(self, number: int, buffered_bytes: int) -> None:
+        """`number` whole frames were taken so far, and so many bytes of the next are here."""
+        if number != self._frame_number or not buffered_bytes:
+            self._frame_number = number
+            self._frame_since = self._last_activity
+
+    def reading_resumed(self, now: float) -> None:
+        """The pause was ours, so the frame gets its time anew."""
+        self._frame_since = now
+
+    def writing_paused(self, unsent_bytes: int, now: float) -> None:
+        """Too much is unsent."""
+        self._unsent_bytes, self._unsent_since = unsent_bytes, now
+
+    def judge_writing(self, unsent_bytes: int, now: float) -> CloseReason | None:
+        """Of a connection whose writing is paused."""
+        if unsent_bytes < self._unsent_bytes:
+            self._unsent_since = now
+        self._unsent_bytes = unsent_bytes
+        is_late = now - self._unsent_since > self._settings.stalled_write_s
+        return CloseReason.SLOW_READER if is_late else None
+
+    def judge_reading(self, buffered_bytes: int, now: float) -> CloseReason | None:
+        """Of a connection with nothing under way."""
+        settings = self._settings
+        if not buffered_bytes:
+            return CloseReason.IDLE if now - self._last_activity > settings.idle_s else None
+        allowed = settings.frame_grace_s + buffered_bytes / settings.min_bytes_per_s
+        return CloseReason.SLOW_FRAME if now - self._frame_since > allowed else None

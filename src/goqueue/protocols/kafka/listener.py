@@ -1,0 +1,152 @@
+"""The server socket: accepts, counts, sweeps over the deadlines, and stops in an orderly way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.protocols.kafka.budget import RequestBudget
+from goqueue.protocols.kafka.connection import Connection
+from goqueue.protocols.kafka.dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.deadlines import CloseReason
+    from goqueue.protocols.kafka.registry import Registry
+    from goqueue.protocols.kafka.settings import ListenerSettings
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 1024
+_TLS_HANDSHAKE_S: Final = 30.0
+
+
+class Listener:
+    """One address that Kafka clients connect to."""
+
+    def __init__(self, registry: Registry, settings: ListenerSettings) -> None:
+        self.settings = settings
+        self.budget = RequestBudget(settings.max_listener_bytes, settings.max_request_bytes)
+        self.dispatcher = Dispatcher(registry)
+        self.closed: Counter[CloseReason] = Counter()
+        """How many connections have ended, and why."""
+        self._connections: set[Connection] = set()
+        self._detached: set[asyncio.Future[Any]] = set()
+        """Handlers that run on although their clients are gone; bounded by the budget."""
+        self._all_gone = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._refused_since_sweep = 0
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listen. The port is taken when this returns."""
+        loop = asyncio.get_running_loop()
+        tls = self.settings.tls
+        self._server = await loop.create_server(
+            lambda: Connection(self, loop),
+            self.settings.host,
+            self.settings.port,
+            ssl=tls,
+            ssl_handshake_timeout=_TLS_HANDSHAKE_S if tls else None,
+            reuse_address=True,
+            backlog=_BACKLOG,
+        )
+        self._schedule_sweep()
+        _log.info("%s listens on %s:%d", self.settings.name, self.settings.host, self.port)
+
+    async def stop(self, deadline_s: float = 10.0) -> None:
+        """Accept no more, answer what is under way, close. What takes longer is cut off."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.drain()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._wait_until_idle()
+        except TimeoutError:
+            _log.warning(
+                "%d connections were cut off: not done after %.0f s",
+                len(self._connections),
+                deadline_s,
+            )
+            await self._cut_off()
+        await self._server.wait_closed()
+        self._server = None
+
+    async def _wait_until_idle(self) -> None:
+        if self._connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+        if self._detached:
+            await asyncio.wait(self._detached)
+
+    async def _cut_off(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+        # The transports tell their connections in the next turn; only then are all handlers here.
+        if self._connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+        for future in self._detached:
+            future.cancel()
+        if self._detached:
+            await asyncio.wait(self._detached)
+
+    # --- What connections tell (see `connection.Owner`) -------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Take in a new connection, if there is room."""
+        if len(self._connections) >= self.settings.max_connections:
+            self._refused_since_sweep += 1
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection, reason: CloseReason) -> None:
+        """A connection is gone."""
+        self.closed[reason] += 1
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
+
+    def keep(self, future: asyncio.Future[Any]) -> None:
+        """Hold a handler that outlives its connection, so that `stop` can wait for it."""
+        self._detached.add(future)
+        future.add_done_callback(self._detached.discard)
+
+    # --- Deadlines --------------------------------------------------------------------------------
+
+    def sweep(self, now: float) -> None:
+        """Look at the deadlines of every connection."""
+        for connection in list(self._connections):
+            connection.sweep(now)
+        if self._refused_since_sweep:
+            _log.warning(
+                "refused %d connections: %d are open, and no more are allowed",
+                self._refused_since_sweep,
+                len(self._connections),
+            )
+            self._refused_since_sweep = 0
+
+    def _schedule_sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(self.settings.sweep_s, self._swept)
+
+    def _swept(self) -> None:
+        self.sweep(asyncio.get_running_loop().time())
+        self._schedule_sweep()

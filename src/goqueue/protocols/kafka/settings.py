@@ -1,0 +1,54 @@
+"""Every bound of a Kafka listener: its name, its default, and what happens when it is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """How one listener behaves. Times are in seconds, as the event loop counts them."""
+
+    host: str = "127.0.0.1"
+    port: int = 9092
+    """0 takes any free port; `Listener.port` says which."""
+    name: str = "PLAINTEXT"
+    """What handlers see, and what advertised addresses are looked up by."""
+    tls: ssl.SSLContext | None = None
+    requires_authentication: bool = False
+    """Until SASL has succeeded, only ApiVersions and the SASL pair are served."""
+
+    max_connections: int = 10_000
+    """`max.connections`. One more is closed as soon as it is accepted."""
+    max_request_bytes: int = 100 * _MIB
+    """`socket.request.max.bytes`. A longer frame closes its connection before it is read."""
+    max_unauthenticated_request_bytes: int = 512 * 1024
+    """The same before SASL has succeeded."""
+    max_pipelined_requests: int = 64
+    """Requests of one connection under way at once. The next waits in the socket."""
+    max_connection_bytes: int = 16 * _MIB
+    """Request bytes of one connection, under way or waiting. At the bound its socket is not read
+    until an answer is ready; a single request may be larger, up to `max_request_bytes`."""
+    max_listener_bytes: int = 256 * _MIB
+    """The same for all connections together. At the bound no socket is read but one at a time, so
+    that a half-received request can always be completed."""
+    max_unsent_bytes: int = 1 * _MIB
+    """Answers that the client has not taken. Above it, no request of that connection starts and
+    its socket is not read; one answer may be larger."""
+
+    frame_grace_s: float = 30.0
+    """A frame may take this long, and longer only while it arrives at `min_bytes_per_s`. After
+    that the connection is closed."""
+    min_bytes_per_s: int = 16 * 1024
+    stalled_write_s: float = 30.0
+    """A client that takes nothing of its unsent answers for so long is dropped."""
+    idle_s: float = 600.0
+    """`connections.max.idle.ms`. A connection with nothing under way is closed after it."""
+    sweep_s: float = 1.0
+    """How often these deadlines are looked at."""
