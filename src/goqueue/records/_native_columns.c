@@ -144,10 +144,7 @@ static bool put_name(binary_column *column, span name)
     int64_t size = utf8_size(name);
     if (!has_room(column, size))
         return false;
-    if (size == name.length)
-        memcpy(column->data + column->used, name.data, (size_t)size);
-    else
-        write_utf8(column->data + column->used, name);
+    write_utf8(column->data + column->used, name);
     end_entry(column, size);
     return true;
 }

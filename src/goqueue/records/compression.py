@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import cramjam
@@ -87,29 +88,40 @@ def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) ->
 
 _FIRST_GUESS: Final = 16
 _LEAST_GUESS_BYTES: Final = 64 * 1024
-_GUESS_GROWTH: Final = 8
 
 
 def _decompress_frames(
     decompress_into: Callable[[Any, Any], int], data: Bytes, limit: int
-) -> memoryview:
-    """Decompress into a buffer of a guessed size, then into larger ones, up to `limit`.
+) -> Bytes:
+    """Decompress into a buffer of a guessed size, and if that fails into one of the limit's size.
 
-    The library reports a full buffer and damaged data with one class, so damage too is retried.
-    All tries together cost little more than the last, which the limit bounds.
+    The library reports a full buffer and damaged data with one class, so damage too is tried
+    twice. The large buffer costs what is written into it: its pages come as they are touched.
     """
-    size = min(limit, max(_LEAST_GUESS_BYTES, len(data) * _FIRST_GUESS))
-    while True:
-        output = bytearray(size)
+    guess = min(limit, max(_LEAST_GUESS_BYTES, len(data) * _FIRST_GUESS))
+    try:
+        return _decompress_into(decompress_into, data, bytearray(guess))
+    except cramjam.DecompressionError as error:
+        if guess == limit:
+            raise _refusal(data, limit, error) from error
+    with mmap(-1, limit, MAP_PRIVATE | MAP_ANONYMOUS) as pages, memoryview(pages) as room:
         try:
-            return memoryview(output)[: decompress_into(data, output)]
+            with _decompress_into(decompress_into, data, room) as view:
+                return view.tobytes()
         except cramjam.DecompressionError as error:
-            if size >= limit:
-                raise DecompressionError(
-                    f"{len(data)} compressed bytes are damaged or hold more than {limit} bytes: "
-                    f"{error}"
-                ) from error
-        size = min(limit, size * _GUESS_GROWTH)
+            raise _refusal(data, limit, error) from error
+
+
+def _decompress_into(
+    decompress_into: Callable[[Any, Any], int], data: Bytes, room: bytearray | memoryview
+) -> memoryview:
+    return memoryview(room)[: decompress_into(data, room)]
+
+
+def _refusal(data: Bytes, limit: int, error: Exception) -> DecompressionError:
+    return DecompressionError(
+        f"{len(data)} compressed bytes are damaged or hold more than {limit} bytes: {error}"
+    )
 
 
 def _compress_lz4(data: Bytes) -> memoryview:
@@ -141,6 +153,8 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytearray:
         return _decompress_snappy_block(data, limit)
     output = bytearray()
     position, end = len(_SNAPPY_JAVA_HEADER), len(data)
+    if position > end:
+        raise DecompressionError("the snappy data ends inside its header")
     while position < end:
         start = position + _BLOCK_LENGTH.size
         if start > end:
