@@ -252,5 +252,122 @@ class CorruptGroupStateError(StorageError):
     """A stored entry of a group does not decode."""
 
 
+# --- Cluster metadata --------------------------------------------------------------------------
+
+
+class MetadataError(GoQueueError):
+    """The metadata store refuses a request, or cannot answer it."""
+
+
+class InvalidMetadataRequestError(MetadataError):
+    """A key, a value or a transaction is malformed or larger than the limits."""
+
+
+class MetadataCompactedError(MetadataError):
+    """A watcher asks for changes that are no longer kept; it must read everything anew."""
+
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(
+            f"the changes after revision {after} are no longer kept, only those after {oldest}: "
+            "read the keys again and watch from the revision of that reading"
+        )
+        self.after = after
+        self.oldest = oldest
+
+
+class SessionLapsedError(MetadataError):
+    """The session has ended and its keys are gone; open another one."""
+
+
+class MetadataUnavailableError(MetadataError):
+    """The metadata store is closed, in use by another process, or stopped after a failed write."""
+
+    retriable = True
+
+
+class CorruptMetadataError(StorageError):
+    """The file that holds the metadata is damaged."""
+
+
+# --- Topics and partitions ---------------------------------------------------------------------
+
+
+class TopicError(GoQueueError):
+    """Something is wrong with a topic, or with what was asked of it."""
+
+
+class UnknownTopicError(TopicError):
+    """There is no topic of that name."""
+
+    retriable = True
+
+
+class UnknownTopicIdError(TopicError):
+    """There is no topic with that id; it may have been deleted and made again."""
+
+    retriable = True
+
+
+class UnknownPartitionError(TopicError):
+    """The topic has no partition of that number."""
+
+    retriable = True
+
+
+class TopicExistsError(TopicError):
+    """There is already a topic of that name."""
+
+
+class InvalidTopicNameError(TopicError):
+    """A topic's name breaks the rule: 1 to 249 letters, digits, `.`, `_` and `-`."""
+
+
+class InvalidPartitionCountError(TopicError):
+    """A number of partitions that a topic cannot have."""
+
+
+class InvalidReplicationError(TopicError):
+    """More replicas, or other ones, than there are brokers."""
+
+
+class InvalidTopicConfigError(TopicError):
+    """A setting of a topic has no such name or cannot have that value."""
+
+
+class InternalTopicError(TopicError):
+    """Only the broker itself may change an internal topic."""
+
+
+class FencedLeaderEpochError(TopicError):
+    """The client's view of the leader is older than the broker's."""
+
+    retriable = True
+
+
+class UnknownLeaderEpochError(TopicError):
+    """The client's view of the leader is newer than the broker's."""
+
+    retriable = True
+
+
+# --- Producers ---------------------------------------------------------------------------------
+
+
+class ProducerError(GoQueueError):
+    """An idempotent producer's batch cannot be taken."""
+
+
+class OutOfOrderSequenceError(ProducerError):
+    """A batch does not follow the last one of its producer."""
+
+
+class FencedProducerError(ProducerError):
+    """A newer instance of the producer has taken over."""
+
+
+class TransactionsUnavailableError(ProducerError):
+    """A transactional request, and this broker has no transaction coordinator."""
+
+
 class InvariantError(GoQueueError):
     """A check of our own state failed: a bug, never a user's mistake."""

@@ -13,3 +13,15 @@ MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 PRIORITY_COUNT: Final = 5
 """Lanes 0 (critical) to 4 (background). Another number is refused with `PriorityError`."""
+
+MAX_METADATA_KEY_BYTES: Final = 1024
+"""One key of the metadata store, in UTF-8; a longer one: `InvalidMetadataRequestError`."""
+
+MAX_METADATA_TRANSACTION_KEYS: Final = 128
+"""Conditions and operations of one transaction, etcd's own bound; more are refused the same way."""
+
+MAX_METADATA_TRANSACTION_BYTES: Final = 1024 * 1024
+"""Keys and values of one transaction, under etcd's own bound; more are refused the same way."""
+
+MAX_METADATA_SESSIONS: Final = 10_000
+"""Open sessions of one metadata store; a further one is refused the same way."""

@@ -169,7 +169,7 @@ class Compaction:
 
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchInfo, bytes]]:
         """The intact batches of a segment."""
-        for item in segment.walk(self._context, checksums=True):
+        for item in segment.walk(self._context):
             if not isinstance(item, Damage):
                 yield item.info, segment.file.read(item.position, item.info.size_bytes)
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice, tee, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import InvariantError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class EpochStart(NamedTuple):
-    """A leader epoch and the offset of the first batch that it wrote."""
+    """A leader epoch and the offset of a batch, as a rule the first, that it wrote."""
 
     epoch: int
     start_offset: int
@@ -30,6 +34,27 @@ class LeaderEpochs:
         for earlier, later in zip(self.starts, self.starts[1:], strict=False):
             if earlier.epoch >= later.epoch or earlier.start_offset >= later.start_offset:
                 raise InvariantError(f"leader epochs out of order: {earlier} before {later}")
+
+    @classmethod
+    def learnt(cls, batches: Iterable[EpochStart]) -> LeaderEpochs:
+        """The epochs as the batches themselves tell them, one damaged batch outvoted.
+
+        Epochs never fall, so one that rises above what the next two batches say is not believed.
+        """
+        known = cls()
+        here, after, second = tee(batches, 3)
+        ahead = zip_longest(here, islice(after, 1, None), islice(second, 2, None))
+        for batch, following, third in ahead:
+            if batch.epoch <= known.latest:
+                continue
+            doubted = following is not None and following.epoch < batch.epoch
+            if doubted and third is not None:
+                doubted = third.epoch < batch.epoch
+            elif doubted:
+                doubted = following.epoch == known.latest
+            if not doubted:
+                known = known.with_epoch(*batch)
+        return known
 
     @property
     def latest(self) -> int:

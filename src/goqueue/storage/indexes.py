@@ -58,12 +58,18 @@ class SegmentIndexes:
 
     @classmethod
     def rebuild(
-        cls, disk: Disk, paths: IndexPaths, interval_bytes: int, file: DiskFile, size_bytes: int
+        cls,
+        disk: Disk,
+        paths: IndexPaths,
+        interval_bytes: int,
+        file: DiskFile,
+        size_bytes: int,
+        base_offset: int,
     ) -> SegmentIndexes:
         """The indexes made anew from the first `size_bytes` of a segment's file."""
         indexes = cls.fresh(disk, paths, interval_bytes)
         anything = Context(gaps_below=ANY_OFFSET)
-        for item in scan(file, 0, size_bytes, 0, anything, checksums=False):
+        for item in scan(file, 0, size_bytes, base_offset, anything):
             if isinstance(item, Found):
                 indexes.note(item.position, item.info)
         return indexes

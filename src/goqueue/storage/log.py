@@ -139,14 +139,20 @@ class Log:
         """Why the log refuses appends, if it does."""
         return self._failure
 
+    def configure(self, config: LogConfig) -> None:
+        """Follow other settings from now on; segments keep the size they were made with."""
+        self.config = config
+        self._store.config = config
+
     # --- Appending -------------------------------------------------------------------------------
 
-    def append(self, batches: Bytes, leader_epoch: int = 0) -> Appended:
+    def append(self, batches: Bytes, leader_epoch: int = 0, *, checked: bool = False) -> Appended:
         """Give whole batches their offsets and write them, all or none.
 
         A writable buffer is stamped in place, any other is copied first. The batches are in the
         operating system's cache when this returns: readers see them, and a killed process does not
-        take them along. Nothing is on the disk yet.
+        take them along. Nothing is on the disk yet. With `checked`, the caller has validated the
+        checksums already.
 
         Raises:
             BatchError: a batch is damaged or malformed; nothing was written.
@@ -160,7 +166,8 @@ class Log:
         infos: list[BatchInfo] = []
         next_offset = self.end_offset
         for position, info in walk(data):
-            validate(data, position, info)
+            if not checked:
+                validate(data, position, info)
             stamp(data, position, next_offset, leader_epoch)
             infos.append(info._replace(base_offset=next_offset, leader_epoch=leader_epoch))
             next_offset += info.last_offset_delta + 1

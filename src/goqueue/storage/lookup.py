@@ -56,7 +56,7 @@ def _region(
         position=first.position,
         length=min(max(max_bytes, first.info.size_bytes), readable - first.position),
         first_offset=first.info.base_offset,
-        file_end=readable,
+        file_end=segment.size_bytes,
         context=replace(context, end_offset=segment.end_offset),
     )
 

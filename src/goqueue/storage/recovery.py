@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import ForeignFileError
 from goqueue.storage.checkpoint import Checkpoint, load_checkpoint
-from goqueue.storage.epochs import LeaderEpochs
+from goqueue.storage.epochs import EpochStart, LeaderEpochs
 from goqueue.storage.naming import (
     CHECKPOINT,
     CLEANED,
@@ -32,6 +32,7 @@ from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk
@@ -205,17 +206,18 @@ class _Tail:
 class _LearningTail(_Tail):
     """The whole log, when its checkpoint is lost: what that said is learnt from the batches."""
 
+    def mend(self, segments: list[Segment]) -> None:
+        """Read everything twice: for the epochs, and then as usual."""
+        epochs = LeaderEpochs.learnt(_epochs(segments))
+        self.checkpoint = replace(self.checkpoint, epochs=epochs.starts)
+        super().mend(segments)
+
     def _context(self) -> Context:
-        return Context(gaps_below=ANY_OFFSET)
+        return replace(super()._context(), gaps_below=ANY_OFFSET)
 
     def _found(self, segment: Segment, found: Found) -> None:
-        info = found.info
-        epochs = LeaderEpochs(self.checkpoint.epochs)
-        if info.leader_epoch > epochs.latest:
-            epochs = epochs.with_epoch(info.leader_epoch, info.base_offset)
-            self.checkpoint = replace(self.checkpoint, epochs=epochs.starts)
-        if info.base_offset > segment.end_offset:
-            self.checkpoint = replace(self.checkpoint, gaps_below=info.base_offset)
+        if found.info.base_offset > segment.end_offset:
+            self.checkpoint = replace(self.checkpoint, gaps_below=found.info.next_offset)
         super()._found(segment, found)
 
     def _cut(self, segment: Segment, damage: Damage) -> None:
@@ -225,3 +227,10 @@ class _LearningTail(_Tail):
                 "not a log of this product; move it away"
             )
         super()._cut(segment, damage)
+
+
+def _epochs(segments: list[Segment]) -> Iterator[EpochStart]:
+    for segment in segments:
+        for item in segment.walk(Context(gaps_below=ANY_OFFSET)):
+            if isinstance(item, Found):
+                yield EpochStart(item.info.leader_epoch, item.info.base_offset)

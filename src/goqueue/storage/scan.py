@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from goqueue.storage.epochs import LeaderEpochs
 
 READ_BYTES: Final = 1024 * 1024
+_READ_NEAR_BYTES: Final = 16 * 1024
 ANY_OFFSET: Final = 1 << 63
 """As `Context.gaps_below`: gaps between batches are expected everywhere."""
 _MAGIC_AT: Final = 16
@@ -81,15 +82,19 @@ def scan(
     next_offset: int,
     context: Context,
     *,
-    checksums: bool = True,
+    wanted: int | None = None,
 ) -> Iterator[Found | Damage]:
     """Every intact batch and every stretch of damage between `position` and `end`.
 
-    Without `checksums`, a batch whose header makes sense is taken as intact.
+    The batch that starts at the offset `wanted` may be damaged under its checksum: whoever looked
+    for it will read it and check it then. Every other batch is checked here, because a damaged
+    header points past its neighbours.
     """
-    window = _Window(file, end)
+    window = _Window(file, end, READ_BYTES if wanted is None else _READ_NEAR_BYTES)
     while position < end:
-        found = _intact(window, position, next_offset, context, checksums=checksums)
+        found = _intact(window, position, next_offset, context, wanted=wanted)
+        if isinstance(found, Found) and found.info.base_offset > next_offset:
+            found = _believed(window, found, next_offset, context)
         if isinstance(found, str):
             resume = _resync(window, position + 1, next_offset, context)
             if resume is None:
@@ -105,8 +110,9 @@ def scan(
 class _Window:
     """A sliding view of a file, so that a scan reads it in large pieces."""
 
-    def __init__(self, file: DiskFile, end: int) -> None:
+    def __init__(self, file: DiskFile, end: int, ahead_bytes: int) -> None:
         self._file = file
+        self._ahead_bytes = ahead_bytes
         self.end = end
         self._start = 0
         self._data = b""
@@ -116,7 +122,7 @@ class _Window:
         length = min(length, self.end - position)
         inside = self._start <= position and position + length <= self._start + len(self._data)
         if not inside:
-            wanted = min(max(length, READ_BYTES), self.end - position)
+            wanted = min(max(length, self._ahead_bytes), self.end - position)
             self._data = self._file.read(position, wanted)
             self._start = position
         return self._data, position - self._start
@@ -128,13 +134,13 @@ def _intact(
     next_offset: int,
     context: Context,
     *,
-    checksums: bool,
+    wanted: int | None = None,
     exact: bool = True,
 ) -> Found | str:
     """The batch at `position`, or why it is not one."""
     try:
         info = peek_header(*window.at(position, HEADER_BYTES))
-        if checksums or position + info.size_bytes > window.end:
+        if info.base_offset != wanted or position + info.size_bytes > window.end:
             data, at = window.at(position, info.size_bytes)
             validate(data, at, peek(data, at))
     except BatchError as error:
@@ -143,16 +149,34 @@ def _intact(
     return Found(position, info) if objection is None else objection
 
 
+def _believed(window: _Window, found: Found, next_offset: int, context: Context) -> Found | str:
+    """A batch behind a gap, unless the batch after it says that there is none.
+
+    No checksum covers the offset, so where gaps are expected a damaged one looks like a gap.
+    """
+    position = found.position + found.info.size_bytes
+    after = _intact(window, position, next_offset, context, exact=False)
+    if isinstance(after, Found):
+        contradicted = after.info.base_offset < found.info.next_offset
+    else:
+        contradicted = context.gaps_below == ANY_OFFSET and context.end_offset is None
+    if contradicted:
+        return f"offset {found.info.base_offset} does not fit the batch behind it"
+    return found
+
+
 def _resync(window: _Window, position: int, next_offset: int, context: Context) -> Found | None:
     """The next intact batch at or after `position`, wherever it starts."""
     while position + HEADER_BYTES <= window.end:
         data, at = window.at(position, READ_BYTES)
+        if len(data) - at < HEADER_BYTES:
+            return None  # the file was cut meanwhile
         magic = data.find(_MAGIC_BYTE, at + _MAGIC_AT)
         if magic < 0:
             position += len(data) - at - _MAGIC_AT
             continue
         position += magic - _MAGIC_AT - at
-        found = _intact(window, position, next_offset, context, checksums=True, exact=False)
+        found = _intact(window, position, next_offset, context, exact=False)
         if isinstance(found, Found) and found.info.base_offset > next_offset:
             return found
         position += 1

@@ -102,8 +102,12 @@ class Segment:
     def publish(self, infos: list[BatchInfo]) -> None:
         """Let readers see batches that `write` has put there."""
         for info in infos:
-            self.note(self.size_bytes, info)
-            self.size_bytes += info.size_bytes
+            # In this order: a reader who sees the bytes knows where they end, and one who finds
+            # the index entry sees the bytes.
+            position = self.size_bytes
+            self.end_offset = info.next_offset
+            self.size_bytes = position + info.size_bytes
+            self.indexes.note(position, info)
 
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`."""
@@ -131,7 +135,7 @@ class Segment:
         """
         entry = self._entry_for(offset)
         position, start = (entry.value, entry.key) if entry else (0, self.base_offset)
-        for item in self.walk(context, position=position, start_offset=start):
+        for item in self.walk(context, position=position, start_offset=start, wanted=offset):
             if isinstance(item, Found):
                 if item.info.last_offset >= offset:
                     return item
@@ -145,12 +149,12 @@ class Segment:
         *,
         position: int = 0,
         start_offset: int | None = None,
-        checksums: bool = False,
+        wanted: int | None = None,
     ) -> Iterator[Found | Damage]:
         """The batches from `position` on, the first of which starts at `start_offset`."""
         start = self.base_offset if start_offset is None else start_offset
         bounded = replace(context, end_offset=self.end_offset)
-        return scan(self.file, position, self.size_bytes, start, bounded, checksums=checksums)
+        return scan(self.file, position, self.size_bytes, start, bounded, wanted=wanted)
 
     def _entry_for(self, offset: int) -> Entry | None:
         """The index entry to start from, checked against the batch that it points to."""
@@ -184,7 +188,12 @@ class Segment:
         """The indexes of the first `size_bytes`, from the batches themselves."""
         self.index_rebuilds += 1
         indexes = SegmentIndexes.rebuild(
-            self._disk, self._index_paths, self._interval_bytes, self.file, size_bytes
+            self._disk,
+            self._index_paths,
+            self._interval_bytes,
+            self.file,
+            size_bytes,
+            self.base_offset,
         )
         if self.sealed:
             for file in indexes.save():

@@ -1,0 +1,121 @@
+"""The broker of one node: topics and partitions, and the use cases over them."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.fetch import Fetcher
+from goqueue.broker.partitions import Partitions
+from goqueue.broker.publish import Publisher
+from goqueue.broker.topics import Topics
+from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.disk import SystemDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from goqueue.broker.partition import PartitionId
+    from goqueue.broker.topics import Topic
+    from goqueue.cluster.metadata import MetadataStore
+    from goqueue.model.errors import DamagedRangeError
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+
+logger = logging.getLogger(__name__)
+
+TOPICS_FOLDER: Final = "topics"
+DISK_THREADS: Final = 8
+"""For syncs, cold reads and compaction, which all wait for the disk rather than compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What the broker itself, rather than a topic, is told."""
+
+    data_dir: Path
+    node_id: int = 1
+    cluster_id: str = "goqueue"
+    default_partitions: int = 3
+    auto_create_topics: bool = True
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+class Broker:
+    """Everything that a protocol may ask for."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MetadataStore,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.disk = disk or SystemDisk()
+        self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.topics = Topics(store, settings.topic_defaults)
+        self.partitions = Partitions(
+            settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self.executor
+        )
+        self.publisher = Publisher(self.partitions, self.clock)
+        self.fetcher = Fetcher(self.partitions, self.clock, self.executor, self._on_damage)
+        self._reported: set[tuple[PartitionId, int]] = set()
+
+    async def start(self) -> None:
+        """Load the catalogue and open every partition, recovering those that need it."""
+        await self.topics.load()
+        for name in self.partitions.remove_orphans():
+            logger.info("removed what was left of deleted topic %s", name)
+        for topic in self.topics.catalogue.by_name.values():
+            self.partitions.open_topic(topic)
+
+    async def stop(self) -> None:
+        """Close every partition, so that the next start has nothing to recover."""
+        await self.partitions.close()
+        self.executor.shutdown()
+
+    # --- Topics ----------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partition_count: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic and its partitions. Raises like `Topics.plan`."""
+        count = self.settings.default_partitions if partition_count is None else partition_count
+        topic = await self.topics.create(name, count, overrides)
+        self.partitions.open_topic(topic)
+        return topic
+
+    async def delete_topic(self, name: str) -> Topic:
+        """Forget a topic and remove its files."""
+        topic = await self.topics.delete(name)
+        await self.partitions.delete_topic(topic)
+        return topic
+
+    async def grow_topic(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions."""
+        topic = await self.topics.grow(name, partition_count)
+        self.partitions.open_topic(topic)
+        return topic
+
+    async def configure_topic(self, name: str, overrides: Mapping[str, str]) -> Topic:
+        """Replace the overrides of a topic's settings; they hold from the next append on."""
+        topic = await self.topics.configure(name, overrides)
+        self.partitions.configure_topic(topic)
+        return topic
+
+    # --- Reporting -------------------------------------------------------------------------------
+
+    def _on_damage(self, partition: PartitionId, damage: DamagedRangeError) -> None:
+        """Say once, not at every read, that stored records are lost."""
+        if (partition, damage.resume_at) not in self._reported:
+            self._reported.add((partition, damage.resume_at))
+            logger.error("%s: %s", partition, damage)

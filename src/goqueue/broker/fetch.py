@@ -1,0 +1,183 @@
+"""Fetching: read several partitions at once, waiting for records when there are too few."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.partition import Isolation, Partition, PartitionId
+from goqueue.broker.waiting import Waiter
+from goqueue.model.errors import DamagedRangeError, GoQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.broker.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.storage.region import Chunk, Region
+
+MAX_DAMAGED_RANGES: Final = 100
+"""How many damaged stretches one read steps over; then it returns what it has, if anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRead:
+    """What a reader wants of one partition."""
+
+    partition: PartitionId
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+    """The reader's view of the leader; -1 when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What a reader wants, and how long it is willing to wait for it."""
+
+    reads: Sequence[PartitionRead]
+    max_wait_ms: int
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one partition had: whole batches, or the error that says why there are none."""
+
+    read: PartitionRead
+    data: bytes | bytearray = b""
+    next_offset: int = -1
+    high_watermark: int = -1
+    last_stable: int = -1
+    log_start: int = -1
+    error: GoQueueError | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """A partition's watermarks and where its records are, before anything is read."""
+
+    read: PartitionRead
+    partition: Partition | None = None
+    region: Region | None = None
+    error: GoQueueError | None = None
+    skipped: list[DamagedRangeError] = field(default_factory=list)
+
+
+class Fetcher:
+    """Serves readers of partitions, from memory where it can, from a thread where it must."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+        on_damage: Callable[[PartitionId, DamagedRangeError], None],
+    ) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
+        self._on_damage = on_damage
+
+    async def fetch(self, request: FetchRequest) -> list[Fetched]:
+        """Read every partition asked for, one result for each, in the order asked.
+
+        Returns as soon as `min_bytes` can be read, or something went wrong that the reader must
+        hear of, or `max_wait_ms` is over. At least one whole batch is returned if there is one,
+        however small the limits. Damaged stretches are stepped over and reported.
+        """
+        found = self._find(request)
+        missing = request.min_bytes - _size(found)
+        if missing > 0 and request.max_wait_ms > 0 and not any(item.error for item in found):
+            await self._wait(found, missing, request.max_wait_ms / 1000)
+            found = self._find(request)
+        return [await self._load(item, request.isolation) for item in found]
+
+    def _find(self, request: FetchRequest) -> list[_Found]:
+        """Look up every read; the limits are for all of them together."""
+        left_bytes = request.max_bytes
+        found = []
+        for read in request.reads:
+            item = self._find_one(read, left_bytes, request.isolation)
+            if item.region is not None:
+                left_bytes -= item.region.length
+            found.append(item)
+        return found
+
+    def _find_one(self, read: PartitionRead, left_bytes: int, isolation: Isolation) -> _Found:
+        item = _Found(read)
+        try:
+            item.partition = self._partitions.partition(read.partition)
+            item.partition.check_leader_epoch(read.leader_epoch)
+            if left_bytes > 0:
+                limit = min(read.max_bytes, left_bytes)
+                item.region = self._region(item, limit, isolation)
+        except GoQueueError as error:
+            item.error = error
+        return item
+
+    def _region(self, item: _Found, max_bytes: int, isolation: Isolation) -> Region | None:
+        """Where the records begin, past any damage at the place asked for."""
+        assert item.partition is not None
+        offset = item.read.offset
+        for _ in range(MAX_DAMAGED_RANGES):
+            try:
+                return item.partition.find(offset, max_bytes, isolation)
+            except DamagedRangeError as damage:
+                self._on_damage(item.read.partition, damage)
+                offset = damage.resume_at
+        return None
+
+    async def _wait(self, found: list[_Found], missing_bytes: int, timeout_s: float) -> None:
+        waiter = Waiter(missing_bytes)
+        partitions = [item.partition for item in found if item.partition is not None]
+        for partition in partitions:
+            partition.waiters.add(waiter)
+        try:
+            await waiter.wait(timeout_s)
+        finally:
+            for partition in partitions:
+                partition.waiters.discard(waiter)
+
+    async def _load(self, item: _Found, isolation: Isolation) -> Fetched:
+        partition = item.partition
+        if partition is None:
+            return Fetched(item.read, error=item.error)
+        chunk = None
+        error = item.error
+        try:
+            region, offset = item.region, item.read.offset
+            while region is not None and chunk is None:
+                try:
+                    chunk = await self._read(region)
+                except DamagedRangeError as damage:
+                    self._on_damage(item.read.partition, damage)
+                    offset = max(damage.resume_at, offset + 1)
+                    region = partition.find(offset, region.length, isolation)
+        except GoQueueError as caught:
+            error = caught
+        return Fetched(
+            item.read,
+            data=chunk.data if chunk else b"",
+            next_offset=chunk.next_offset if chunk else item.read.offset,
+            high_watermark=partition.high_watermark,
+            last_stable=partition.last_stable,
+            log_start=partition.log_start,
+            error=error,
+        )
+
+    async def _read(self, region: Region) -> Chunk:
+        """The region's batches: at once when the kernel has them in memory, else in a thread."""
+        chunk = region.load_cached()
+        if chunk is None:
+            loop = asyncio.get_running_loop()
+            chunk = await loop.run_in_executor(self._executor, region.load)
+        return chunk
+
+
+def _size(found: list[_Found]) -> int:
+    return sum(item.region.length for item in found if item.region is not None)

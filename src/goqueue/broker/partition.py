@@ -1,0 +1,238 @@
+"""One partition: its log, its producers' sequences, its watermarks, and who waits at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.broker.waiting import Waiters
+from goqueue.model.errors import (
+    FencedLeaderEpochError,
+    InvariantError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+)
+from goqueue.records.batch import walk
+from goqueue.storage.config import Fsync
+from goqueue.storage.flush import Flusher
+from goqueue.storage.log import Log
+from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
+from goqueue.transactions.sequences import ProducerSequences
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.storage.config import LogConfig
+    from goqueue.storage.region import Region
+
+PRODUCERS: Final = 6
+"""The kind of snapshot that holds producers' sequences."""
+
+
+class Isolation(IntEnum):
+    """Which records a reader wants to see; the numbers are Kafka's."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Placed(NamedTuple):
+    """Where a batch is: offsets from `first_offset` up to, not including, `end_offset`."""
+
+    first_offset: int
+    end_offset: int
+    duplicate: bool = False
+    """The batch was already there; the offsets are those of the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionId:
+    """A topic's name and the number of one of its partitions."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class Partition:
+    """A log that this broker leads.
+
+    Watermarks, as everywhere `log_start <= last_stable <= high_watermark <= log_end`:
+
+    - `log_start`: the first record that can be read; retention and record deletion move it.
+    - `last_stable`: below it every transaction is decided; readers of committed records stop here.
+      It moves when a transaction ends; without open transactions it is the high watermark.
+    - `high_watermark`: below it every in-sync replica has the records; all readers stop here. On
+      one node that is the log end, or what is on the disk where a topic asks for `fsync=always`.
+    - `log_end`: the next offset to be given.
+    """
+
+    def __init__(
+        self,
+        partition_id: PartitionId,
+        folder: Path,
+        config: LogConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        executor: Executor,
+        leader_epoch: int = 0,
+    ) -> None:
+        self.id = partition_id
+        self.leader_epoch = leader_epoch
+        self.log = Log(folder, config, disk=disk, clock=clock)
+        self.flusher = Flusher(self.log, executor, self._after_flush)
+        self.waiters = Waiters()
+        self._clock = clock
+        self._snapshots = SnapshotFolder(disk, folder, PRODUCERS)
+        self.sequences = self._rebuild_sequences()
+        self._visible_to = self.high_watermark
+
+    # --- Watermarks ------------------------------------------------------------------------------
+
+    @property
+    def log_start(self) -> int:
+        """The first record that can be read."""
+        return self.log.start_offset
+
+    @property
+    def log_end(self) -> int:
+        """The next offset to be given."""
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Where all readers stop."""
+        if self.log.config.fsync is Fsync.ALWAYS:
+            return max(self.log.flushed_offset, self.log_start)
+        return self.log.end_offset
+
+    @property
+    def last_stable(self) -> int:
+        """Where readers of committed records stop."""
+        return self.high_watermark
+
+    def readable_to(self, isolation: Isolation) -> int:
+        """Where this kind of reader stops."""
+        return self.last_stable if isolation is Isolation.READ_COMMITTED else self.high_watermark
+
+    # --- Writing ---------------------------------------------------------------------------------
+
+    def append(self, batch: Bytes, info: BatchInfo) -> Placed:
+        """Store one intact batch, once.
+
+        Readers see it at once, unless the topic wants it on the disk first.
+
+        Raises:
+            ProducerError: the batch of an idempotent producer is out of order, or it is fenced.
+            BatchError, DiskError, LogFailedError: as `Log.append` says; nothing was stored.
+        """
+        if info.has_producer:
+            known = self.sequences.check(info)
+            if known is not None:
+                return Placed(known.first_offset, known.end_offset, duplicate=True)
+        appended = self.log.append(batch, self.leader_epoch, checked=True)
+        if info.has_producer:
+            self.sequences.note(info._replace(base_offset=appended.first_offset))
+        self.flusher.appended()
+        self._tell_waiters(info.size_bytes)
+        return Placed(appended.first_offset, appended.end_offset)
+
+    def _after_flush(self) -> None:
+        if self.log.config.fsync is Fsync.ALWAYS:
+            self._tell_waiters(1)
+
+    def _tell_waiters(self, size_bytes: int) -> None:
+        visible_to = self.high_watermark
+        if visible_to > self._visible_to:
+            self._visible_to = visible_to
+            self.waiters.offer(size_bytes)
+
+    def is_durable(self, placed: Placed) -> bool:
+        """Whether an append is as durable as the topic's policy promises, without waiting."""
+        always = self.log.config.fsync is Fsync.ALWAYS
+        return not always or self.log.flushed_offset >= placed.end_offset
+
+    async def durable(self, placed: Placed) -> None:
+        """Return when an append is as durable as the topic's policy promises."""
+        await self.flusher.durable(placed.end_offset)
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    def find(self, offset: int, max_bytes: int, isolation: Isolation) -> Region | None:
+        """The batches from `offset` on that this reader may see; None when there are none yet.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is not in the log.
+            DamagedRangeError: the records there are damaged.
+        """
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
+        return self.log.read(offset, max_bytes, until=self.readable_to(isolation))
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Refuse a client whose view of the leader is not ours; -1 is a client without one."""
+        if 0 <= epoch < self.leader_epoch:
+            raise FencedLeaderEpochError(
+                f"{self.id} is led in epoch {self.leader_epoch}, the request says {epoch}: "
+                "refresh the metadata"
+            )
+        if epoch > self.leader_epoch:
+            raise UnknownLeaderEpochError(
+                f"{self.id} is led in epoch {self.leader_epoch} here, the request says {epoch}: "
+                "this broker is behind, try again"
+            )
+
+    # --- Producers' state ------------------------------------------------------------------------
+
+    def _rebuild_sequences(self) -> ProducerSequences:
+        """What the newest snapshot says, and the batch headers behind it."""
+        sequences = ProducerSequences()
+        snapshot = self._snapshots.load(self.log.end_offset)
+        start = self.log.start_offset
+        if snapshot is not None:
+            sequences.load((entry.key, entry.value) for entry in snapshot.entries)
+            start = snapshot.last_offset + 1
+        for chunk in self.log.chunks(start):
+            for _, info in walk(chunk.data):
+                if info.has_producer and info.base_offset >= start:
+                    sequences.note(info)
+        return sequences
+
+    def save_sequences(self) -> None:
+        """Keep the sequences, so that the next start reads only the batches behind this point."""
+        if self.log.end_offset > 0:
+            entries = tuple(Entry(0, key, value) for key, value in self.sequences.dump())
+            now_ms = self._clock.now_ms()
+            last_offset = self.log.end_offset - 1
+            self._snapshots.save(Snapshot(PRODUCERS, last_offset, now_ms, entries))
+
+    # --- Ending ----------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Flush, keep what the next start needs, and let every waiting reader go."""
+        await self.flusher.stop()
+        self.waiters.wake()
+        if self.log.failure is None:
+            self.save_sequences()
+        self.log.close()
+
+    async def delete(self) -> None:
+        """Remove the partition and its files."""
+        await self.flusher.stop()
+        self.log.delete()
+        self.waiters.wake()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when the watermarks or what lies under them contradict."""
+        self.log.check_invariants()
+        self.sequences.check_invariants()
+        if not self.log_start <= self.last_stable <= self.high_watermark <= self.log_end:
+            raise InvariantError(f"{self.id}: watermarks out of order")

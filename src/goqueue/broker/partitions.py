@@ -1,0 +1,112 @@
+"""Every partition that this broker holds, opened, found and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.broker.partition import Partition, PartitionId
+from goqueue.model.errors import UnknownPartitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from goqueue.broker.topics import Topic, Topics
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+
+
+class Partitions:
+    """The partitions of all topics in one folder, each in `<topic>/<topic id>/<number>`.
+
+    The topic's id is in the path, so that a topic made again never finds the old one's records.
+    """
+
+    def __init__(
+        self, folder: Path, topics: Topics, disk: Disk, clock: Clock, executor: Executor
+    ) -> None:
+        self._folder = folder
+        self._topics = topics
+        self._disk = disk
+        self._clock = clock
+        self._executor = executor
+        self._open: dict[PartitionId, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def resolve(self, partition_id: PartitionId) -> tuple[Topic, Partition]:
+        """A partition and its topic.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none.
+        """
+        topic = self._topics.catalogue.topic(partition_id.topic)
+        partition = self._open.get(partition_id)
+        if partition is None:
+            raise UnknownPartitionError(
+                f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
+                f"not {partition_id.number}"
+            )
+        return topic, partition
+
+    def partition(self, partition_id: PartitionId) -> Partition:
+        """A partition. Raises like `resolve`."""
+        return self.resolve(partition_id)[1]
+
+    def open_topic(self, topic: Topic) -> None:
+        """Open every partition of a topic that is not open yet; new ones start empty."""
+        for number in range(topic.partition_count):
+            partition_id = PartitionId(topic.name, number)
+            if partition_id not in self._open:
+                self._open[partition_id] = Partition(
+                    partition_id,
+                    self._topic_folder(topic) / str(number),
+                    topic.settings.log_config(),
+                    disk=self._disk,
+                    clock=self._clock,
+                    executor=self._executor,
+                )
+
+    def configure_topic(self, topic: Topic) -> None:
+        """Let the logs of a topic follow its changed settings."""
+        for partition in self.of_topic(topic):
+            partition.log.configure(topic.settings.log_config())
+
+    def of_topic(self, topic: Topic) -> list[Partition]:
+        """The partitions of one topic, in order."""
+        return [
+            self._open[PartitionId(topic.name, number)] for number in range(topic.partition_count)
+        ]
+
+    async def delete_topic(self, topic: Topic) -> None:
+        """Remove a topic's partitions and their files."""
+        for number in range(topic.partition_count):
+            partition = self._open.pop(PartitionId(topic.name, number), None)
+            if partition is not None:
+                await partition.delete()
+        self._disk.remove_folder(self._topic_folder(topic))
+
+    def remove_orphans(self) -> list[str]:
+        """Remove what a topic left behind whose deletion was interrupted."""
+        removed = []
+        for name in self._disk.names(self._folder):
+            topic = self._topics.catalogue.by_name.get(name)
+            for topic_id in self._disk.names(self._folder / name):
+                if topic is None or topic.topic_id.hex != topic_id:
+                    self._disk.remove_folder(self._folder / name / topic_id)
+                    removed.append(f"{name}/{topic_id}")
+        return removed
+
+    def _topic_folder(self, topic: Topic) -> Path:
+        return self._folder / topic.name / topic.topic_id.hex
+
+    async def close(self) -> None:
+        """Close all, so that the next start has nothing to recover."""
+        await asyncio.gather(*(partition.close() for partition in self._open.values()))
+        self._open.clear()

@@ -1,0 +1,119 @@
+"""Publishing: the one way into a partition, whichever protocol a batch came by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from goqueue.broker.rewrite import rewritten
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    DiskFullError,
+    InternalTopicError,
+    MalformedBatchError,
+    TransactionsUnavailableError,
+)
+from goqueue.records.batch import peek, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from goqueue.broker.partition import PartitionId, Placed
+    from goqueue.broker.partitions import Partitions
+    from goqueue.broker.topics import Topic
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+
+
+class Acks(IntEnum):
+    """What a publisher waits for; the numbers are Kafka's."""
+
+    ALL = -1
+    NONE = 0
+    LEADER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """One batch for one partition."""
+
+    partition: PartitionId
+    batch: memoryview
+    """Exactly one record batch. A writable view is stamped in place."""
+    acks: Acks = Acks.ALL
+    internal: bool = False
+    """The broker itself publishes, which alone may write to internal topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a batch."""
+
+    placed: Placed
+    log_start: int
+    append_time_ms: int = -1
+    """Set when the topic stamps records with the time of the append."""
+    durable: Awaitable[None] | None = None
+    """To be awaited before the publisher is told; None when there is nothing to wait for."""
+
+
+class Publisher:
+    """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
+
+    def __init__(self, partitions: Partitions, clock: Clock) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self.disk_full: str | None = None
+        """Why nothing is taken in at the moment; set by the disk monitor."""
+
+    def publish(self, request: PublishRequest) -> Published:
+        """Store a batch. It is in the log when this returns, durable when `durable` has been.
+
+        Raises:
+            TopicError: there is no such partition, or it is not the caller's to write.
+            BatchError: the batch is damaged, malformed or too large.
+            ProducerError: an idempotent producer's batch is out of order or fenced.
+            DiskError, LogFailedError: the disk refused.
+        """
+        topic, partition = self._partitions.resolve(request.partition)
+        if topic.is_internal and not request.internal:
+            raise InternalTopicError(f"{topic.name} belongs to the broker: nobody else writes it")
+        if self.disk_full is not None:
+            raise DiskFullError(self.disk_full)
+        info = _admit(topic, request.batch)
+        batch, append_time_ms = rewritten(topic.settings, request.batch, info, self._clock)
+        placed = partition.append(batch, info if batch is request.batch else peek(batch))
+        waits = request.acks is Acks.ALL and not partition.is_durable(placed)
+        return Published(
+            placed,
+            partition.log_start,
+            append_time_ms,
+            partition.durable(placed) if waits else None,
+        )
+
+
+def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
+    """Hold a batch to what every batch must be, at the cost of its header."""
+    info = peek(batch)
+    if info.size_bytes != len(batch):
+        raise MalformedBatchError(
+            f"{len(batch) - info.size_bytes} bytes behind the batch: publish one batch at a time"
+        )
+    limit = topic.settings.max_message_bytes
+    if info.size_bytes > limit:
+        raise BatchTooLargeError(
+            f"a batch of {info.size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
+            "(max.message.bytes)"
+        )
+    if info.is_control:
+        raise MalformedBatchError("control batches are written by the broker alone")
+    if info.is_transactional:
+        raise TransactionsUnavailableError("transactions are not served by this broker")
+    if info.count == 0 or info.count != info.last_offset_delta + 1:
+        raise MalformedBatchError(
+            f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "
+            "has one record for each offset, and at least one"
+        )
+    validate(batch, 0, info)
+    return info

@@ -1,0 +1,51 @@
+"""Batches that a topic wants stored otherwise than they were sent. Most topics want no change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import MalformedRecordError
+from goqueue.records import LOG_APPEND_TIME, Compression, decode_rows, encode
+
+if TYPE_CHECKING:
+    from goqueue.broker.settings import TopicSettings
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes
+
+
+def rewritten(
+    settings: TopicSettings, batch: memoryview, info: BatchInfo, clock: Clock
+) -> tuple[Bytes, int]:
+    """The batch as the topic stores it, and the append time that it was given (-1: none).
+
+    Raises:
+        BatchError: the records do not decode, or one without a key goes to a compacted topic.
+    """
+    codec, append_time = settings.codec, settings.stamps_append_time
+    recompress = codec is not None and codec != info.compression
+    if settings.compacts:
+        _require_keys(batch)
+    if not append_time and not recompress:
+        return batch, -1
+    now_ms = clock.now_ms() if append_time else -1
+    changed = encode(
+        decode_rows(batch),
+        compression=Compression.of(info.compression) if codec is None else codec,
+        attributes=info.attributes | (LOG_APPEND_TIME if append_time else 0),
+        base_offset=info.base_offset,
+        base_timestamp=info.base_timestamp,
+        max_timestamp=now_ms if append_time else info.max_timestamp,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )
+    return changed, now_ms
+
+
+def _require_keys(batch: memoryview) -> None:
+    for number, record in enumerate(decode_rows(batch)):
+        if record.key is None:
+            raise MalformedRecordError(
+                f"record {number} has no key, and the topic is compacted by key"
+            )

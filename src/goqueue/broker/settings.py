@@ -1,0 +1,217 @@
+"""The settings of one topic, under Kafka's names where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.records import Compression
+from goqueue.storage.config import Fsync, LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_DAY_MS: Final = 24 * 3600 * 1000
+_LARGEST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: what it is called, what it may be, and what it is when nobody says."""
+
+    name: str
+    default: str
+    expected: str
+    accepts: Callable[[str], bool]
+    documentation: str
+    kind: str = "string"
+    """The type that Kafka's DescribeConfigs reports."""
+
+
+def _number(
+    name: str,
+    default: int,
+    low: int,
+    documentation: str,
+    *,
+    high: int = _LARGEST,
+    kind: str = "long",
+) -> Setting:
+    def accepts(text: str) -> bool:
+        try:
+            return low <= int(text) <= high
+        except ValueError:
+            return False
+
+    expected = f"a whole number from {low}" + (f" to {high}" if high != _LARGEST else "")
+    return Setting(name, str(default), expected, accepts, documentation, kind)
+
+
+def _choice(name: str, default: str, choices: tuple[str, ...], documentation: str) -> Setting:
+    return Setting(
+        name, default, f"one of {', '.join(choices)}", choices.__contains__, documentation
+    )
+
+
+def _ratio(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
+
+
+def _policies(text: str) -> bool:
+    return bool(text) and {part.strip() for part in text.split(",")} <= {"delete", "compact"}
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "cleanup.policy",
+            "delete",
+            "delete, compact, or both with a comma",
+            _policies,
+            "Whether old segments are deleted, older records of a key are compacted away, or both.",
+            "list",
+        ),
+        _number("retention.ms", 7 * _DAY_MS, -1, "How long records are kept; -1 is for ever."),
+        _number("retention.bytes", -1, -1, "How much of a partition is kept; -1 is all of it."),
+        _number(
+            "segment.bytes", 64 << 20, 1024, "The size of a segment file.", high=1 << 31, kind="int"
+        ),
+        _number("segment.ms", 7 * _DAY_MS, 1, "How long a segment may stay open."),
+        _number(
+            "index.interval.bytes",
+            4096,
+            1,
+            "How far apart index entries are.",
+            high=1 << 30,
+            kind="int",
+        ),
+        _number(
+            "max.message.bytes", 1_048_588, 0, "The largest batch taken.", high=64 << 20, kind="int"
+        ),
+        _choice(
+            "compression.type",
+            "producer",
+            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+            "How batches are stored: as the producer sent them, or compressed anew.",
+        ),
+        _choice(
+            "message.timestamp.type",
+            "CreateTime",
+            ("CreateTime", "LogAppendTime"),
+            "Whether records keep their producer's time or get the time of the append.",
+        ),
+        _number(
+            "min.insync.replicas", 1, 1, "How many replicas an acks=all publish needs.", kind="int"
+        ),
+        _number("delete.retention.ms", _DAY_MS, 0, "How long compaction keeps tombstones."),
+        Setting(
+            "min.cleanable.dirty.ratio",
+            "0.5",
+            "a number from 0 to 1",
+            _ratio,
+            "How much of a partition must be uncompacted before compaction looks at it.",
+            "double",
+        ),
+        _choice(
+            "goqueue.fsync",
+            "interval",
+            tuple(Fsync),
+            "When an acknowledged publish is on the disk: always, within an interval, or when the "
+            "operating system likes.",
+        ),
+        _number("flush.ms", 1000, 1, "The interval of goqueue.fsync=interval."),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """Every setting of one topic, typed; `overrides` are those that were said for this topic.
+
+    What every publish asks for is worked out once.
+    """
+
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """What this broker uses where a topic says nothing, if not the product's own default."""
+
+    def text(self, name: str) -> str:
+        """The value in force, as it was written."""
+        return self.overrides.get(name) or self.defaults.get(name) or SETTINGS[name].default
+
+    def number(self, name: str) -> int:
+        """The value in force of a numeric setting."""
+        return int(self.text(name))
+
+    @cached_property
+    def max_message_bytes(self) -> int:
+        """The largest batch taken."""
+        return self.number("max.message.bytes")
+
+    @cached_property
+    def codec(self) -> Compression | None:
+        """What batches are compressed with; None is whatever the producer chose."""
+        name = self.text("compression.type")
+        if name == "producer":
+            return None
+        return Compression.NONE if name == "uncompressed" else Compression[name.upper()]
+
+    @cached_property
+    def stamps_append_time(self) -> bool:
+        """Records get the time of the append instead of their producer's."""
+        return self.text("message.timestamp.type") == "LogAppendTime"
+
+    @cached_property
+    def compacts(self) -> bool:
+        """Older records of a key go."""
+        return "compact" in self.text("cleanup.policy")
+
+    @property
+    def deletes(self) -> bool:
+        """Old segments go."""
+        return "delete" in self.text("cleanup.policy")
+
+    @property
+    def retention_ms(self) -> int | None:
+        """None is for ever."""
+        value = self.number("retention.ms")
+        return value if value >= 0 else None
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """None is without bound."""
+        value = self.number("retention.bytes")
+        return value if value >= 0 else None
+
+    def log_config(self) -> LogConfig:
+        """What the log of each partition is told."""
+        return LogConfig(
+            segment_bytes=self.number("segment.bytes"),
+            segment_ms=self.number("segment.ms"),
+            index_interval_bytes=self.number("index.interval.bytes"),
+            fsync=Fsync(self.text("goqueue.fsync")),
+            fsync_interval_ms=self.number("flush.ms"),
+        )
+
+
+def check_overrides(overrides: Mapping[str, str]) -> None:
+    """Refuse settings that do not exist or cannot have these values, naming all of them.
+
+    Raises:
+        InvalidTopicConfigError: with one sentence for each problem.
+    """
+    problems = []
+    for name, value in overrides.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            problems.append(f"there is no topic setting {name!r}")
+        elif not setting.accepts(value):
+            problems.append(f"{name} is {value!r}, expected {setting.expected}")
+    if problems:
+        raise InvalidTopicConfigError("; ".join(problems))

@@ -1,0 +1,237 @@
+"""The topics: what they are called, how many partitions they have, how they are set.
+
+They live in the metadata store; this is the broker's view of it, kept in memory and replaced as a
+whole when something changes, so that a reader sees one consistent catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from goqueue.broker.settings import TopicSettings, check_overrides
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, Conflict, Delete, Put
+from goqueue.model.errors import (
+    InternalTopicError,
+    InvalidPartitionCountError,
+    InvalidTopicNameError,
+    MetadataUnavailableError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.cluster.metadata import MetadataStore, Operation, Revision
+
+MAX_PARTITIONS: Final = 10_000
+"""Of one topic; more are refused with `InvalidPartitionCountError`."""
+
+INTERNAL_PREFIX: Final = "__"
+_PREFIX: Final = "topics/"
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class _StoredTopic(msgspec.Struct, frozen=True):
+    """A topic in the metadata store."""
+
+    topic_id: str
+    partition_count: int
+    overrides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as it is now."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    settings: TopicSettings
+    revision: Revision
+
+    @property
+    def is_internal(self) -> bool:
+        """The broker keeps its own state here."""
+        return self.name.startswith(INTERNAL_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Every topic at one moment."""
+
+    version: int = 0
+    by_name: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    by_id: Mapping[UUID, Topic] = field(default_factory=lambda: MappingProxyType({}))
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name.
+
+        Raises:
+            UnknownTopicError: there is none.
+        """
+        topic = self.by_name.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"there is no topic {name!r}: create it first")
+        return topic
+
+    def topic_with_id(self, topic_id: UUID) -> Topic:
+        """The topic with that id.
+
+        Raises:
+            UnknownTopicIdError: there is none.
+        """
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicIdError(f"there is no topic with id {topic_id}: look it up again")
+        return topic
+
+    def with_topic(self, topic: Topic) -> Catalogue:
+        """The same with one topic new or changed."""
+        names = {**self.by_name, topic.name: topic}
+        return _catalogue(self.version + 1, names)
+
+    def without(self, name: str) -> Catalogue:
+        """The same without one topic."""
+        names = {key: value for key, value in self.by_name.items() if key != name}
+        return _catalogue(self.version + 1, names)
+
+
+def _catalogue(version: int, names: dict[str, Topic]) -> Catalogue:
+    ids = {topic.topic_id: topic for topic in names.values()}
+    return Catalogue(version, MappingProxyType(names), MappingProxyType(ids))
+
+
+class Topics:
+    """The catalogue, and every way to change it."""
+
+    def __init__(self, store: MetadataStore, defaults: Mapping[str, str]) -> None:
+        self._store = store
+        self._defaults = dict(defaults)
+        self._watchers: list[Callable[[], None]] = []
+        self.catalogue = Catalogue()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back, right after, whenever the catalogue has been replaced."""
+        self._watchers.append(callback)
+
+    def _publish(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        for callback in self._watchers:
+            callback()
+
+    async def load(self) -> None:
+        """Read the catalogue from the metadata store."""
+        snapshot = await self._store.range(_PREFIX)
+        topics = {}
+        for entry in snapshot.entries:
+            name = entry.key.removeprefix(_PREFIX)
+            stored = msgspec.msgpack.decode(entry.value, type=_StoredTopic)
+            topics[name] = self._topic(name, stored, entry.revision)
+        self._publish(_catalogue(self.catalogue.version + 1, topics))
+
+    def plan(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
+        """The topic that `create` would make.
+
+        Raises:
+            InvalidTopicNameError, InvalidPartitionCountError, InvalidTopicConfigError,
+            TopicExistsError: it cannot be made.
+        """
+        check_name(name)
+        if name in self.catalogue.by_name:
+            raise TopicExistsError(f"topic {name!r} exists already")
+        if not 1 <= partition_count <= MAX_PARTITIONS:
+            raise InvalidPartitionCountError(
+                f"{partition_count} partitions, expected 1 to {MAX_PARTITIONS}"
+            )
+        check_overrides(overrides)
+        stored = _StoredTopic(str(uuid4()), partition_count, dict(overrides))
+        return self._topic(name, stored, ABSENT)
+
+    async def create(
+        self, name: str, partition_count: int, overrides: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Make a topic. Raises like `plan`."""
+        return await self._store_topic(self.plan(name, partition_count, overrides or {}))
+
+    async def grow(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions; the new ones follow the old.
+
+        Raises:
+            InvalidPartitionCountError: not more than it has, or too many.
+        """
+        topic = self._changeable(name)
+        if not topic.partition_count < partition_count <= MAX_PARTITIONS:
+            raise InvalidPartitionCountError(
+                f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
+                f"(at most {MAX_PARTITIONS}), not {partition_count}"
+            )
+        stored = _StoredTopic(str(topic.topic_id), partition_count, dict(topic.settings.overrides))
+        return await self._store_topic(self._topic(name, stored, topic.revision))
+
+    async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
+        """Replace all overrides of a topic's settings."""
+        topic = self.catalogue.topic(name)
+        check_overrides(overrides)
+        stored = _StoredTopic(str(topic.topic_id), topic.partition_count, dict(overrides))
+        return await self._store_topic(self._topic(name, stored, topic.revision))
+
+    async def delete(self, name: str) -> Topic:
+        """Forget a topic; removing its partitions' files is the broker's part."""
+        topic = self._changeable(name)
+        await self._transact(topic, Delete(_PREFIX + name))
+        self._publish(self.catalogue.without(name))
+        return topic
+
+    def _changeable(self, name: str) -> Topic:
+        topic = self.catalogue.topic(name)
+        if topic.is_internal:
+            raise InternalTopicError(f"{name} belongs to the broker and cannot be changed so")
+        return topic
+
+    async def _store_topic(self, topic: Topic) -> Topic:
+        stored = _StoredTopic(
+            str(topic.topic_id), topic.partition_count, dict(topic.settings.overrides)
+        )
+        put = Put(_PREFIX + topic.name, msgspec.msgpack.encode(stored))
+        revision = await self._transact(topic, put)
+        topic = self._topic(topic.name, stored, revision)
+        self._publish(self.catalogue.with_topic(topic))
+        return topic
+
+    async def _transact(self, topic: Topic, operation: Operation) -> Revision:
+        """Change one topic, provided that nobody else has since it was read."""
+        condition = Condition(_PREFIX + topic.name, topic.revision)
+        result = await self._store.transact([condition], [operation])
+        if isinstance(result, Committed):
+            return result.revision
+        if isinstance(result, Conflict) and topic.revision == ABSENT:
+            raise TopicExistsError(f"topic {topic.name!r} was just made by someone else")
+        raise MetadataUnavailableError(
+            f"topic {topic.name!r} could not be changed because it was changing already; try again"
+        )
+
+    def _topic(self, name: str, stored: _StoredTopic, revision: Revision) -> Topic:
+        settings = TopicSettings(MappingProxyType(stored.overrides), self._defaults)
+        return Topic(name, UUID(stored.topic_id), stored.partition_count, settings, revision)
+
+
+def check_name(name: str) -> None:
+    """Hold a name to the rule, at every door.
+
+    Raises:
+        InvalidTopicNameError: saying what the rule is.
+    """
+    if not _NAME.fullmatch(name) or name in {".", ".."}:
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise InvalidTopicNameError(
+            f"{shown!r} cannot be a topic's name: 1 to 249 letters, digits, '.', '_' or '-', and "
+            "not '.' or '..'"
+        )

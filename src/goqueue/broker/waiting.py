@@ -1,0 +1,57 @@
+"""Readers that wait for something to be appended; woken by the append, not by a timer."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Waiter:
+    """One reader waiting for a number of bytes, from however many partitions it reads."""
+
+    __slots__ = ("_future", "_missing_bytes")
+
+    def __init__(self, missing_bytes: int) -> None:
+        self._missing_bytes = missing_bytes
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def offer(self, size_bytes: int) -> None:
+        """Note that this many more bytes can be read."""
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """End the wait: there is enough, or something else that the reader must hear of."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when woken, or when the time is over."""
+        await asyncio.wait((self._future,), timeout=timeout_s)
+
+
+class Waiters:
+    """The readers that wait at one partition."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: set[Waiter] = set()
+
+    def add(self, waiter: Waiter) -> None:
+        """Tell this reader of every append from now on."""
+        self._waiters.add(waiter)
+
+    def discard(self, waiter: Waiter) -> None:
+        """Tell it no more."""
+        self._waiters.discard(waiter)
+
+    def offer(self, size_bytes: int) -> None:
+        """Tell every reader that this many more bytes can be read."""
+        for waiter in tuple(self._waiters):
+            waiter.offer(size_bytes)
+
+    def wake(self) -> None:
+        """End every wait."""
+        for waiter in tuple(self._waiters):
+            waiter.wake()

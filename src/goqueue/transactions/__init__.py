@@ -1,0 +1,1 @@
+"""Producer ids and sequences: what makes a publish happen once however often it is sent."""

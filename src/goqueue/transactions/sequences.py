@@ -1,0 +1,144 @@
+"""The sequences of the idempotent producers of one partition.
+
+A producer numbers its records per partition. A batch that continues the numbers is taken; one of
+the last five again is answered with the offsets it got the first time; anything else is refused.
+State changes only together with the append: `check` looks, `note` records, and the log comes
+between them. It is rebuilt from the batch headers in the log, on top of a snapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.model.errors import FencedProducerError, InvariantError, OutOfOrderSequenceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.records.batch import BatchInfo
+
+REMEMBERED_BATCHES: Final = 5
+"""As many as a producer may have in flight, so that each of them can be recognised again."""
+
+MAX_PRODUCERS: Final = 50_000
+"""Per partition; beyond it the one that has been silent longest is forgotten."""
+
+_SEQUENCES: Final = 1 << 31
+_PRODUCER: Final = struct.Struct(">hqH")
+_BATCH: Final = struct.Struct(">iiqq")
+
+
+class SequencedBatch(NamedTuple):
+    """A batch of an idempotent producer that is in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """The newest epoch of one producer, and its last few batches."""
+
+    epoch: int
+    last_timestamp_ms: int
+    batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number in the log; -1 when this epoch has written nothing."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+
+class ProducerSequences:
+    """Every idempotent producer that has written to one partition."""
+
+    def __init__(self) -> None:
+        self._producers: OrderedDict[int, ProducerState] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(self._producers.items())
+
+    def check(self, info: BatchInfo) -> SequencedBatch | None:
+        """None when the batch may be appended; the earlier append when it is a repetition.
+
+        Raises:
+            FencedProducerError: a newer epoch of the producer has written.
+            OutOfOrderSequenceError: batches are missing between the last one and this one.
+        """
+        state = self._producers.get(info.producer_id)
+        if state is None:
+            return None
+        if info.producer_epoch < state.epoch:
+            raise FencedProducerError(
+                f"producer {info.producer_id} writes with epoch {info.producer_epoch}, and epoch "
+                f"{state.epoch} has taken over: start a new producer"
+            )
+        if info.producer_epoch > state.epoch:
+            if info.base_sequence != 0:
+                raise OutOfOrderSequenceError(
+                    f"producer {info.producer_id} starts epoch {info.producer_epoch} with sequence "
+                    f"{info.base_sequence}, expected 0"
+                )
+            return None
+        for batch in state.batches:
+            if (batch.first_sequence, batch.last_sequence) == _sequences(info):
+                return batch
+        expected = (state.last_sequence + 1) % _SEQUENCES
+        if state.batches and info.base_sequence != expected:
+            raise OutOfOrderSequenceError(
+                f"producer {info.producer_id} sent sequence {info.base_sequence}, expected "
+                f"{expected}: a batch before it was not stored"
+            )
+        return None
+
+    def note(self, info: BatchInfo) -> None:
+        """Record a batch that is in the log, with its offsets."""
+        state = self._producers.get(info.producer_id)
+        if state is None or info.producer_epoch > state.epoch:
+            state = ProducerState(info.producer_epoch, info.max_timestamp)
+            self._producers[info.producer_id] = state
+        self._producers.move_to_end(info.producer_id)
+        state.last_timestamp_ms = max(state.last_timestamp_ms, info.max_timestamp)
+        if not info.is_control:
+            first, last = _sequences(info)
+            state.batches.append(SequencedBatch(first, last, info.base_offset, info.next_offset))
+        while len(self._producers) > MAX_PRODUCERS:
+            self._producers.popitem(last=False)
+
+    def dump(self) -> Iterator[tuple[bytes, bytes]]:
+        """Everything as keys and values for a snapshot."""
+        for producer_id, state in self._producers.items():
+            value = _PRODUCER.pack(state.epoch, state.last_timestamp_ms, len(state.batches))
+            value += b"".join(_BATCH.pack(*batch) for batch in state.batches)
+            yield producer_id.to_bytes(8, "big", signed=True), value
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take over what `dump` gave."""
+        for key, value in entries:
+            epoch, timestamp, count = _PRODUCER.unpack_from(value)
+            state = ProducerState(epoch, timestamp)
+            for number in range(count):
+                at = _PRODUCER.size + number * _BATCH.size
+                state.batches.append(SequencedBatch._make(_BATCH.unpack_from(value, at)))
+            self._producers[int.from_bytes(key, "big", signed=True)] = state
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when a producer's batches do not follow each other."""
+        for producer_id, state in self._producers.items():
+            batches = list(state.batches)
+            for earlier, later in pairwise(batches):
+                if later.first_sequence != (earlier.last_sequence + 1) % _SEQUENCES:
+                    raise InvariantError(f"producer {producer_id}: {later} after {earlier}")
+
+
+def _sequences(info: BatchInfo) -> tuple[int, int]:
+    return info.base_sequence, (info.base_sequence + info.last_offset_delta) % _SEQUENCES
