@@ -1,0 +1,1 @@
+"""What the nodes agree on: the metadata store, and who this cluster is."""
