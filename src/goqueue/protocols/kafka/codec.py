@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from goqueue.protocols.kafka.errors import TrailingBytesError, TruncatedRequestError
+from goqueue.protocols.kafka.errors import TruncatedRequestError
 from goqueue.protocols.kafka.reading import Struct, reader_of
 from goqueue.protocols.kafka.schema import schema_of
 from goqueue.protocols.kafka.writing import writer_of
@@ -67,16 +67,12 @@ def has_flexible_header(api_key: int, version: int) -> bool:
 
 
 def parse_body(cursor: Cursor, api_key: int, version: int) -> Struct:
-    """The body of a request, to its last byte."""
-    request = reader_of(schema_of(api_key, version, "request"))(cursor)
-    check_consumed(cursor)
-    return request
+    """The body of a request.
 
-
-def check_consumed(cursor: Cursor) -> None:
-    """Refuse bytes after the last field: they are a sign that something was misread."""
-    if cursor.position != cursor.end:
-        raise TrailingBytesError(f"{cursor.end - cursor.position} bytes are left after the request")
+    Bytes after its last field are ignored, as Kafka ignores them: librdkafka 2.16 leaves three
+    behind when it asks for the metadata of all topics.
+    """
+    return reader_of(schema_of(api_key, version, "request"))(cursor)
 
 
 def encode_body(api_key: int, version: int, fields: Mapping[str, Any]) -> bytearray:

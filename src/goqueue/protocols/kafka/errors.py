@@ -26,10 +26,6 @@ class TruncatedRequestError(MalformedRequestError):
     """The request ends before its fields do."""
 
 
-class TrailingBytesError(MalformedRequestError):
-    """Bytes are left over after the last field of the request."""
-
-
 class FrameTooLargeError(MalformedRequestError):
     """The length before a frame is negative, or larger than the listener accepts."""
 
@@ -40,6 +36,10 @@ class UnsupportedRequestError(RequestError):
 
 class UnauthenticatedRequestError(RequestError):
     """An API was called before the connection said who it is."""
+
+
+class InvalidRequiredAcksError(GoQueueError):
+    """A producer asks for acknowledgements of a kind that does not exist."""
 
 
 class SchemaMismatchError(model.InvariantError):
@@ -66,6 +66,70 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
     model.OffsetGapError: ErrorCode.offset_out_of_range,
     model.DamagedRangeError: ErrorCode.corrupt_message,
+    # consumer groups
+    model.GroupError: ErrorCode.invalid_request,
+    model.InvalidGroupIdError: ErrorCode.invalid_group_id,
+    model.InvalidGroupRequestError: ErrorCode.invalid_request,
+    model.GroupNotFoundError: ErrorCode.group_id_not_found,
+    model.NonEmptyGroupError: ErrorCode.non_empty_group,
+    model.GroupSubscribedError: ErrorCode.group_subscribed_to_topic,
+    model.GroupMaxSizeError: ErrorCode.group_max_size_reached,
+    model.TooManyGroupsError: ErrorCode.group_max_size_reached,
+    model.InvalidSessionTimeoutError: ErrorCode.invalid_session_timeout,
+    model.InconsistentGroupProtocolError: ErrorCode.inconsistent_group_protocol,
+    model.MemberIdRequiredError: ErrorCode.member_id_required,
+    model.UnknownMemberError: ErrorCode.unknown_member_id,
+    model.FencedInstanceError: ErrorCode.fenced_instance_id,
+    model.UnreleasedInstanceError: ErrorCode.unreleased_instance_id,
+    model.IllegalGenerationError: ErrorCode.illegal_generation,
+    model.RebalanceInProgressError: ErrorCode.rebalance_in_progress,
+    model.FencedMemberEpochError: ErrorCode.fenced_member_epoch,
+    model.StaleMemberEpochError: ErrorCode.stale_member_epoch,
+    model.UnsupportedAssignorError: ErrorCode.unsupported_assignor,
+    model.InvalidRegularExpressionError: ErrorCode.invalid_regular_expression,
+    model.OffsetMetadataTooLargeError: ErrorCode.offset_metadata_too_large,
+    model.UnstableOffsetCommitError: ErrorCode.unstable_offset_commit,
+    model.CoordinatorUnavailableError: ErrorCode.coordinator_not_available,
+    # cluster metadata: what a client of ours can do about it is wait
+    model.MetadataError: ErrorCode.broker_not_available,
+    model.InvalidMetadataRequestError: ErrorCode.invalid_request,
+    model.MetadataUnavailableError: ErrorCode.request_timed_out,
+    # topics and partitions
+    model.TopicError: ErrorCode.invalid_request,
+    model.UnknownTopicError: ErrorCode.unknown_topic_or_partition,
+    model.UnknownTopicIdError: ErrorCode.unknown_topic_id,
+    model.UnknownPartitionError: ErrorCode.unknown_topic_or_partition,
+    model.TopicExistsError: ErrorCode.topic_already_exists,
+    model.InvalidTopicNameError: ErrorCode.invalid_topic_exception,
+    model.InvalidPartitionCountError: ErrorCode.invalid_partitions,
+    model.InvalidReplicationError: ErrorCode.invalid_replication_factor,
+    model.InvalidTopicConfigError: ErrorCode.invalid_config,
+    model.InternalTopicError: ErrorCode.invalid_topic_exception,
+    model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
+    model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
+    # producers
+    model.ProducerError: ErrorCode.invalid_request,
+    model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
+    model.FencedProducerError: ErrorCode.invalid_producer_epoch,
+    model.TransactionsUnavailableError: ErrorCode.unsupported_version,
+    # topics and producers
+    model.UnknownTopicError: ErrorCode.unknown_topic_or_partition,
+    model.UnknownTopicIdError: ErrorCode.unknown_topic_id,
+    model.UnknownPartitionError: ErrorCode.unknown_topic_or_partition,
+    model.TopicError: ErrorCode.invalid_topic_exception,
+    model.TopicExistsError: ErrorCode.topic_already_exists,
+    model.InvalidTopicNameError: ErrorCode.invalid_topic_exception,
+    model.InvalidPartitionCountError: ErrorCode.invalid_partitions,
+    model.InvalidReplicationError: ErrorCode.invalid_replication_factor,
+    model.InvalidTopicConfigError: ErrorCode.invalid_config,
+    model.InternalTopicError: ErrorCode.invalid_topic_exception,
+    model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
+    model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
+    model.ProducerError: ErrorCode.unknown_producer_id,
+    model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
+    model.FencedProducerError: ErrorCode.invalid_producer_epoch,
+    model.TransactionsUnavailableError: ErrorCode.invalid_txn_state,
+    InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
     # the wire itself
     RequestError: ErrorCode.invalid_request,
     UnsupportedRequestError: ErrorCode.unsupported_version,

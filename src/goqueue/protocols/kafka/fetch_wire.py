@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.kafka.codec import Encoded, check_consumed
+from goqueue.protocols.kafka.codec import Encoded
 from goqueue.protocols.kafka.errors import MalformedRequestError
 from goqueue.protocols.kafka.produce_wire import NodeEndpoint, put_endpoints
 from goqueue.protocols.kafka.wire import (
@@ -126,7 +126,7 @@ class FetchedTopic(NamedTuple):
 
 
 def parse_request(cursor: Cursor, version: int) -> FetchRequest:
-    """The body of a Fetch request, to its last byte."""
+    """The body of a Fetch request; what follows it is ignored."""
     compact = version >= FLEXIBLE_FROM
     replica_id = cursor.unpack(_REPLICA)[0] if version < _REPLICA_STATE_FROM else -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_WAIT)
@@ -148,7 +148,6 @@ def parse_request(cursor: Cursor, version: int) -> FetchRequest:
         replica_id = _replica_id(cursor)
     elif compact:
         cursor.skip_tags()
-    check_consumed(cursor)
     return FetchRequest(
         replica_id,
         max_wait_ms,

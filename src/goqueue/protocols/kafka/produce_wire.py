@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.kafka.codec import Encoded, check_consumed
+from goqueue.protocols.kafka.codec import Encoded
 from goqueue.protocols.kafka.wire import (
     NULL,
     Cursor,
@@ -97,7 +97,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def parse_request(cursor: Cursor, version: int) -> ProduceRequest:
-    """The body of a Produce request, to its last byte."""
+    """The body of a Produce request; what follows it is ignored."""
     compact = version >= FLEXIBLE_FROM
     transactional_id = cursor.nullable_string(compact=compact)
     acks, timeout_ms = cursor.unpack(_ACKS_AND_TIMEOUT)
@@ -107,7 +107,6 @@ def parse_request(cursor: Cursor, version: int) -> ProduceRequest:
     ]
     if compact:
         cursor.skip_tags()
-    check_consumed(cursor)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 

@@ -1,0 +1,114 @@
+"""Produce: batches into partitions. The hottest path there is, so it costs no task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import Acks, Published, PublishRequest
+from goqueue.model.errors import GoQueueError, MalformedBatchError
+from goqueue.protocols.kafka import produce_wire
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import InvalidRequiredAcksError, code_for
+from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicResult
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.codec import Encoded, Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest, TopicData
+
+_ACKS: Final = {acks.value: acks for acks in Acks}
+
+
+class ProduceApi:
+    """Publishes for Kafka's producers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @api(
+        ApiKey.PRODUCE,
+        produce_wire.FIRST_VERSION,
+        produce_wire.LAST_VERSION,
+        pipelined=True,
+        parse=produce_wire.parse_request,
+    )
+    def produce(
+        self, ctx: RequestContext, request: ProduceRequest
+    ) -> Response | None | Awaitable[Response | None]:
+        """Append everything at once; wait only where a topic wants its records on the disk."""
+        waits: list[_Wait] = []
+        results = [self._topic(topic, request.acks, waits) for topic in request.topics]
+        if request.acks == Acks.NONE:
+            return None
+        if waits:
+            return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
+        return produce_wire.encode_response(ctx.version, results)
+
+    def _topic(self, topic: TopicData, acks: int, waits: list[_Wait]) -> TopicResult:
+        results: list[PartitionResult] = []
+        result = TopicResult(topic.name, topic.topic_id, results)
+        for data in topic.partitions:
+            try:
+                published = self._publish(self._name(topic), data, acks)
+            except GoQueueError as error:
+                results.append(_failure(data.partition, error))
+                continue
+            if published.durable is not None:
+                waits.append((results, len(results), published.durable))
+            results.append(
+                PartitionResult(
+                    data.partition,
+                    ErrorCode.none,
+                    published.placed.first_offset,
+                    published.append_time_ms,
+                    published.log_start,
+                )
+            )
+        return result
+
+    def _name(self, topic: TopicData) -> str:
+        if topic.topic_id is not None:
+            return self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
+        return topic.name or ""
+
+    def _publish(self, topic: str, data: PartitionData, acks: int) -> Published:
+        if acks not in _ACKS:
+            raise InvalidRequiredAcksError(f"acks is {acks}, expected -1, 0 or 1")
+        if data.records is None:
+            raise MalformedBatchError("no records")
+        partition = PartitionId(topic, data.partition)
+        return self._broker.publisher.publish(PublishRequest(partition, data.records, _ACKS[acks]))
+
+
+_Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
+"""A result that holds once something has happened: the list it is in, where, and what."""
+
+
+async def _settle(
+    version: int, topics: list[TopicResult], waits: list[_Wait], timeout_s: float
+) -> Encoded:
+    """Answer when every append is durable; one that failed or took too long says so."""
+    tasks = [asyncio.ensure_future(durable) for _, _, durable in waits]
+    await asyncio.wait(tasks, timeout=timeout_s)
+    for (results, at, _), task in zip(waits, tasks, strict=True):
+        number = results[at].partition
+        if not task.done():
+            task.cancel()
+            results[at] = PartitionResult(number, ErrorCode.request_timed_out)
+        elif (error := task.exception()) is not None:
+            if not isinstance(error, GoQueueError):
+                raise error
+            results[at] = _failure(number, error)
+    return produce_wire.encode_response(version, topics)
+
+
+def _failure(partition: int, error: GoQueueError) -> PartitionResult:
+    return PartitionResult(partition, code_for(error), error_message=str(error))

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from live import (
+    SmallApi,
+    connected,
+    echo_frame,
+    eventually,
+    fetch_frame,
+    listening,
+    produce_frame,
+    run,
+    slow_frame,
+)
+
+from goqueue.protocols.kafka import produce_wire
+from goqueue.protocols.kafka.budget import RequestBudget
+from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.frames import FrameReader
+from goqueue.protocols.kafka.settings import ListenerSettings
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.connection import Connection
+    from goqueue.protocols.kafka.listener import Listener
+
+EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
+KIB, MIB = 1024, 1024 * 1024
+LATER = 10_000.0
+
+
+def only_connection(listener: Listener) -> Connection:
+    (connection,) = listener._connections
+    return connection
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# --- Clients that do not read ---------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_read_is_paused_then_dropped_and_others_are_served():
+    async def scenario():
+        api = SmallApi()
+        api.blob = bytes(1 * MIB)
+        async with (
+            listening(api, max_unsent_bytes=64 * KIB) as listener,
+            connected(listener, limit=1 * KIB) as lazy,
+        ):
+            lazy.send(*(fetch_frame(n) for n in range(200)))
+            connection = only_connection(listener)
+            await eventually(lambda: not connection._is_writable)
+            # What is unsent is bounded by the limit and one answer, however much was asked for.
+            assert connection._transport.get_write_buffer_size() < 64 * KIB + 2 * MIB
+            assert len(api.started) < 30
+            assert not connection._is_reading
+            async with connected(listener) as other:
+                assert await other.echo("served") == "served"
+            listener.sweep(now())
+            assert listener.connection_count >= 1
+            listener.sweep(now() + listener.settings.stalled_write_s + 1)
+            await eventually(lambda: listener.closed[CloseReason.SLOW_READER] == 1)
+            await eventually(lambda: listener.budget.used_bytes == 0)
+
+    run(scenario())
+
+
+def test_a_client_that_reads_again_gets_everything_it_asked_for():
+    async def scenario():
+        api = SmallApi()
+        api.blob = bytes(1 * MIB)
+        async with (
+            listening(api, max_unsent_bytes=64 * KIB) as listener,
+            connected(listener, limit=1 * KIB) as client,
+        ):
+            client.send(*(fetch_frame(n) for n in range(40)))
+            connection = only_connection(listener)
+            await eventually(lambda: not connection._is_writable)
+            answers = [await client.answer() for _ in range(40)]
+            assert [n for n, _ in answers] == list(range(40))
+            assert all(len(body) > MIB for _, body in answers)
+            assert connection._is_reading
+
+    run(scenario())
+
+
+# --- Clients that send more than is handled -------------------------------------------------------
+
+
+def test_a_connection_over_its_bound_is_not_read_until_an_answer_is_ready():
+    async def scenario():
+        api = SmallApi()
+        bounds = {"max_connection_bytes": 256 * KIB}
+        async with listening(api, **bounds) as listener, connected(listener) as client:
+            records = bytes(100 * KIB)
+            client.send(*(produce_frame(n, waits=True, records=records) for n in range(60)))
+            connection = only_connection(listener)
+            await eventually(lambda: not connection._is_reading)
+            assert listener.budget.used_bytes < 256 * KIB + 300 * KIB
+            for n in range(60):
+                await eventually(lambda n=n: n in api.held)
+                assert listener.budget.used_bytes < 256 * KIB + 600 * KIB
+                api.held[n].set_result(EMPTY_PRODUCE_ANSWER)
+                assert (await client.answer())[0] == n
+            await eventually(lambda: listener.budget.used_bytes == 0)
+            assert connection._is_reading
+
+    run(scenario())
+
+
+def test_one_request_may_be_larger_than_the_bounds():
+    async def scenario():
+        bounds = {"max_connection_bytes": 64 * KIB, "max_listener_bytes": 64 * KIB}
+        async with (
+            listening(SmallApi(), **bounds) as listener,
+            connected(listener) as client,
+        ):
+            client.send(produce_frame(1, records=bytes(5 * MIB)))
+            assert (await client.answer())[0] == 1
+            assert listener.budget.used_bytes == 0
+
+    run(scenario())
+
+
+def test_half_received_requests_over_the_listener_s_bound_all_get_through():
+    async def scenario():
+        api = SmallApi()
+        async with listening(api, max_listener_bytes=1 * MIB) as listener:
+            clients = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(8)]
+            data = produce_frame(1, records=bytes(1 * MIB))
+            # Everyone sends half; together that is four times the bound.
+            for _, writer in clients:
+                writer.write(data[: len(data) // 2])
+            await eventually(lambda: listener.budget.waiting_count > 0)
+            for _, writer in clients:
+                writer.write(data[len(data) // 2 :])
+            for reader, writer in clients:
+                async with asyncio.timeout(10):
+                    (size,) = struct.unpack(">i", await reader.readexactly(4))
+                    await reader.readexactly(size)
+                writer.transport.abort()
+            assert listener.budget.used_bytes == 0
+            assert listener.budget.waiting_count == 0
+
+    run(scenario())
+
+
+def test_a_claimed_length_allocates_nothing():
+    async def scenario():
+        async with listening(SmallApi()) as listener, connected(listener) as client:
+            client.send(struct.pack(">i", 100 * MIB) + b"x")
+            await eventually(lambda: listener.budget.used_bytes == 5)
+            frames = only_connection(listener)._frames
+            assert frames.buffered_bytes == 5
+            assert frames._partial.__alloc__() < KIB
+
+    run(scenario())
+
+
+def test_a_flood_of_single_bytes_behind_a_blocked_request_is_one_buffer():
+    frames = FrameReader()
+    frames.feed(b"ab")
+    for _ in range(10_000):
+        frames.feed(b"x")
+    assert isinstance(frames._rest, bytearray)
+    assert frames.buffered_bytes == 10_002
+
+
+# --- Deadlines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", CloseReason.IDLE),
+        (b"\0\0", CloseReason.SLOW_FRAME),
+        (echo_frame(1, "almost")[:-1], CloseReason.SLOW_FRAME),
+    ],
+    ids=["idle", "half a length", "all but a byte"],
+)
+def test_idle_and_dripping_connections_are_closed_at_their_deadline(data, reason):
+    async def scenario():
+        async with listening(SmallApi()) as listener, connected(listener) as client:
+            assert await client.echo("hello") == "hello"
+            client.send(data)
+            await eventually(lambda: listener.budget.used_bytes == len(data))
+            listener.sweep(now() + 20)
+            assert listener.connection_count == 1
+            listener.sweep(now() + LATER)
+            assert await client.is_closed_by_server()
+            assert listener.closed == {reason: 1}
+
+    run(scenario())
+
+
+def test_a_connection_that_waits_for_us_is_never_idle():
+    async def scenario():
+        api = SmallApi()
+        async with listening(api) as listener, connected(listener) as client:
+            client.send(slow_frame(1))
+            await eventually(lambda: 1 in api.held)
+            listener.sweep(now() + LATER)
+            api.held[1].set_result(None)
+            assert (await client.answer())[0] == 1
+
+    run(scenario())
+
+
+def test_the_listener_looks_at_deadlines_by_itself():
+    async def scenario():
+        settings = {"idle_s": 0.0, "sweep_s": 0.001}
+        async with listening(SmallApi(), **settings) as listener, connected(listener) as client:
+            assert await client.is_closed_by_server()
+
+    run(scenario())
+
+
+SETTINGS = ListenerSettings(frame_grace_s=30, min_bytes_per_s=1000, stalled_write_s=10, idle_s=600)
+
+
+def test_a_large_frame_has_longer_as_long_as_it_keeps_arriving():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.frames(0, 500)
+    assert deadlines.judge_reading(50_000, 79.0) is None
+    assert deadlines.judge_reading(50_000, 81.0) is CloseReason.SLOW_FRAME
+
+
+def test_every_frame_has_its_own_time():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.frames(0, 5)
+    deadlines.active(29.0)
+    deadlines.frames(1, 5)
+    assert deadlines.judge_reading(5, 58.0) is None
+    assert deadlines.judge_reading(5, 60.0) is CloseReason.SLOW_FRAME
+
+
+def test_a_pause_of_ours_is_not_the_client_s():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.frames(0, 5)
+    deadlines.reading_resumed(100.0)
+    assert deadlines.judge_reading(5, 129.0) is None
+
+
+def test_a_client_that_takes_a_little_of_its_answers_is_slow_but_alive():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.writing_paused(1000, 0.0)
+    assert deadlines.judge_writing(999, 9.0) is None
+    assert deadlines.judge_writing(999, 18.0) is None
+    assert deadlines.judge_writing(999, 20.0) is CloseReason.SLOW_READER
+
+
+# --- The budget alone -----------------------------------------------------------------------------
+
+
+def waiter(log: list[str], name: str) -> SimpleNamespace:
+    class Waiter(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    return Waiter(may_read_again=lambda: log.append(name))
+
+
+def test_when_the_budget_is_full_one_half_received_request_is_favoured_at_a_time():
+    log: list[str] = []
+    budget = RequestBudget(100, max_request_bytes=50)
+    first, second, idle = (waiter(log, name) for name in ("first", "second", "idle"))
+    budget.take(100)
+    assert budget.must_wait(idle, is_mid_request=False)
+    assert not budget.must_wait(first, is_mid_request=True)
+    assert budget.must_wait(second, is_mid_request=True)
+    budget.request_complete(first)
+    assert log == ["second"]
+    budget.give(60)
+    assert log == ["second", "idle"]
+    assert budget.waiting_count == 0
+
+
+def test_nobody_is_favoured_beyond_one_more_request():
+    log: list[str] = []
+    budget = RequestBudget(100, max_request_bytes=50)
+    budget.take(150)
+    one = waiter(log, "one")
+    assert budget.must_wait(one, is_mid_request=True)
+    budget.give(1)
+    assert log == ["one"]
+
+
+def test_a_favoured_connection_that_goes_away_makes_room_for_the_next():
+    log: list[str] = []
+    budget = RequestBudget(100, max_request_bytes=50)
+    first, second = waiter(log, "first"), waiter(log, "second")
+    budget.take(110)
+    assert not budget.must_wait(first, is_mid_request=True)
+    assert budget.must_wait(second, is_mid_request=True)
+    budget.leave(first)
+    assert log == ["second"]
