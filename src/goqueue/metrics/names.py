@@ -1,0 +1,209 @@
+"""Every metric there is. A dashboard or an alert may name these and nothing else.
+
+The label `node_id` is on all of them. `partition` is last on those that have it, and left out
+unless the settings turn it on. Fetches of Kafka's protocol do not say which group they are for, so
+there `consumer_group` is empty.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from goqueue.metrics.kinds import (
+    BATCH_BUCKETS,
+    Combine,
+    CounterName,
+    Definition,
+    GaugeName,
+    HistogramName,
+)
+
+_TOPIC: Final = ("topic",)
+_GROUP: Final = ("consumer_group",)
+_BOTH: Final = ("topic", "consumer_group")
+_PARTITION: Final = ("topic", "partition")
+
+# --- broker: what clients asked for and got
+
+MESSAGES_PUBLISHED: Final = CounterName(
+    "broker_messages_published_total", "Messages appended for producers.", _TOPIC
+)
+MESSAGES_CONSUMED: Final = CounterName(
+    "broker_messages_consumed_total", "Messages handed to consumers.", _BOTH
+)
+MESSAGES_FAILED: Final = CounterName(
+    "broker_messages_failed_total",
+    "Messages refused, by the class of the error.",
+    ("topic", "error_type"),
+)
+BYTES_PUBLISHED: Final = CounterName(
+    "broker_bytes_published_total", "Bytes of batches appended, as the producers sent them.", _TOPIC
+)
+BYTES_CONSUMED: Final = CounterName(
+    "broker_bytes_consumed_total", "Bytes of batches handed to consumers.", _TOPIC
+)
+PUBLISH_LATENCY: Final = HistogramName(
+    "broker_publish_latency_seconds",
+    "From the request to the acknowledgement, durability included.",
+    _TOPIC,
+)
+FETCH_LATENCY: Final = HistogramName(
+    "broker_fetch_latency_seconds", "Time spent on reading for a fetch; waiting for data is not in."
+)
+ACTIVE_CONNECTIONS: Final = GaugeName(
+    "broker_active_connections", "Open client connections.", ("protocol",)
+)
+ACTIVE_CONSUMERS: Final = GaugeName(
+    "broker_active_consumers", "Members of all groups on this node."
+)
+TOPIC_COUNT: Final = GaugeName("broker_topic_count", "Topics, internal ones included.")
+TOPIC_PARTITIONS: Final = GaugeName("broker_topic_partitions", "Partitions of a topic.", _TOPIC)
+
+# --- storage: what the logs did to the disk
+
+BYTES_WRITTEN: Final = CounterName("storage_bytes_written_total", "Bytes appended to logs.", _TOPIC)
+BYTES_READ: Final = CounterName("storage_bytes_read_total", "Bytes read from logs.", _TOPIC)
+FSYNCS: Final = CounterName("storage_fsync_total", "Times that a log was forced to the disk.")
+FSYNC_LATENCY: Final = HistogramName(
+    "storage_fsync_latency_seconds", "How long the disk took for it."
+)
+FSYNC_ERRORS: Final = CounterName(
+    "storage_fsync_errors_total", "Times that the disk refused; the log stops until it recovers."
+)
+SEGMENTS_ACTIVE: Final = GaugeName(
+    "storage_segments_active", "Segments that take appends, one a partition.", _TOPIC
+)
+SEGMENTS: Final = GaugeName("storage_segments_total", "Segments on the disk.", _TOPIC)
+SEGMENTS_CREATED: Final = CounterName("storage_segments_created_total", "Segments begun.", _TOPIC)
+SEGMENTS_DELETED: Final = CounterName(
+    "storage_segments_deleted_total",
+    "Segments removed by retention, compaction or request.",
+    _TOPIC,
+)
+LOG_SIZE: Final = GaugeName(
+    "storage_log_size_bytes", "Bytes of a log on the disk.", _PARTITION, per_partition=True
+)
+LOG_END_OFFSET: Final = GaugeName(
+    "storage_log_end_offset", "The offset the next message gets.", _PARTITION, per_partition=True
+)
+LOG_START_OFFSET: Final = GaugeName(
+    "storage_log_start_offset", "The oldest offset still kept.", _PARTITION, per_partition=True
+)
+INDEX_LOOKUPS: Final = CounterName(
+    "storage_index_lookups_total", "Searches by offset or by time.", ("topic", "index_type")
+)
+INDEX_LOOKUP_LATENCY: Final = HistogramName(
+    "storage_index_lookup_latency_seconds", "How long such a search took.", ("index_type",)
+)
+INDEX_REBUILDS: Final = CounterName(
+    "storage_index_rebuilds_total", "Indexes made anew from their segment.", _TOPIC
+)
+COMPACTION_RUNS: Final = CounterName(
+    "storage_compaction_runs_total", "Compactions of a log.", _TOPIC
+)
+COMPACTION_LATENCY: Final = HistogramName(
+    "storage_compaction_latency_seconds", "How long a compaction took."
+)
+COMPACTION_BYTES_RECLAIMED: Final = CounterName(
+    "storage_compaction_bytes_reclaimed_total", "Bytes that compactions gave back.", _TOPIC
+)
+COMPACTION_DIRTY_RATIO: Final = GaugeName(
+    "storage_compaction_dirty_ratio",
+    "Share of a log that was written since its last compaction; of a topic, the largest.",
+    _PARTITION,
+    per_partition=True,
+    combine=Combine.MAX,
+)
+SNAPSHOTS_CREATED: Final = CounterName(
+    "storage_snapshots_created_total", "Snapshots of coordinator state.", ("snapshot_type",)
+)
+SNAPSHOT_SIZE: Final = GaugeName(
+    "storage_snapshot_size_bytes", "Bytes of the newest snapshots.", ("snapshot_type",)
+)
+SNAPSHOT_LATENCY: Final = HistogramName(
+    "storage_snapshot_latency_seconds", "How long a snapshot took.", ("snapshot_type",)
+)
+DISK_USED: Final = GaugeName(
+    "storage_disk_used_bytes", "Bytes in use on the disk that holds the data folder."
+)
+DISK_TOTAL: Final = GaugeName(
+    "storage_disk_total_bytes", "Bytes of the disk that holds the data folder."
+)
+
+# --- consumer: what groups do
+
+COMMITTED_OFFSET: Final = GaugeName(
+    "consumer_committed_offset",
+    "The offset a group continues at.",
+    ("topic", "consumer_group", "partition"),
+    per_partition=True,
+)
+LAG: Final = GaugeName(
+    "consumer_lag",
+    "Messages between a group's committed offset and the end of the log.",
+    ("topic", "consumer_group", "partition"),
+    per_partition=True,
+)
+OFFSET_COMMITS: Final = CounterName("consumer_offset_commits_total", "Offsets committed.", _BOTH)
+OFFSET_COMMIT_LATENCY: Final = HistogramName(
+    "consumer_offset_commit_latency_seconds", "From the request to the answer of a commit."
+)
+OFFSET_COMMIT_ERRORS: Final = CounterName(
+    "consumer_offset_commit_errors_total",
+    "Commits refused, by the class of the error.",
+    ("consumer_group", "error_type"),
+)
+GROUP_MEMBERS: Final = GaugeName("consumer_group_members", "Members of a group.", _GROUP)
+GROUP_GENERATION: Final = GaugeName(
+    "consumer_group_generation", "The group's generation.", _GROUP, combine=Combine.MAX
+)
+GROUP_STATE: Final = GaugeName(
+    "consumer_group_state", "1 for the state that the group is in.", ("consumer_group", "state")
+)
+ASSIGNED_PARTITIONS: Final = GaugeName(
+    "consumer_assigned_partitions", "Partitions that members of a group own.", _GROUP
+)
+REBALANCES: Final = CounterName(
+    "consumer_rebalances_total", "Rebalances begun.", ("consumer_group", "trigger")
+)
+REBALANCE_LATENCY: Final = HistogramName(
+    "consumer_rebalance_latency_seconds",
+    "From the trigger to a stable group.",
+    ("consumer_group", "rebalance_type"),
+)
+PARTITIONS_REVOKED: Final = CounterName(
+    "consumer_partitions_revoked_total", "Partitions taken from members.", _GROUP
+)
+PARTITIONS_ASSIGNED: Final = CounterName(
+    "consumer_partitions_assigned_total", "Partitions given to members.", _GROUP
+)
+GROUP_JOINS: Final = CounterName("consumer_group_joins_total", "Members that joined.", _GROUP)
+GROUP_LEAVES: Final = CounterName(
+    "consumer_group_leaves_total", "Members that are gone.", ("consumer_group", "reason")
+)
+HEARTBEATS: Final = CounterName(
+    "consumer_heartbeats_sent_total", "Heartbeats that members sent.", _GROUP
+)
+HEARTBEAT_LATENCY: Final = HistogramName(
+    "consumer_heartbeat_latency_seconds", "From a heartbeat to its answer."
+)
+HEARTBEAT_TIMEOUTS: Final = CounterName(
+    "consumer_heartbeat_timeouts_total",
+    "Members dropped for not taking part in a rebalance in time.",
+    _GROUP,
+)
+SESSION_TIMEOUTS: Final = CounterName(
+    "consumer_session_timeouts_total", "Members dropped because nothing was heard of them.", _GROUP
+)
+POLLS: Final = CounterName("consumer_polls_total", "Times that a consumer asked for messages.")
+POLLS_EMPTY: Final = CounterName("consumer_polls_empty_total", "Such polls that got none.")
+POLL_LATENCY: Final = HistogramName(
+    "consumer_poll_latency_seconds", "From a poll to its answer, waiting for data included."
+)
+POLL_BATCH_SIZE: Final = HistogramName(
+    "consumer_poll_batch_size", "Messages handed out by one poll.", buckets=BATCH_BUCKETS
+)
+
+ALL: Final[tuple[Definition, ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Definition)
+)
