@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.partitions import Partitions
+from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.topics import Topics
+from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 
@@ -63,6 +65,7 @@ class Broker:
         self.partitions = Partitions(
             settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self.executor
         )
+        self.producer_ids = ProducerIds(store)
         self.publisher = Publisher(self.partitions, self.clock)
         self.fetcher = Fetcher(self.partitions, self.clock, self.executor, self._on_damage)
         self._reported: set[tuple[PartitionId, int]] = set()
@@ -111,6 +114,23 @@ class Broker:
         topic = await self.topics.configure(name, overrides)
         self.partitions.configure_topic(topic)
         return topic
+
+    # --- Records ---------------------------------------------------------------------------------
+
+    def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
+        """Let a partition start at `offset`, or at its high watermark; returns the new start.
+
+        Raises:
+            TopicError: there is no such partition, or it is the broker's own.
+            OffsetOutOfRangeError: there is no such offset to start at.
+        """
+        topic, partition = self.partitions.resolve(partition_id)
+        if topic.is_internal:
+            raise InternalTopicError(f"{topic.name} belongs to the broker: it cannot be trimmed")
+        start = partition.high_watermark if offset is None else offset
+        if not 0 <= start <= partition.high_watermark:
+            raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
+        return partition.log.delete_before(start)
 
     # --- Reporting -------------------------------------------------------------------------------
 

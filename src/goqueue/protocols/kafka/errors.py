@@ -38,6 +38,18 @@ class UnauthenticatedRequestError(RequestError):
     """An API was called before the connection said who it is."""
 
 
+class FetchSessionNotFoundError(GoQueueError):
+    """The session was forgotten; the client starts a new one."""
+
+    retriable = True
+
+
+class InvalidFetchSessionEpochError(GoQueueError):
+    """A request of the session got lost or came twice; the client starts a new one."""
+
+    retriable = True
+
+
 class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
 
@@ -129,6 +141,8 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     model.FencedProducerError: ErrorCode.invalid_producer_epoch,
     model.TransactionsUnavailableError: ErrorCode.invalid_txn_state,
+    FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
+    InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
     # the wire itself
     RequestError: ErrorCode.invalid_request,

@@ -42,7 +42,7 @@ class ProduceApi:
     )
     def produce(
         self, ctx: RequestContext, request: ProduceRequest
-    ) -> Response | None | Awaitable[Response | None]:
+    ) -> Response | Awaitable[Response | None] | None:
         """Append everything at once; wait only where a topic wants its records on the disk."""
         waits: list[_Wait] = []
         results = [self._topic(topic, request.acks, waits) for topic in request.topics]

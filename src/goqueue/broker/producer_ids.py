@@ -1,0 +1,45 @@
+"""Producer ids: each given to one producer and never to another, also across restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, Put
+from goqueue.model.errors import MetadataUnavailableError
+from goqueue.model.ids import ProducerId
+
+if TYPE_CHECKING:
+    from goqueue.cluster.metadata import MetadataStore
+
+BLOCK_SIZE: Final = 1000
+"""Ids reserved at once; those of a block that a stopped broker did not use are never used."""
+
+_KEY: Final = "producer-ids/next-block"
+
+
+class ProducerIds:
+    """Hands out ids from blocks that the metadata store reserves."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._next = 0
+        self._end = 0
+        self._reserving = asyncio.Lock()
+
+    async def allocate(self) -> ProducerId:
+        """An id that nobody has."""
+        async with self._reserving:
+            if self._next == self._end:
+                await self._reserve()
+            self._next += 1
+            return ProducerId(self._next - 1)
+
+    async def _reserve(self) -> None:
+        entry = await self._store.get(_KEY)
+        start = int(entry.value) if entry else 0
+        condition = Condition(_KEY, entry.revision if entry else ABSENT)
+        put = Put(_KEY, str(start + BLOCK_SIZE).encode())
+        if not isinstance(await self._store.transact([condition], [put]), Committed):
+            raise MetadataUnavailableError("no producer ids could be reserved; try again")
+        self._next, self._end = start, start + BLOCK_SIZE

@@ -1,0 +1,122 @@
+"""Fetch: batches out of partitions, byte for byte as they were stored."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.broker.fetch import Fetched, FetchRequest, PartitionRead
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.model.errors import UnknownTopicIdError
+from goqueue.protocols.kafka import fetch_wire
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Place
+from goqueue.protocols.kafka.fetch_wire import FetchedPartition, FetchedTopic
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+
+
+def _refused(ctx: RequestContext, request: fetch_wire.FetchRequest, code: ErrorCode) -> Response:
+    return fetch_wire.encode_response(ctx.version, (), error_code=code)
+
+
+class FetchApi:
+    """Serves Kafka's consumers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._sessions = FetchSessions()
+
+    @api(
+        ApiKey.FETCH,
+        fetch_wire.FIRST_VERSION,
+        fetch_wire.LAST_VERSION,
+        long_poll=True,
+        parse=fetch_wire.parse_request,
+        on_error=_refused,
+    )
+    async def fetch(self, ctx: RequestContext, request: fetch_wire.FetchRequest) -> Response:
+        """Read the partitions of the session; wait, woken by appends, when there is too little."""
+        session = self._sessions.resume(request)
+        places, reads, unknown = [], [], {}
+        for place, wanted in session.wanted.items():
+            try:
+                topic = self._topic_name(place)
+            except UnknownTopicIdError as error:
+                unknown[place] = FetchedPartition(place.partition, code_for(error))
+                continue
+            read = wanted.read
+            places.append(place)
+            reads.append(
+                PartitionRead(
+                    PartitionId(topic, place.partition),
+                    read.fetch_offset,
+                    read.max_bytes,
+                    read.current_leader_epoch,
+                )
+            )
+        fetched = await self._broker.fetcher.fetch(
+            FetchRequest(
+                reads,
+                0 if unknown else request.max_wait_ms,
+                request.min_bytes,
+                request.max_bytes,
+                Isolation(request.isolation_level),
+            )
+        )
+        committed = request.isolation_level == Isolation.READ_COMMITTED
+        results = dict(unknown)
+        for place, item in zip(places, fetched, strict=True):
+            results[place] = _partition(place, item, committed=committed)
+        return fetch_wire.encode_response(
+            ctx.version, _topics(session, results), session_id=session.session_id
+        )
+
+    def _topic_name(self, place: Place) -> str:
+        if place.topic_id is not None:
+            return self._broker.topics.catalogue.topic_with_id(place.topic_id).name
+        return place.name or ""
+
+
+def _partition(place: Place, item: Fetched, *, committed: bool) -> FetchedPartition:
+    return FetchedPartition(
+        place.partition,
+        ErrorCode.none if item.error is None else code_for(item.error),
+        item.high_watermark,
+        item.last_stable,
+        item.log_start,
+        (item.data,) if item.data else (),
+        () if committed else None,
+    )
+
+
+def _topics(session: FetchSession, results: dict[Place, FetchedPartition]) -> list[FetchedTopic]:
+    """The answer of a session: everything at first, later only what is news."""
+    news = [
+        (place, result)
+        for place, result in results.items()
+        if _is_news(session, place, result) or not session.is_incremental
+    ]
+    for place, result in news:
+        if result.records:
+            session.served(place)
+    return [
+        FetchedTopic(name, topic_id, [result for _, result in group])
+        for (name, topic_id), group in groupby(news, key=lambda item: item[0][:2])
+    ]
+
+
+def _is_news(session: FetchSession, place: Place, result: FetchedPartition) -> bool:
+    wanted = session.wanted.get(place)
+    told = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
+    changed = wanted is None or wanted.told != told
+    if wanted is not None:
+        wanted.told = told
+    return changed or bool(result.records) or result.error_code != ErrorCode.none
