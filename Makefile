@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 
-$(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/records/*.c)
+$(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/records/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("GoQueue needs Python 3.11 or newer; name one, as in: make test PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock

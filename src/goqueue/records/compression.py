@@ -86,8 +86,9 @@ def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) ->
 
 # --- Formats that do not say how large they are inside -----------------------------------------
 
-_FIRST_GUESS: Final = 16
-_LEAST_GUESS_BYTES: Final = 64 * 1024
+_USUAL_RATIO: Final = 8
+_HIGH_RATIO: Final = 64
+_CHEAP_BYTES: Final = 1024 * 1024
 
 
 def _decompress_frames(
@@ -98,7 +99,8 @@ def _decompress_frames(
     The library reports a full buffer and damaged data with one class, so damage too is tried
     twice. The large buffer costs what is written into it: its pages come as they are touched.
     """
-    guess = min(limit, max(_LEAST_GUESS_BYTES, len(data) * _FIRST_GUESS))
+    guess = max(len(data) * _USUAL_RATIO, min(len(data) * _HIGH_RATIO, _CHEAP_BYTES))
+    guess = min(limit, guess)
     try:
         return _decompress_into(decompress_into, data, bytearray(guess))
     except cramjam.DecompressionError as error:
