@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.topics import Topics
+from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
@@ -44,6 +46,8 @@ class BrokerSettings:
     default_partitions: int = 3
     auto_create_topics: bool = True
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    offsets_partitions: int = OFFSETS_PARTITIONS
+    groups: GroupSettings = field(default_factory=GroupSettings)
 
 
 class Broker:
@@ -68,6 +72,7 @@ class Broker:
         self.producer_ids = ProducerIds(store)
         self.publisher = Publisher(self.partitions, self.clock)
         self.fetcher = Fetcher(self.partitions, self.clock, self.executor, self._on_damage)
+        self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self._reported: set[tuple[PartitionId, int]] = set()
 
     async def start(self) -> None:
@@ -77,9 +82,11 @@ class Broker:
             logger.info("removed what was left of deleted topic %s", name)
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
+        await self.groups.start()
 
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
+        await self.groups.stop()
         await self.partitions.close()
         self.executor.shutdown()
 
@@ -101,6 +108,7 @@ class Broker:
         """Forget a topic and remove its files."""
         topic = await self.topics.delete(name)
         await self.partitions.delete_topic(topic)
+        self.groups.forget_topic(name)
         return topic
 
     async def grow_topic(self, name: str, partition_count: int) -> Topic:

@@ -1,0 +1,192 @@
+"""Consumer groups as a use case: find the shard of a group and let it act."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import mmh3
+
+from goqueue.broker.group_shard import GroupShard
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.state_log import StateLog
+from goqueue.groups.messages import (
+    ConsumerHeartbeatResult,
+    Done,
+    GroupOutcomes,
+    JoinResult,
+    LeaveResult,
+    PartitionOutcomes,
+    SyncResult,
+)
+from goqueue.groups.topics import TopicCatalogue, TopicInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.coordinator import GroupCoordinator
+    from goqueue.groups.messages import (
+        CommitRequest,
+        ConsumerHeartbeat,
+        HeartbeatRequest,
+        JoinRequest,
+        LeaveRequest,
+        SyncRequest,
+    )
+    from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.topics import TopicPartition
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS: Final = 50
+GROUPS: Final = 1
+"""The kind of snapshot that holds groups."""
+
+
+class Groups:
+    """Every consumer group of this broker, under either protocol.
+
+    Each coroutine is one request to a group; it raises `GroupError` when the group refuses.
+    """
+
+    def __init__(
+        self, broker: Broker, settings: GroupSettings, partition_count: int = OFFSETS_PARTITIONS
+    ) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._partition_count = partition_count
+        self._shards: dict[int, GroupShard] = {}
+        clock = broker.clock
+        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
+        self._catalogue = TopicCatalogue()
+
+    async def start(self) -> None:
+        """Make the internal topic if need be, and load every group that is stored in it."""
+        topics = self._broker.topics
+        if OFFSETS_TOPIC not in topics.catalogue.by_name:
+            settings = {"cleanup.policy": "compact"}
+            await self._broker.create_topic(OFFSETS_TOPIC, self._partition_count, settings)
+        self._partition_count = topics.catalogue.topic(OFFSETS_TOPIC).partition_count
+        for number in range(self._partition_count):
+            partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))
+            if partition.log_end > 0:
+                self._shard(number)
+
+    async def stop(self) -> None:
+        """Send everyone away and keep the state."""
+        await asyncio.gather(*(shard.stop() for shard in self._shards.values()))
+
+    def _now_ms(self) -> int:
+        """Wall-clock milliseconds that never go back."""
+        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
+
+    def _shard(self, number: int) -> GroupShard:
+        shard = self._shards.get(number)
+        if shard is None:
+            partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))
+            state = StateLog(partition, GROUPS, self._broker.disk, self._broker.clock)
+            shard = self._shards[number] = GroupShard(state, self._settings, self._now_ms)
+        return shard
+
+    def shard_number(self, group_id: str) -> int:
+        """Which partition of the offsets topic holds the group."""
+        number: int = mmh3.hash(group_id, signed=False)
+        return number % self._partition_count
+
+    def _shard_of(self, group_id: str) -> GroupShard:
+        return self._shard(self.shard_number(group_id))
+
+    def coordinator(self, group_id: str) -> GroupCoordinator:
+        """The coordinator of a group, for reading."""
+        return self._shard_of(group_id).coordinator
+
+    def coordinators(self) -> Iterator[GroupCoordinator]:
+        """Every coordinator that has groups, for reading."""
+        return (shard.coordinator for shard in self._shards.values())
+
+    # --- Members ---------------------------------------------------------------------------------
+
+    async def join(self, request: JoinRequest) -> JoinResult:
+        """JoinGroup: returns when the next generation begins."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.join(request, token, now_ms), JoinResult
+        )
+
+    async def sync(self, request: SyncRequest) -> SyncResult:
+        """SyncGroup: returns when the leader's assignment is durable."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.sync(request, token, now_ms), SyncResult
+        )
+
+    async def heartbeat(self, request: HeartbeatRequest) -> Done:
+        """Heartbeat of the classic protocol."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.heartbeat(request, token, now_ms), Done
+        )
+
+    async def leave(self, request: LeaveRequest) -> LeaveResult:
+        """LeaveGroup, with an outcome for each member."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.leave(request, token, now_ms), LeaveResult
+        )
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        """Everything a member of the KIP-848 protocol says."""
+        shard = self._shard_of(request.group_id)
+        topics = self.topics()
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.consumer_heartbeat(
+                request, topics, token, now_ms
+            ),
+            ConsumerHeartbeatResult,
+        )
+
+    def topics(self) -> TopicCatalogue:
+        """The topics, as far as assignments need them."""
+        catalogue = self._broker.topics.catalogue
+        if self._catalogue.version != catalogue.version:
+            self._catalogue = TopicCatalogue(
+                catalogue.version,
+                {
+                    name: TopicInfo(topic.topic_id, topic.partition_count, topic.is_internal)
+                    for name, topic in catalogue.by_name.items()
+                },
+            )
+        return self._catalogue
+
+    # --- Offsets and administration --------------------------------------------------------------
+
+    async def commit(self, request: CommitRequest) -> PartitionOutcomes:
+        """OffsetCommit: returns when the offsets are stored."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.commit(request, token, now_ms),
+            PartitionOutcomes,
+        )
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> PartitionOutcomes:
+        """Forget how far a group has read topics that it does not read any more."""
+        shard = self._shard_of(group_id)
+        return await shard.submit(
+            lambda token, _: shard.coordinator.delete_offsets(group_id, partitions, token),
+            PartitionOutcomes,
+        )
+
+    async def delete(self, group_id: str) -> GroupOutcomes:
+        """Delete a group without members, with its offsets."""
+        shard = self._shard_of(group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.delete_groups([group_id], token, now_ms),
+            GroupOutcomes,
+        )
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone, and so is how far anyone has read it."""
+        for shard in self._shards.values():
+            shard.perform(shard.coordinator.delete_topics([name]))

@@ -1,0 +1,150 @@
+"""One partition's worth of groups: a coordinator, the log that it lives in, and its timer.
+
+The coordinator decides, this does: it stores what must be durable, and only then lets the replies
+go. When the log refuses, everyone who waits is told, and the coordinator is built anew from what
+the log holds: what could not be stored has not happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar, cast
+from uuid import uuid4
+
+from goqueue.groups.coordinator import GroupCoordinator
+from goqueue.groups.effects import Effects, Entry, Token
+from goqueue.model.errors import CoordinatorUnavailableError, GroupError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.broker.partition import Placed
+    from goqueue.broker.state_log import StateLog
+    from goqueue.groups.effects import Reply
+    from goqueue.groups.settings import GroupSettings
+
+_log = logging.getLogger(__name__)
+_R = TypeVar("_R")
+
+
+class GroupShard:
+    """The groups whose ids lead to one partition of the offsets topic."""
+
+    def __init__(self, state: StateLog, settings: GroupSettings, now_ms: Callable[[], int]) -> None:
+        self._state = state
+        self._settings = settings
+        self._now_ms = now_ms
+        self._waiting: dict[Token, asyncio.Future[object]] = {}
+        self._next_token = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsettled: deque[tuple[Placed, list[Reply]]] = deque()
+        self._settling: asyncio.Task[None] | None = None
+        self.coordinator = self._load()
+
+    def _load(self) -> GroupCoordinator:
+        coordinator = GroupCoordinator(self._settings, lambda: str(uuid4()))
+        coordinator.load(Entry(key, value) for key, value in self._state.replay())
+        coordinator.resume(self._now_ms())
+        return coordinator
+
+    def submit(
+        self, event: Callable[[Token, int], Effects], _result: type[_R]
+    ) -> asyncio.Future[_R]:
+        """Let the coordinator see an event; the future is its one answer.
+
+        The future raises `GroupError` when the event was refused.
+        """
+        token = Token(self._next_token)
+        self._next_token += 1
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        self.perform(event(token, self._now_ms()))
+        return cast("asyncio.Future[_R]", future)
+
+    def perform(self, effects: Effects) -> None:
+        """Store, then tell."""
+        try:
+            placed = self._state.append(effects.persist) if effects.persist else None
+        except StorageError as error:
+            self._give_up(effects, error)
+            return
+        self._tell(effects.replies, placed)
+        self._arm()
+        if self._state.snapshot_is_due:
+            self._state.save_snapshot(self.coordinator.dump())
+
+    def _tell(self, replies: list[Reply], placed: Placed | None) -> None:
+        """Send the replies now, or behind those that still wait for the disk."""
+        durable = placed is None or self._state.partition.is_durable(placed)
+        if durable and not self._unsettled:
+            self._send(replies)
+            return
+        last = placed or self._unsettled[-1][0]
+        self._unsettled.append((last, replies))
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        """Let replies go in order, each when what it stands on is on the disk."""
+        try:
+            while self._unsettled:
+                placed, replies = self._unsettled[0]
+                await self._state.partition.durable(placed)
+                self._unsettled.popleft()
+                self._send(replies)
+        except StorageError as error:
+            pending = [reply for _, replies in self._unsettled for reply in replies]
+            self._unsettled.clear()
+            self._give_up(Effects(replies=pending), error)
+        finally:
+            self._settling = None
+
+    def _send(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            future = self._waiting.pop(reply.token, None)
+            if future is None or future.done():
+                continue
+            if isinstance(reply.result, GroupError):
+                future.set_exception(reply.result)
+            else:
+                future.set_result(reply.result)
+
+    def _give_up(self, effects: Effects, error: StorageError) -> None:
+        """Nothing that was not stored has happened: start again from the log."""
+        _log.error("group state could not be stored: %s", error)
+        refusal = CoordinatorUnavailableError("the group's state could not be stored; try again")
+        for reply in effects.replies:
+            future = self._waiting.pop(reply.token, None)
+            if future is not None and not future.done():
+                future.set_exception(refusal)
+        self._send(self.coordinator.abandon().replies)
+        self.coordinator = self._load()
+        self._arm()
+
+    # --- Time ------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Be woken when the coordinator next has something to do."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None:
+            delay_s = max(deadline_ms - self._now_ms(), 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.perform(self.coordinator.tick(self._now_ms()))
+
+    async def stop(self) -> None:
+        """Tell everyone who waits to come again, and keep the state for the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._settling is not None:
+            await self._settling
+        self._state.save_snapshot(self.coordinator.dump())
+        self._send(self.coordinator.abandon().replies)

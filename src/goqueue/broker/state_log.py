@@ -1,0 +1,87 @@
+"""State that is kept in one partition of an internal compacted topic, and rebuilt from it.
+
+A coordinator appends keys and values; the newest value of a key counts, a null value removes it.
+On start it replays them, from the last snapshot on. So there is one way to make state durable and
+one way to get it back, whoever it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.records import Record, decode_rows, encode
+from goqueue.records.batch import peek, walk
+from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from goqueue.broker.partition import Partition, Placed
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+
+_PUT = 0
+
+
+class StateLog:
+    """The keys and values of one coordinator."""
+
+    def __init__(self, partition: Partition, kind: int, disk: Disk, clock: Clock) -> None:
+        """Keep state in `partition`, with snapshots of this kind beside it."""
+        self.partition = partition
+        self._kind = kind
+        self._clock = clock
+        self._snapshots = SnapshotFolder(disk, partition.log.folder, kind)
+        self._records_since_snapshot = 0
+        self._snapshot_at_ms = clock.now_ms()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was ever stored here."""
+        return self.partition.log_end == 0
+
+    def replay(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Everything that counts, oldest first."""
+        start = self.partition.log_start
+        snapshot = self._snapshots.load(self.partition.log_end)
+        if snapshot is not None:
+            for entry in snapshot.entries:
+                yield entry.key, entry.value
+            start = snapshot.last_offset + 1
+        for chunk in self.partition.log.chunks(start):
+            for position, info in walk(chunk.data):
+                if info.is_control:
+                    continue
+                for record in decode_rows(chunk.data, position, check_crc=False):
+                    if record.offset >= start and record.key is not None:
+                        self._records_since_snapshot += 1
+                        yield record.key, record.value
+
+    def append(self, entries: Sequence[tuple[bytes, bytes | None]]) -> Placed:
+        """Store keys and values, all or none.
+
+        Raises:
+            DiskError, LogFailedError: nothing was stored.
+        """
+        now_ms = self._clock.now_ms()
+        batch = encode(
+            [Record(number, now_ms, key, value) for number, (key, value) in enumerate(entries)]
+        )
+        self._records_since_snapshot += len(entries)
+        return self.partition.append(batch, peek(batch))
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Enough has changed for a snapshot to save the next start some time."""
+        since_ms = self._clock.now_ms() - self._snapshot_at_ms
+        return snapshot_due(self._records_since_snapshot, since_ms)
+
+    def save_snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Keep the whole state as it is after the last append."""
+        if self.is_empty:
+            return
+        now_ms = self._clock.now_ms()
+        kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
+        self._snapshots.save(Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept))
+        self._records_since_snapshot = 0
+        self._snapshot_at_ms = now_ms
