@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from goqueue.cli import bench, version
+from goqueue.cli import bench, server, version
 
 app = typer.Typer(
     name="goqueue",
@@ -15,6 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
+app.command("server")(server.run_server)
 app.command("version")(version.show_version)
 app.command("bench")(bench.run_benchmarks)
 

@@ -1,0 +1,1 @@
+"""The HTTP API: routes by resource, answers as JSON, problems as `application/problem+json`."""

@@ -1,0 +1,30 @@
+"""Every family of Kafka APIs that this broker serves. Another one is another line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.kafka.api_versions import with_api_versions
+from goqueue.protocols.kafka.fetch import FetchApi
+from goqueue.protocols.kafka.metadata import Address, MetadataApi
+from goqueue.protocols.kafka.offsets import OffsetsApi
+from goqueue.protocols.kafka.produce import ProduceApi
+from goqueue.protocols.kafka.producers import ProducersApi
+from goqueue.protocols.kafka.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.broker.broker import Broker
+
+
+def build_registry(broker: Broker, advertised: Mapping[str, Address]) -> Registry:
+    """The handlers of all families; `advertised` holds an address for each listener's name."""
+    registry = Registry(
+        ProduceApi(broker),
+        FetchApi(broker),
+        MetadataApi(broker, advertised),
+        OffsetsApi(broker),
+        ProducersApi(broker),
+    )
+    return with_api_versions(registry)

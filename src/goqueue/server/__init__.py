@@ -1,0 +1,1 @@
+"""The composition root: configuration, wiring, lifecycle; it alone knows all other packages."""

@@ -1,0 +1,17 @@
+"""Why a server does not start. Each text is one line for whoever started it: what, and what now."""
+
+from __future__ import annotations
+
+from goqueue.model.errors import GoQueueError
+
+
+class StartError(GoQueueError):
+    """The server cannot start as it was told to."""
+
+
+class DataFolderInUseError(StartError):
+    """Another process works on the same data folder."""
+
+
+class ListenError(StartError):
+    """An address cannot be listened on."""

@@ -1,0 +1,204 @@
+"""The composition root: the parts of one node, started in order and stopped in reverse.
+
+What is written here is which part gets which other part; what a part does is written in its own
+package. A start that fails half-way stops what it had started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.cluster.identity import cluster_id
+from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.metrics.registry import Metrics
+from goqueue.protocols.kafka.families import build_registry
+from goqueue.protocols.kafka.listener import Listener
+from goqueue.protocols.kafka.metadata import Address
+from goqueue.runtime.clock import SystemClock
+from goqueue.runtime.disk import SystemDisk
+from goqueue.server.errors import ListenError
+from goqueue.server.folder import DataFolder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from goqueue.cluster.metadata import MetadataStore
+    from goqueue.protocols.http.listener import HttpListener
+    from goqueue.protocols.kafka.settings import ListenerSettings
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+    from goqueue.server.settings import NodeSettings
+
+logger = logging.getLogger(__name__)
+
+METADATA_FILE: Final = "metadata.db"
+_CUT_OFF_GRACE_S: Final = 5.0
+"""What a part that cuts itself off at its deadline may need beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something that was started and has to be stopped."""
+
+    name: str
+    stop: Callable[[], Awaitable[None]]
+    deadline_s: float
+
+
+class Node:
+    """One broker with everything around it."""
+
+    def __init__(
+        self, settings: NodeSettings, *, disk: Disk | None = None, clock: Clock | None = None
+    ) -> None:
+        self.settings = settings
+        self.broker: Broker
+        self.store: MetadataStore
+        self.metrics: Metrics | None = None
+        self.kafka: list[Listener] = []
+        self.http: HttpListener
+        self.is_started = False
+        self.is_ready = False
+        self._disk = disk or SystemDisk()
+        self._clock = clock or SystemClock()
+        self._began_s = self._clock.monotonic_s()
+        self._parts: list[_Part] = []
+
+    @property
+    def uptime_s(self) -> float:
+        """Since this node was made."""
+        return self._clock.monotonic_s() - self._began_s
+
+    # --- Starting --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every part; clients are served when this returns.
+
+        Raises:
+            StartError: the folder is in use, or an address cannot be listened on.
+            GoQueueError: the stored data cannot be opened.
+        """
+        try:
+            self._hold_folder()
+            await self._start_broker()
+            await self._start_kafka()
+            await self._start_http()
+        except BaseException:
+            await self.stop()
+            raise
+        self.is_started = self.is_ready = True
+
+    def _hold_folder(self) -> None:
+        folder = DataFolder(self.settings.data_dir)
+        folder.acquire()
+
+        async def release() -> None:
+            folder.release()
+
+        self._started("data folder", release, 1.0)
+
+    async def _start_broker(self) -> None:
+        settings = self.settings
+        self.store = await SqliteMetadataStore.open(
+            settings.data_dir / METADATA_FILE, disk=self._disk, clock=self._clock
+        )
+        self._started("metadata", self.store.close, settings.stop.broker_s)
+        self.metrics = Metrics(str(settings.node_id))
+        self.broker = Broker(
+            BrokerSettings(
+                data_dir=settings.data_dir,
+                node_id=settings.node_id,
+                cluster_id=await cluster_id(self.store),
+                default_partitions=settings.default_partitions,
+                auto_create_topics=settings.auto_create_topics,
+                topic_defaults=settings.topic_defaults,
+            ),
+            self.store,
+            disk=self._disk,
+            clock=self._clock,
+        )
+        self._started("broker", self.broker.stop, settings.stop.broker_s)
+        await self.broker.start()
+
+    async def _start_kafka(self) -> None:
+        advertised = dict(self.settings.advertised)
+        registry = build_registry(self.broker, advertised)
+        deadline_s = self.settings.stop.kafka_s
+        for settings in self.settings.kafka:
+            listener = Listener(registry, settings)
+            async with _listening(settings.name, settings.host, settings.port):
+                await listener.start()
+            # No request is read before this line: the loop has not turned since the port is open.
+            advertised.setdefault(settings.name, _own_address(settings, listener.port))
+            self.kafka.append(listener)
+            self._started(
+                f"listener {settings.name}",
+                partial(listener.stop, deadline_s),
+                deadline_s + _CUT_OFF_GRACE_S,
+            )
+
+    async def _start_http(self) -> None:
+        from goqueue.protocols.http.app import HttpApp  # noqa: PLC0415 - after Kafka is served
+        from goqueue.protocols.http.listener import HttpListener  # noqa: PLC0415 - imports uvicorn
+        from goqueue.protocols.http.probes import ProbeRoutes  # noqa: PLC0415 - as above
+        from goqueue.protocols.http.routing import Router  # noqa: PLC0415 - as above
+
+        settings = self.settings
+        app = HttpApp(Router(ProbeRoutes(self)))
+        self.http = HttpListener(app, settings.http_host, settings.http_port)
+        async with _listening("HTTP", settings.http_host, settings.http_port):
+            await self.http.start()
+        deadline_s = settings.stop.http_s
+        self._started("HTTP", partial(self.http.stop, deadline_s), deadline_s + _CUT_OFF_GRACE_S)
+
+    def _started(self, name: str, stop: Callable[[], Awaitable[None]], deadline_s: float) -> None:
+        self._parts.append(_Part(name, stop, deadline_s))
+
+    # --- Stopping --------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop what was started, the last first. A part that fails or hangs does not stop others.
+
+        Every append that was acknowledged is at least in the operating system's cache, so a part
+        that is cut off costs a recovery at the next start and no message.
+        """
+        self.is_ready = False
+        while self._parts:
+            part = self._parts.pop()
+            try:
+                async with asyncio.timeout(part.deadline_s):
+                    await part.stop()
+            except TimeoutError:
+                logger.warning("%s was cut off: not stopped in %.0f s", part.name, part.deadline_s)
+            except Exception:  # the parts below still have to be stopped
+                logger.exception("%s did not stop cleanly", part.name)
+
+
+def _own_address(settings: ListenerSettings, port: int) -> Address:
+    """What a listener advertises when nobody says otherwise."""
+    host = settings.host
+    return Address(socket.gethostname() if host in {"", "0.0.0.0", "::"} else host, port)  # noqa: S104 - compared, not bound
+
+
+@asynccontextmanager
+async def _listening(name: str, host: str, port: int) -> AsyncIterator[None]:
+    """Say in one line why an address cannot be listened on."""
+    try:
+        yield
+    except OSError as error:
+        address = f"{host}:{port}"
+        if error.errno == errno.EADDRINUSE:
+            text = f"{address} is in use by another process: stop it, or choose another port"
+        elif error.errno == errno.EACCES:
+            text = f"{address} may not be used by this user: choose a port above 1023"
+        else:
+            text = f"{address} cannot be listened on: {error.strerror or error}"
+        raise ListenError(f"{name}: {text}") from error

@@ -1,0 +1,72 @@
+"""The server as a process: the event loop, the signals, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+from goqueue.server.node import Node
+from goqueue.server.report import process_age_s, report_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.server.settings import NodeSettings
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(settings: NodeSettings) -> None:
+    """Start a node, run it until a signal asks for its end, stop it.
+
+    A second signal ends the process at once, as if it had been killed: nothing that was
+    acknowledged is lost, and the next start has to recover.
+
+    Raises:
+        GoQueueError: it could not be started; the text says why.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: NodeSettings) -> None:
+    stopping = asyncio.Event()
+    _on_signals(stopping)
+    node = Node(settings)
+    await node.start()
+    age_s = process_age_s()
+    report_start(node, node.uptime_s if age_s is None else age_s)
+    await stopping.wait()
+    await node.stop()
+    logger.info("stopped")
+
+
+def _on_signals(stopping: asyncio.Event) -> None:
+    def on_signal(number: signal.Signals) -> None:
+        if stopping.is_set():
+            logger.warning("%s again: ending now, the next start recovers", number.name)
+            logging.shutdown()
+            os._exit(128 + number)
+        logger.info("%s: stopping", number.name)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """That of uvloop where there is one; None is asyncio's own."""
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop  # noqa: PLC0415 - absent where it has no wheel
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
