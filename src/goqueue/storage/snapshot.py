@@ -6,9 +6,11 @@ header, 32 bytes   magic "GQSP" | version u16 | kind u16 | crc32 u32 | last offs
 entry              type u8 | key length u32 | key | value length u32 | value
 ```
 
-The checksum covers everything behind it. A file is `snapshot-{kind}-{offset}-{timestamp}.bin`; the
-newest three are kept. One that is damaged is passed over for the one before, and if none is whole,
-the log is replayed from its start: a snapshot saves time, it never holds the only copy.
+The checksum covers everything behind it; what is before it must be as expected. A file is
+`snapshot-{kind}-{offset}-{timestamp}.bin`; the newest three are kept. One that is damaged is passed
+over for the one before, and if none is whole, the log is replayed from its start: a snapshot saves
+time, it never holds the only copy. One that speaks of records that the log has lost is removed: if
+it stayed, it would one day be taken for a snapshot of the records that came in their place.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.model.errors import DiskError
 from goqueue.runtime.disk import replace_file
+from goqueue.storage.naming import TEMPORARY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk
@@ -38,6 +42,7 @@ _CHECKED_FROM: Final = 12
 _ENTRY: Final = struct.Struct(">BI")
 _LENGTH: Final = struct.Struct(">I")
 _NAME: Final = re.compile(r"snapshot-(\d+)-(\d{20})-(\d+)\.bin")
+_UNFINISHED: Final = re.compile(_NAME.pattern + re.escape(TEMPORARY))
 
 
 class Entry(NamedTuple):
@@ -71,7 +76,10 @@ class Snapshot:
 
     @classmethod
     def decode(cls, data: bytes) -> Snapshot | None:
-        """The snapshot in `data`; None when it is damaged or of another version."""
+        """The snapshot in `data`; None when it is damaged or of another version.
+
+        The kind is not covered by the checksum: whoever asked knows which one it must be.
+        """
         if len(data) < _HEADER.size:
             return None
         magic, version, kind, checksum, offset, timestamp, count = _HEADER.unpack_from(data)
@@ -79,7 +87,10 @@ class Snapshot:
             return None
         if zlib.crc32(memoryview(data)[_CHECKED_FROM:]) != checksum:
             return None
-        return cls(kind, offset, timestamp, tuple(_entries(data, count)))
+        try:
+            return cls(kind, offset, timestamp, tuple(_entries(data, count)))
+        except (struct.error, ValueError):
+            return None  # whoever wrote this had another idea of the format
 
 
 def _entries(data: bytes, count: int) -> Iterable[Entry]:
@@ -92,6 +103,16 @@ def _entries(data: bytes, count: int) -> Iterable[Entry]:
         value = data[at + _LENGTH.size : at + _LENGTH.size + length]
         at += _LENGTH.size + length
         yield Entry(kind, key, value)
+    if at != len(data):
+        raise ValueError(f"the entries end at byte {at} of {len(data)}")
+
+
+class _Found(NamedTuple):
+    """A file, by what its name says; larger is newer."""
+
+    offset: int
+    timestamp_ms: int
+    name: str
 
 
 class SnapshotFolder:
@@ -104,41 +125,61 @@ class SnapshotFolder:
         self.damaged: list[str] = []
         """Files that `load` had to pass over."""
 
-    def _names(self) -> list[str]:
-        """The names of our snapshots, newest first."""
-        found = []
-        for name in self._disk.names(self._folder):
-            match = _NAME.fullmatch(name)
-            if match and int(match[1]) == self._kind:
-                found.append((int(match[2]), int(match[3]), name))
-        return [name for _, _, name in sorted(found, reverse=True)]
+    def _found(self, pattern: re.Pattern[str]) -> list[_Found]:
+        """Our files whose names fit, newest first."""
+        matches = (pattern.fullmatch(name) for name in self._disk.names(self._folder))
+        ours = (match for match in matches if match and int(match[1]) == self._kind)
+        return sorted((_Found(int(m[2]), int(m[3]), m[0]) for m in ours), reverse=True)
 
     def save(self, snapshot: Snapshot) -> Path:
-        """Make a snapshot durable, and drop all but the newest few."""
+        """Make a snapshot durable, and drop all but the newest few.
+
+        Those that reach further than this one go too: the log they were made from has been cut.
+        """
         self._disk.make_folder(self._folder)
-        name = (
-            f"snapshot-{self._kind}-{max(snapshot.last_offset, 0):020d}"
-            f"-{max(snapshot.last_timestamp_ms, 0)}.bin"
+        offset = max(snapshot.last_offset, 0)
+        self._remove(
+            [*self._found(_UNFINISHED), *(f for f in self._found(_NAME) if f.offset > offset)]
         )
-        replace_file(self._disk, self._folder / name, snapshot.encode())
-        for old in self._names()[KEPT:]:
-            self._disk.remove(self._folder / old)
-        return self._folder / name
+        timestamp = max(snapshot.last_timestamp_ms, 0)
+        path = self._folder / f"snapshot-{self._kind}-{offset:020d}-{timestamp}.bin"
+        replace_file(self._disk, path, snapshot.encode())
+        others = [found for found in self._found(_NAME) if found.name != path.name]
+        self._remove(others[KEPT - 1 :])
+        return path
 
     def load(self, log_end: int) -> Snapshot | None:
         """The newest snapshot that is whole and does not reach past the end of the log."""
+        self._disk.make_folder(self._folder)
         self.damaged = []
-        for name in self._names():
+        self._remove(self._found(_UNFINISHED))
+        for found in self._found(_NAME):
+            snapshot = self._read(found.name)
+            if snapshot is None:
+                self.damaged.append(found.name)
+            elif snapshot.last_offset < log_end:
+                return snapshot
+            else:
+                self._remove([found])
+        return None
+
+    def _read(self, name: str) -> Snapshot | None:
+        """The snapshot in a file; None when it cannot be read, is damaged or of another kind."""
+        try:
             file = self._disk.open(self._folder / name, write=False)
             try:
                 snapshot = Snapshot.decode(file.read(0, file.size()))
             finally:
                 file.close()
-            if snapshot is None or snapshot.kind != self._kind:
-                self.damaged.append(name)
-            elif snapshot.last_offset < log_end:
-                return snapshot
-        return None
+        except DiskError:
+            return None
+        return snapshot if snapshot is not None and snapshot.kind == self._kind else None
+
+    def _remove(self, unwanted: Sequence[_Found]) -> None:
+        for found in unwanted:
+            self._disk.remove(self._folder / found.name)
+        if unwanted:
+            self._disk.sync_folder(self._folder)
 
 
 def snapshot_due(records_since: int, ms_since: int) -> bool:
