@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._owner.budget.take(len(data))
         self._pump()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""
         reason = self._reason or CloseReason.CLIENT
         self._reason = reason

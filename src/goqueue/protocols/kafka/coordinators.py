@@ -1,0 +1,44 @@
+"""FindCoordinator: who looks after a group or a transactional id. On one node, this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.metadata import Address
+    from goqueue.protocols.kafka.reading import Struct
+
+_BATCHED_FROM = 4
+
+
+class CoordinatorsApi:
+    """Sends everyone back here."""
+
+    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+        self._broker = broker
+        self._advertised = advertised
+
+    @api(ApiKey.FIND_COORDINATOR, 0, 6)
+    def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
+        """One answer for each key that was asked for."""
+        address = self._advertised[ctx.listener_name]
+        here: dict[str, Any] = {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "node_id": self._broker.settings.node_id,
+            "host": address.host,
+            "port": address.port,
+        }
+        if ctx.version < _BATCHED_FROM:
+            return here
+        return {"coordinators": [{**here, "key": key} for key in request.coordinator_keys]}

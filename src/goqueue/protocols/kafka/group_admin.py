@@ -1,0 +1,97 @@
+"""Looking at groups and deleting them: ListGroups, DescribeGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.reading import Struct
+
+_NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
+
+
+class GroupAdminApi:
+    """What administrators ask about groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._groups = broker.groups
+
+    @api(ApiKey.LIST_GROUPS, 0, 5)
+    def list_groups(self, ctx: RequestContext, request: Struct) -> Response:
+        """Every group in one of the states and of one of the types asked for."""
+        states, types = request.states_filter or (), request.types_filter or ()
+        return {
+            "error_code": ErrorCode.none,
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "group_state": group.state,
+                    "group_type": group.group_type,
+                }
+                for coordinator in self._groups.coordinators()
+                for group in coordinator.list_groups(states, types)
+            ],
+        }
+
+    @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
+        """Each group asked for; one that does not exist is dead, as Kafka says it."""
+        return {"groups": [self._describe(ctx, group_id) for group_id in request.groups]}
+
+    def _describe(self, ctx: RequestContext, group_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "group_id": group_id,
+            "group_state": "Dead",
+            "protocol_type": "",
+            "protocol_data": "",
+            "members": [],
+            "authorized_operations": NO_OPERATIONS,
+        }
+        try:
+            group = self._groups.coordinator(group_id).describe_classic(group_id)
+        except GoQueueError as error:
+            if ctx.version < _NOT_FOUND_IS_AN_ERROR_FROM:
+                return answer
+            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        return {
+            **answer,
+            "group_state": group.state,
+            "protocol_type": group.protocol_type,
+            "protocol_data": group.protocol_name,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host,
+                    "member_metadata": member.metadata,
+                    "member_assignment": member.assignment,
+                }
+                for member in group.members
+            ],
+        }
+
+    @api(ApiKey.DELETE_GROUPS, 0, 2)
+    async def delete_groups(self, ctx: RequestContext, request: Struct) -> Response:
+        """Delete groups without members; one result for each group asked for."""
+        results = []
+        for group_id in request.groups_names:
+            outcome = await self._groups.delete(group_id)
+            error = outcome.groups[0][1]
+            code = ErrorCode.none if error is None else code_for(error)
+            results.append({"group_id": group_id, "error_code": code})
+        return {"results": results}

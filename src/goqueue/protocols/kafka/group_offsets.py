@@ -1,0 +1,228 @@
+"""How far groups have read: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.broker.partition import PartitionId
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.errors import GoQueueError, GroupError
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.offsets import CommittedOffset
+    from goqueue.groups.topics import TopicPartition
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.reading import Struct
+
+_TOPIC_IDS_FROM: Final = 10
+_GROUPS_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+_RETENTION_UNTIL: Final = 4
+
+
+class GroupOffsetsApi:
+    """Keeps consumers' places."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # --- OffsetCommit ----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_COMMIT, 2, 10)
+    async def offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
+        """Store offsets; one result for each partition, whatever becomes of the others."""
+        named = [(topic, *self._topic(topic, ctx.version)) for topic in request.topics]
+        outcomes = await self._commit(ctx, request, named)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": code or outcomes[name, each.partition_index],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic, name, code in named
+            ]
+        }
+
+    def _topic(self, topic: Struct, version: int) -> tuple[str, ErrorCode]:
+        """The name of a topic that a request names by name or by id, and what is wrong with it."""
+        if version < _TOPIC_IDS_FROM:
+            return topic.name, ErrorCode.none
+        try:
+            found = self._broker.topics.catalogue.topic_with_id(topic.topic_id)
+        except GoQueueError as error:
+            return "", code_for(error)
+        return found.name, ErrorCode.none
+
+    async def _commit(
+        self, ctx: RequestContext, request: Struct, named: list[tuple[Struct, str, ErrorCode]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        offsets = []
+        for topic, name, code in named:
+            for each in topic.partitions if not code else ():
+                place = (name, each.partition_index)
+                outcomes[place] = self._missing(*place)
+                if not outcomes[place]:
+                    offsets.append(
+                        OffsetToCommit(
+                            topic=name,
+                            partition=each.partition_index,
+                            offset=each.committed_offset,
+                            leader_epoch=each.committed_leader_epoch,
+                            metadata=each.committed_metadata or "",
+                        )
+                    )
+        retention_ms = request.retention_time_ms if ctx.version <= _RETENTION_UNTIL else -1
+        commit = CommitRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            generation_or_epoch=request.generation_id_or_member_epoch,
+            instance_id=request.group_instance_id,
+            offsets=tuple(offsets),
+            retention_ms=retention_ms if retention_ms >= 0 else None,
+        )
+        try:
+            result = await self._broker.groups.commit(commit)
+        except GroupError as error:
+            return dict.fromkeys(outcomes, code_for(error))
+        for place, refusal in result.partitions:
+            outcomes[place] = ErrorCode.none if refusal is None else code_for(refusal)
+        return outcomes
+
+    def _missing(self, topic: str, number: int) -> ErrorCode:
+        try:
+            self._broker.partitions.partition(PartitionId(topic, number))
+        except GoQueueError as error:
+            return code_for(error)
+        return ErrorCode.none
+
+    # --- OffsetFetch -----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_FETCH, 1, 10)
+    def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
+        """The offsets of one group in old versions, of several since."""
+        if ctx.version >= _GROUPS_FROM:
+            return {
+                "groups": [
+                    {"group_id": group.group_id, **self._fetch(ctx, group, request)}
+                    for group in request.groups
+                ]
+            }
+        answer = self._fetch(ctx, request, request)
+        if ctx.version < _GROUP_ERROR_FROM:
+            answer.pop("error_code")
+        return answer
+
+    def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
+        """One group's offsets: of the partitions asked for, or of all that it has."""
+        catalogue = self._broker.topics.catalogue
+        asked: list[TopicPartition] | None = None
+        unknown: list[dict[str, Any]] = []
+        if group.topics is not None:
+            asked = []
+            for topic in group.topics:
+                name, code = self._topic(topic, ctx.version)
+                if code:
+                    unknown.append(_unknown_topic(topic, code))
+                else:
+                    asked.extend((name, number) for number in topic.partition_indexes)
+        member_id = group.member_id if ctx.version >= _GROUPS_FROM else None
+        epoch = group.member_epoch if ctx.version >= _GROUPS_FROM else -1
+        try:
+            found = self._broker.groups.coordinator(group.group_id).fetch_offsets(
+                group.group_id,
+                asked,
+                member_id=member_id,
+                epoch=epoch,
+                require_stable=bool(request.require_stable),
+            )
+        except GroupError as error:
+            return {"error_code": code_for(error), "topics": []}
+        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (name, number), offset in found.items():
+            topics[name].append({"partition_index": number, **_offset_fields(offset)})
+        answers = [
+            {
+                "name": name,
+                "topic_id": catalogue.by_name[name].topic_id if name in catalogue.by_name else None,
+                "partitions": partitions,
+            }
+            for name, partitions in topics.items()
+        ]
+        return {"error_code": ErrorCode.none, "topics": answers + unknown}
+
+    # --- OffsetDelete ----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_DELETE, 0, 0)
+    async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
+        """Forget places in topics that a group does not read any more."""
+        places = [
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        result = await self._broker.groups.delete_offsets(request.group_id, places)
+        codes = {
+            place: ErrorCode.none if error is None else code_for(error)
+            for place, error in result.partitions
+        }
+        return {
+            "error_code": ErrorCode.none,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": codes[topic.name, each.partition_index],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        }
+
+
+def _offset_fields(offset: CommittedOffset | GroupError | None) -> dict[str, Any]:
+    """What a client is told of one partition; -1 is Kafka's "nothing committed"."""
+    if offset is None or isinstance(offset, GroupError):
+        return {
+            "committed_offset": -1,
+            "committed_leader_epoch": -1,
+            "metadata": "",
+            "error_code": ErrorCode.none if offset is None else code_for(offset),
+        }
+    return {
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "error_code": ErrorCode.none,
+    }
+
+
+def _unknown_topic(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    nothing = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {"partition_index": number, **nothing, "error_code": code}
+            for number in topic.partition_indexes
+        ],
+    }
