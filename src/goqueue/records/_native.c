@@ -96,9 +96,9 @@ static PyObject *new_headers(native_state *state, Py_ssize_t index, const record
     PyObject *headers = PyTuple_New(record->header_count);
     rest = record->headers;
     for (int32_t i = 0; headers != NULL && i < record->header_count; i++) {
-        PyObject *pair = NULL;
-        if (next_header(&rest, &header).kind == FINE)
-            pair = new_header(&header);
+        verdict found = next_header(&rest, &header);
+        PyObject *pair
+            = found.kind == FINE ? new_header(&header) : raise_verdict(state, index, found);
         if (pair == NULL)
             Py_CLEAR(headers);
         else

@@ -113,11 +113,6 @@ static void put_i64(uint8_t *buffer, int64_t index, int64_t number)
     memcpy(buffer + index * 8, &number, 8);
 }
 
-static bool has_room(const binary_column *column, int64_t bytes)
-{
-    return column->entries < column->entry_room && bytes <= column->room - column->used;
-}
-
 static void end_entry(binary_column *column, int64_t bytes)
 {
     column->used += bytes;
@@ -127,7 +122,7 @@ static void end_entry(binary_column *column, int64_t bytes)
 
 static bool put_bytes(binary_column *column, span bytes)
 {
-    if (!has_room(column, bytes.length))
+    if (column->entries == column->entry_room || bytes.length > column->room - column->used)
         return false;
     if (bytes.data == NULL) {
         column->nulls++;
@@ -141,11 +136,13 @@ static bool put_bytes(binary_column *column, span bytes)
 
 static bool put_name(binary_column *column, span name)
 {
-    int64_t size = utf8_size(name);
-    if (!has_room(column, size))
+    if (column->entries == column->entry_room)
         return false;
-    write_utf8(column->data + column->used, name);
-    end_entry(column, size);
+    uint8_t *from = column->data + column->used;
+    uint8_t *to = write_utf8(from, column->data + column->room, name);
+    if (to == NULL)
+        return false;
+    end_entry(column, to - from);
     return true;
 }
 

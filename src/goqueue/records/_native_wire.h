@@ -269,12 +269,14 @@ static inline int64_t utf8_size(span text)
     return size;
 }
 
-/* `to` has room for what `utf8_size` says. */
-static inline void write_utf8(uint8_t *to, span text)
+/* The end of what was written, or NULL where that would be past `limit`. */
+static inline uint8_t *write_utf8(uint8_t *to, const uint8_t *limit, span text)
 {
     const uint8_t *end = text.data + text.length;
     for (const uint8_t *at = text.data; at < end;) {
         int step = utf8_step(at, end);
+        if (limit - to < (step > 0 ? step : REPLACEMENT_BYTES))
+            return NULL;
         if (step > 0) {
             for (int i = 0; i < step; i++)
                 *to++ = *at++;
@@ -285,6 +287,7 @@ static inline void write_utf8(uint8_t *to, span text)
             at -= step;
         }
     }
+    return to;
 }
 
 #endif
