@@ -52,12 +52,23 @@ class FrameReader:
         Raises:
             FrameTooLargeError: the length is negative or over `max_bytes`; the stream is lost.
         """
+        if self._partial or len(self._rest) - self._rest_at < LENGTH_BYTES:
+            return self._next_in_pieces(max_bytes)
+        start = self._rest_at + LENGTH_BYTES
+        stop = start + _size(self._rest, self._rest_at, max_bytes)
+        if stop > len(self._rest):
+            return self._next_in_pieces(max_bytes)
+        with memoryview(self._rest) as rest:
+            frame = bytearray(rest[start:stop])
+        self._rest_at = stop
+        self.frame_count += 1
+        return memoryview(frame)
+
+    def _next_in_pieces(self, max_bytes: int) -> memoryview | None:
+        """The same for a frame that has not arrived in one piece."""
         if not self._fill(LENGTH_BYTES):
             return None
-        size: int = _LENGTH.unpack_from(self._partial)[0]
-        if not 0 <= size <= max_bytes:
-            raise FrameTooLargeError(f"a frame of {size} bytes; from 0 to {max_bytes} are accepted")
-        if not self._fill(LENGTH_BYTES + size):
+        if not self._fill(LENGTH_BYTES + _size(self._partial, 0, max_bytes)):
             return None
         frame = self._partial
         self._partial = bytearray()
@@ -76,3 +87,10 @@ class FrameReader:
         if stop == len(self._rest):
             self._rest, self._rest_at = b"", 0
         return len(self._partial) == size
+
+
+def _size(buffer: bytes | bytearray, position: int, max_bytes: int) -> int:
+    size: int = _LENGTH.unpack_from(buffer, position)[0]
+    if not 0 <= size <= max_bytes:
+        raise FrameTooLargeError(f"a frame of {size} bytes; from 0 to {max_bytes} are accepted")
+    return size
