@@ -1,0 +1,202 @@
+"""The settings of what is stored: logs, topics, groups."""
+
+# ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from goqueue.broker.settings import SETTINGS as TOPIC_SETTINGS
+from goqueue.groups.settings import GroupSettings
+from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
+from goqueue.server.config_table import setting
+from goqueue.storage.config import Fsync
+
+_SECOND: Final = 1000
+_MINUTE: Final = 60 * _SECOND
+_DAY: Final = 24 * 60 * _MINUTE
+_YEAR: Final = 365 * _DAY
+
+_GROUPS: Final = GroupSettings()
+
+
+def _topic_number(name: str) -> int:
+    return int(TOPIC_SETTINGS[name].default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSection:
+    """How logs are kept. Topics may say otherwise for themselves where Kafka lets them."""
+
+    segment_bytes: int = setting(
+        _topic_number("segment.bytes"),
+        Size(1024, 1 << 31),
+        "The size of a segment file.",
+        name="segment_size",
+        topic="segment.bytes",
+        kafka="log.segment.bytes",
+    )
+    segment_ms: int = setting(
+        _topic_number("segment.ms"),
+        Duration(1, 100 * _YEAR),
+        "How long a segment takes appends at most, so that retention can reach its records.",
+        name="segment_age",
+        topic="segment.ms",
+        kafka="log.roll.ms",
+    )
+    index_interval_bytes: int = setting(
+        _topic_number("index.interval.bytes"),
+        Size(1, 1 << 30),
+        "How far apart the entries of an index are.",
+        topic="index.interval.bytes",
+        kafka="log.index.interval.bytes",
+    )
+    fsync: Fsync = setting(
+        Fsync(TOPIC_SETTINGS["goqueue.fsync"].default),
+        Choice(Fsync),
+        "When an acknowledged message is on the disk: `always` before the acknowledgement, "
+        "`interval` within the interval, `never` when the operating system likes. "
+        "Whatever is chosen, a killed process loses nothing; only a power cut can.",
+        flag="--fsync",
+        topic="goqueue.fsync",
+    )
+    fsync_interval_ms: int = setting(
+        _topic_number("flush.ms"),
+        Duration(1, _DAY),
+        "The interval of `fsync: interval`.",
+        name="sync_interval",
+        topic="flush.ms",
+        kafka="log.flush.interval.ms",
+    )
+    retention_check_ms: int = setting(
+        5 * _MINUTE,
+        Duration(10, _DAY),
+        "How often logs are looked through for what may be deleted or compacted.",
+        kafka="log.retention.check.interval.ms",
+    )
+    disk_limit_percent: int = setting(
+        90,
+        Whole(1, 100),
+        "Publishing is refused while more than this share of the disk is in use.",
+    )
+    disk_check_ms: int = setting(
+        30 * _SECOND, Duration(10, _DAY), "How often the disk's use is looked at."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsSection:
+    """What a topic is like when its maker does not say."""
+
+    auto_create: bool = setting(
+        True,
+        Switch(),
+        "A topic that a client asks for and that does not exist is made.",
+        kafka="auto.create.topics.enable",
+    )
+    partitions: int = setting(
+        3,
+        Whole(1, 10_000),
+        "Partitions of a topic, also of one that is made because a client asked for it.",
+        kafka="num.partitions",
+    )
+    replication_factor: int = setting(
+        1,
+        Whole(1, 32_767),
+        "Copies of each partition. A node on its own holds one.",
+        kafka="default.replication.factor",
+    )
+    retention_ms: int = setting(
+        _topic_number("retention.ms"),
+        Duration(0, 100 * _YEAR, unlimited=True),
+        "How long messages are kept.",
+        topic="retention.ms",
+        kafka="log.retention.ms",
+    )
+    retention_bytes: int = setting(
+        _topic_number("retention.bytes"),
+        Size(0, 1 << 60, unlimited=True),
+        "How much of each partition is kept.",
+        name="retention_size",
+        topic="retention.bytes",
+        kafka="log.retention.bytes",
+    )
+    max_message_bytes: int = setting(
+        _topic_number("max.message.bytes"),
+        Size(0, MAX_BATCH_BYTES),
+        "The largest batch that is taken.",
+        name="max_message_size",
+        topic="max.message.bytes",
+        kafka="message.max.bytes",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSection:
+    """Consumer groups."""
+
+    min_session_timeout_ms: int = setting(
+        _GROUPS.min_session_timeout_ms,
+        Duration(1, _DAY),
+        "A member that asks for a shorter session is refused.",
+        kafka="group.min.session.timeout.ms",
+    )
+    max_session_timeout_ms: int = setting(
+        _GROUPS.max_session_timeout_ms,
+        Duration(1, _DAY),
+        "A member that asks for a longer session is refused.",
+        kafka="group.max.session.timeout.ms",
+    )
+    initial_rebalance_delay_ms: int = setting(
+        _GROUPS.initial_rebalance_delay_ms,
+        Duration(0, 10 * _MINUTE),
+        "How long an empty group waits for more members before its first rebalance.",
+        kafka="group.initial.rebalance.delay.ms",
+    )
+    max_group_size: int = setting(
+        _GROUPS.max_group_size,
+        Whole(1, 1_000_000),
+        "Members of one group; a further one is refused.",
+        name="max_size",
+        kafka="group.max.size",
+    )
+    consumer_session_timeout_ms: int = setting(
+        _GROUPS.consumer_session_timeout_ms,
+        Duration(1, _DAY),
+        "How long a member of the newer protocol (KIP-848) may be silent.",
+        kafka="group.consumer.session.timeout.ms",
+    )
+    consumer_heartbeat_interval_ms: int = setting(
+        _GROUPS.consumer_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "How often such a member is told to speak.",
+        kafka="group.consumer.heartbeat.interval.ms",
+    )
+    offsets_partitions: int = setting(
+        16,
+        Whole(1, 1000),
+        "Partitions of the topic that holds committed offsets; fixed once it exists.",
+        kafka="offsets.topic.num.partitions",
+    )
+    offsets_retention_ms: int = setting(
+        _GROUPS.offsets_retention_ms,
+        Duration(_MINUTE, 100 * _YEAR),
+        "How long committed offsets outlive a group's last member.",
+        kafka="offsets.retention.minutes",
+        kafka_unit=_MINUTE,
+    )
+    offsets_check_interval_ms: int = setting(
+        _GROUPS.offsets_check_interval_ms,
+        Duration(10, _DAY),
+        "How often expired offsets are looked for.",
+        kafka="offsets.retention.check.interval.ms",
+    )
+    offset_metadata_max_chars: int = setting(
+        _GROUPS.offset_metadata_max_chars,
+        Whole(0, 1_000_000),
+        "Characters that may be committed with an offset.",
+        name="offset_metadata_max",
+        kafka="offset.metadata.max.bytes",
+    )

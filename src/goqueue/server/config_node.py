@@ -1,0 +1,244 @@
+"""The settings of the process: who it is, where it listens, whom it lets in, what it writes."""
+
+# ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from goqueue.metrics.registry import MAX_SERIES
+from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.server.config_kinds import (
+    Address,
+    Choice,
+    Choices,
+    Credentials,
+    Duration,
+    FilePath,
+    HostPort,
+    Size,
+    Switch,
+    Users,
+    Whole,
+    Word,
+)
+from goqueue.server.config_table import setting
+
+_SECOND: Final = 1000
+_MINUTE: Final = 60 * _SECOND
+_DAY: Final = 24 * 60 * _MINUTE
+_YEAR: Final = 365 * _DAY
+_MIB: Final = 1 << 20
+_INT32: Final = (1 << 31) - 1
+
+_LISTENER: Final = ListenerSettings()
+
+
+class LogLevel(StrEnum):
+    """The least important message that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class ClientAuth(StrEnum):
+    """What a TLS client must show."""
+
+    NONE = "none"
+    VERIFY = "verify"
+    REQUIRE_VERIFY = "require-verify"
+
+
+class TlsVersion(StrEnum):
+    """The oldest TLS that is spoken."""
+
+    V1_2 = "1.2"
+    V1_3 = "1.3"
+
+
+class Mechanism(StrEnum):
+    """How a client says who it is."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSection:
+    """Who this node is and where its data lives."""
+
+    data_dir: Path = setting(
+        Path("./data"),
+        FilePath("a folder, or a path where one can be made"),
+        "The folder of everything stored. One process may use it at a time.",
+        environment="GOQUEUE_BROKER_DATADIR",
+        flag="--data-dir",
+        kafka="log.dirs",
+    )
+    node_id: str = setting(
+        "node-1",
+        Word(),
+        "The name of this node, in logs, metrics and, later, its cluster.",
+        environment="GOQUEUE_BROKER_NODEID",
+        flag="--node-id",
+    )
+    id: int | None = setting(
+        None,
+        Whole(0, _INT32),
+        "The number that Kafka clients know this node by. "
+        "Not set: the digits at the end of the node's name, or 1.",
+        flag="--broker-id",
+    )
+    stop_timeout_ms: int = setting(
+        30 * _SECOND,
+        Duration(0, 10 * _MINUTE),
+        "How long requests under way may take to end when the server is told to stop.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenersSection:
+    """Where clients connect. Only this machine can, unless told otherwise."""
+
+    kafka: Address = setting(
+        Address(_LISTENER.host, _LISTENER.port),
+        HostPort(),
+        "Kafka's protocol. Port 0 takes any free port.",
+        port_flag="--kafka-port",
+        kafka="listeners",
+    )
+    kafka_advertised: Address | None = setting(
+        None,
+        HostPort(lowest_port=1),
+        "The address that Kafka clients are told to use. Not set: the listener's own, "
+        "or this machine's name when it listens everywhere.",
+        kafka="advertised.listeners",
+    )
+    http: Address = setting(
+        Address("127.0.0.1", 8080),
+        HostPort(),
+        "HTTP: health, version and metrics.",
+        port_flag="--http-port",
+    )
+    grpc: Address = setting(
+        Address("127.0.0.1", 9000), HostPort(), "gRPC.", port_flag="--grpc-port"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What one client, or all of them, may take."""
+
+    max_connections: int = setting(
+        _LISTENER.max_connections,
+        Whole(1, 1_000_000),
+        "Open Kafka connections; a further one is closed at once.",
+        kafka="max.connections",
+    )
+    max_request_bytes: int = setting(
+        _LISTENER.max_request_bytes,
+        Size(1024, 1 << 30),
+        "One request; a larger one closes its connection.",
+        name="max_request_size",
+        kafka="socket.request.max.bytes",
+    )
+    request_memory_bytes: int = setting(
+        _LISTENER.max_listener_bytes,
+        Size(_MIB, 1 << 40),
+        "Bytes of all requests under way; beyond it clients wait in their sockets.",
+        kafka="queued.max.request.bytes",
+    )
+    idle_timeout_ms: int = setting(
+        round(_LISTENER.idle_s * _SECOND),
+        Duration(_SECOND, _YEAR),
+        "A connection that nothing happens on is closed after this.",
+        kafka="connections.max.idle.ms",
+    )
+    stalled_write_timeout_ms: int = setting(
+        round(_LISTENER.stalled_write_s * _SECOND),
+        Duration(_SECOND, _DAY),
+        "A client that takes nothing of its answers for so long is dropped.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSection:
+    """Encryption, on every listener or on none."""
+
+    enabled: bool = setting(False, Switch(), "All listeners speak TLS.")
+    cert_file: Path | None = setting(
+        None, FilePath("a PEM file"), "This server's certificate, with its chain."
+    )
+    key_file: Path | None = setting(None, FilePath("a PEM file"), "The certificate's key.")
+    ca_file: Path | None = setting(
+        None, FilePath("a PEM file"), "Who may have signed the certificates of clients."
+    )
+    client_auth: ClientAuth = setting(
+        ClientAuth.NONE,
+        Choice(ClientAuth),
+        "Whether clients show a certificate: `none`, `verify` if they have one, `require-verify`.",
+    )
+    min_version: TlsVersion = setting(
+        TlsVersion.V1_2, Choice(TlsVersion), "The oldest version of TLS that is spoken."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSection:
+    """Who Kafka clients are."""
+
+    enabled: bool = setting(False, Switch(), "Kafka clients must log in.")
+    mechanisms: tuple[Mechanism, ...] = setting(
+        tuple(Mechanism),
+        Choices(Mechanism),
+        "How they may. `PLAIN` sends the password itself: combine it with TLS.",
+        kafka="sasl.enabled.mechanisms",
+    )
+    users: Credentials = setting(
+        (), Users(), "Names and passwords. In the file, a mapping.", secret=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingSection:
+    """The server's own log, on standard error."""
+
+    level: LogLevel = setting(
+        LogLevel.INFO,
+        Choice(LogLevel),
+        "The least important message that is written.",
+        flag="--log-level",
+    )
+    format: LogFormat = setting(
+        LogFormat.TEXT,
+        Choice(LogFormat),
+        "Lines for people or for programs.",
+        flag="--log-format",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSection:
+    """What `/metrics` shows."""
+
+    partition_label: bool = setting(
+        False, Switch(), "Sizes and offsets of each partition, not only of each topic."
+    )
+    max_series: int = setting(
+        MAX_SERIES,
+        Whole(10, 1_000_000),
+        "Label sets of one metric; those beyond it are shown as one, named `other`.",
+    )

@@ -1,0 +1,182 @@
+"""The table of settings: what is declared once, beside each field, and everything derived from it.
+
+One rule makes the names. The setting `storage.segment_size` is the key `segment_size` under
+`storage` in the file, `GOQUEUE_STORAGE_SEGMENT_SIZE` in the environment, and the flag
+`--storage-segment-size`. In the file and the environment neither capitals nor underscores matter,
+so `segmentSize` will do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from goqueue.model.errors import GoQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from goqueue.server.config_kinds import Kind
+
+_T = TypeVar("_T")
+
+ENVIRONMENT_PREFIX: Final = "GOQUEUE_"
+MASK: Final = "********"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declaration:
+    """What a field says about its setting, apart from its name, type and default."""
+
+    kind: Kind[Any]
+    help: str
+    name: str | None
+    environment: str | None
+    flag: str | None
+    port_flag: str | None
+    topic: str | None
+    kafka: str | None
+    kafka_unit: int
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table."""
+
+    section: str
+    attribute: str
+    """The field of the section's dataclass; unlike `name` it carries the unit."""
+    name: str
+    environment: str
+    flag: str
+    port_flag: str | None
+    """A flag for the port alone, for an address."""
+    kind: Kind[Any]
+    default: Any
+    help: str
+    topic: str | None
+    """The topic setting that this is the default of."""
+    kafka: str | None
+    """What Kafka calls it on the broker."""
+    kafka_unit: int
+    """Divides the value for Kafka, which counts some times in minutes."""
+    secret: bool
+
+    @property
+    def full_name(self) -> str:
+        """As people say it: `storage.fsync`."""
+        return f"{self.section}.{self.name}"
+
+    def parse(self, raw: object) -> Any:
+        """The value of what was written; raises `MismatchError`."""
+        if self.default is None and (raw is None or raw == ""):
+            return None
+        return self.kind.parse(raw)
+
+    def render(self, value: object) -> str:
+        """A value as text; the empty text is no value."""
+        if value is None:
+            return ""
+        return self.kind.render(value)
+
+    def show(self, raw: object) -> str:
+        """Something written for this setting, as it may be shown."""
+        return MASK if self.secret and raw not in {None, "", ()} else str(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    setting: str
+    source: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} ({self.source}): found {self.found}, expected {self.expected}"
+
+
+class ConfigError(GoQueueError):
+    """The configuration cannot be used; all that is wrong with it is listed."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        heading = f"{count} problem{'s' if count > 1 else ''} in the configuration"
+        super().__init__("\n".join([f"{heading}:", *(f"  {problem}" for problem in self.problems)]))
+
+
+def setting(
+    default: _T,
+    kind: Kind[Any],
+    help: str,  # noqa: A002 - what the words are
+    *,
+    name: str | None = None,
+    environment: str | None = None,
+    flag: str | None = None,
+    port_flag: str | None = None,
+    topic: str | None = None,
+    kafka: str | None = None,
+    kafka_unit: int = 1,
+    secret: bool = False,
+) -> _T:
+    """Declare a field of a section; the names are made by the rule unless they are given."""
+    declaration = _Declaration(
+        kind=kind,
+        help=help,
+        name=name,
+        environment=environment,
+        flag=flag,
+        port_flag=port_flag,
+        topic=topic,
+        kafka=kafka,
+        kafka_unit=kafka_unit,
+        secret=secret,
+    )
+    # A field in disguise: the type checker sees the default's type, the dataclass sees the field.
+    return field(default=default, metadata={"setting": declaration})
+
+
+def table_of(sections: Mapping[str, type[Any]]) -> tuple[Setting, ...]:
+    """The rows that the fields of these section classes declare."""
+    return tuple(
+        _row(section, item.name, item.default, item.metadata["setting"])
+        for section, kind in sections.items()
+        for item in fields(kind)
+    )
+
+
+def _row(section: str, attribute: str, default: object, declared: _Declaration) -> Setting:
+    name = declared.name or re.sub(r"_(ms|bytes)$", "", attribute)
+    path = f"{section}_{name}"
+    return Setting(
+        section=section,
+        attribute=attribute,
+        name=name,
+        environment=declared.environment or ENVIRONMENT_PREFIX + path.upper(),
+        flag=declared.flag or "--" + path.replace("_", "-"),
+        port_flag=declared.port_flag,
+        kind=declared.kind,
+        default=default,
+        help=declared.help,
+        topic=declared.topic,
+        kafka=declared.kafka,
+        kafka_unit=declared.kafka_unit,
+        secret=declared.secret,
+    )
+
+
+def fold(name: str) -> str:
+    """A name without what does not matter in it."""
+    return re.sub(r"[_\-. ]", "", name).lower()
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The rest of a sentence about an unknown name: what was probably meant."""
+    folded = {fold(candidate): candidate for candidate in known}
+    found = difflib.get_close_matches(fold(name), folded, n=1, cutoff=0.6)
+    return f"a known name; the nearest is {folded[found[0]]}" if found else "a known name"
