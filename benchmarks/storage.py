@@ -41,8 +41,14 @@ SIZES: Final = {"1 KB": KB, "16 KB": 16 * KB, "64 KB": 64 * KB, "1 MB": MB}
 TURNS: Final = 16
 TURN_BYTES: Final = 32 * MB  # every second turn rolls to a new segment
 TURN_APPENDS: Final = 8000
-INTERVAL_MS: Final = 5
+INTERVAL_MS: Final = 20  # the default is 1000: a turn would end before the first sync
 APPENDS_A_BREATH: Final = 16
+ALONE: Final = "append alone"
+WAYS: Final = {
+    ALONE: Fsync.NEVER,
+    Fsync.NEVER.value: Fsync.NEVER,
+    Fsync.INTERVAL.value: Fsync.INTERVAL,
+}
 SYNCED_APPENDS: Final = 150
 
 
@@ -55,18 +61,21 @@ def append(run: Run) -> None:
         turns.report_rates(run, name, count * len(batch), "B/s")
     run.note(
         f"{TURNS} turns of up to {TURN_BYTES // MB} MB each way; time is until the last append is "
-        f"acknowledged; interval is {INTERVAL_MS} ms here, so that a turn has several syncs"
+        f"acknowledged; interval is {INTERVAL_MS} ms here, so that a turn has a sync in it"
+    )
+    run.note(
+        "append alone: without a flusher, so that nothing is synced, not even a sealed segment: "
+        "the price of the path itself"
     )
 
 
 async def _append_in_turns(run: Run, name: str, batch: bytearray, count: int) -> Turns:
     turns = Turns(plain="os.write")
-    policies = (Fsync.NEVER, Fsync.INTERVAL)
-    logs = [
-        Log(run.scratch / policy, LogConfig(fsync=policy, fsync_interval_ms=INTERVAL_MS))
-        for policy in policies
-    ]
-    for log in logs:
+    logs = {
+        way: Log(run.scratch / way, LogConfig(fsync=policy, fsync_interval_ms=INTERVAL_MS))
+        for way, policy in WAYS.items()
+    }
+    for log in logs.values():
         log.append(batch)  # the first one also stores the leader's epoch
     plain = os.open(run.scratch / "plain", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     for _ in run.progress(TURNS, f"append {name}"):
@@ -74,15 +83,23 @@ async def _append_in_turns(run: Run, name: str, batch: bytearray, count: int) ->
             for _ in range(count):
                 os.write(plain, batch)
         turns.add("os.write", watch.seconds)
-        for log in logs:
-            turns.add(log.config.fsync, await _append_and_settle(log, batch, count))
+        turns.add(ALONE, _append_alone(logs[ALONE], batch, count))
+        for way in (Fsync.NEVER, Fsync.INTERVAL):
+            turns.add(way, await _append_and_settle(logs[way], batch, count))
     written = TURNS * count * len(batch)
     expect(os.fstat(plain).st_size == written, "plain bytes are missing")
     os.close(plain)
-    for log in logs:
+    for log in logs.values():
         expect(log.size_bytes == written + len(batch), "appended bytes are missing")
         log.delete()
     return turns
+
+
+def _append_alone(log: Log, batch: bytearray, count: int) -> float:
+    with timed() as watch:
+        for _ in range(count):
+            log.append(batch)
+    return watch.seconds
 
 
 async def _append_and_settle(log: Log, batch: bytearray, count: int) -> float:
