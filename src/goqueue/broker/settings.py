@@ -66,6 +66,26 @@ def _policies(text: str) -> bool:
     return bool(text) and {part.strip() for part in text.split(",")} <= {"delete", "compact"}
 
 
+_NO_EFFECT: Final = "Accepted because Kafka's tools set it; it has no effect here."
+_WITHOUT_EFFECT: Final = {
+    "file.delete.delay.ms": "60000",
+    "flush.messages": str(_LARGEST),
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
+    "max.compaction.lag.ms": str(_LARGEST),
+    "message.downconversion.enable": "true",
+    "message.timestamp.after.max.ms": str(_LARGEST),
+    "message.timestamp.before.max.ms": str(_LARGEST),
+    "message.timestamp.difference.max.ms": str(_LARGEST),
+    "min.compaction.lag.ms": "0",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "unclean.leader.election.enable": "false",
+}
+
+
 SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in (
@@ -126,6 +146,10 @@ SETTINGS: Final[dict[str, Setting]] = {
             "operating system likes.",
         ),
         _number("flush.ms", 1000, 1, "The interval of goqueue.fsync=interval."),
+        *(
+            Setting(name, default, "anything", lambda _: True, _NO_EFFECT)
+            for name, default in _WITHOUT_EFFECT.items()
+        ),
     )
 }
 
@@ -143,7 +167,9 @@ class TopicSettings:
 
     def text(self, name: str) -> str:
         """The value in force, as it was written."""
-        return self.overrides.get(name) or self.defaults.get(name) or SETTINGS[name].default
+        if name in self.overrides:
+            return self.overrides[name]
+        return self.defaults.get(name, SETTINGS[name].default)
 
     def number(self, name: str) -> int:
         """The value in force of a numeric setting."""

@@ -162,7 +162,13 @@ class Topics:
         return await self._store_topic(self.plan(name, partition_count, overrides or {}))
 
     async def grow(self, name: str, partition_count: int) -> Topic:
-        """Give a topic more partitions; the new ones follow the old.
+        """Give a topic more partitions; the new ones follow the old. Raises like `plan_growth`."""
+        topic = self.plan_growth(name, partition_count)
+        stored = _StoredTopic(str(topic.topic_id), partition_count, dict(topic.settings.overrides))
+        return await self._store_topic(self._topic(name, stored, topic.revision))
+
+    def plan_growth(self, name: str, partition_count: int) -> Topic:
+        """The topic that `grow` would change.
 
         Raises:
             InvalidPartitionCountError: not more than it has, or too many.
@@ -173,8 +179,7 @@ class Topics:
                 f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
                 f"(at most {MAX_PARTITIONS}), not {partition_count}"
             )
-        stored = _StoredTopic(str(topic.topic_id), partition_count, dict(topic.settings.overrides))
-        return await self._store_topic(self._topic(name, stored, topic.revision))
+        return topic
 
     async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
         """Replace all overrides of a topic's settings."""

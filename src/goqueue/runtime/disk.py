@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from goqueue.model.errors import DiskError, DiskFullError, DiskPermissionError
 
@@ -20,6 +20,14 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class DiskUsage(NamedTuple):
+    """The room on a disk."""
+
+    total_bytes: int
+    free_bytes: int
+    """What this process may still write."""
 
 
 class DiskFile(Protocol):
@@ -98,8 +106,8 @@ class Disk(Protocol):
         """Return when all names made, changed and removed in the folder are on the disk."""
         ...
 
-    def free_bytes(self, folder: Path) -> int:
-        """What this process may still write to the disk that holds the folder."""
+    def usage(self, folder: Path) -> DiskUsage:
+        """How large the disk is that holds the folder, and what is left of it."""
         ...
 
 
@@ -250,9 +258,10 @@ class SystemDisk:
         except OSError as error:
             raise translate(error, "syncing the folder", folder) from error
 
-    def free_bytes(self, folder: Path) -> int:
+    def usage(self, folder: Path) -> DiskUsage:
         try:
-            return shutil.disk_usage(folder).free
+            usage = shutil.disk_usage(folder)
+            return DiskUsage(usage.total, usage.free)
         except OSError as error:
             raise translate(error, "measuring", folder) from error
 

@@ -50,6 +50,10 @@ class InvalidFetchSessionEpochError(GoQueueError):
     retriable = True
 
 
+class UnsupportedResourceError(GoQueueError):
+    """Settings were asked for of something that has none."""
+
+
 class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
 
@@ -143,6 +147,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.TransactionsUnavailableError: ErrorCode.invalid_txn_state,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
+    UnsupportedResourceError: ErrorCode.invalid_request,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
     # the wire itself
     RequestError: ErrorCode.invalid_request,

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.protocols.kafka.admin_configs import AdminConfigsApi
+from goqueue.protocols.kafka.admin_topics import AdminTopicsApi
 from goqueue.protocols.kafka.api_versions import with_api_versions
+from goqueue.protocols.kafka.cluster import ClusterApi
+from goqueue.protocols.kafka.consumer_groups import ConsumerGroupsApi
+from goqueue.protocols.kafka.coordinators import CoordinatorsApi
 from goqueue.protocols.kafka.fetch import FetchApi
+from goqueue.protocols.kafka.group_admin import GroupAdminApi
+from goqueue.protocols.kafka.group_members import GroupMembersApi
+from goqueue.protocols.kafka.group_offsets import GroupOffsetsApi
 from goqueue.protocols.kafka.metadata import Address, MetadataApi
 from goqueue.protocols.kafka.offsets import OffsetsApi
 from goqueue.protocols.kafka.produce import ProduceApi
@@ -26,5 +34,13 @@ def build_registry(broker: Broker, advertised: Mapping[str, Address]) -> Registr
         MetadataApi(broker, advertised),
         OffsetsApi(broker),
         ProducersApi(broker),
+        CoordinatorsApi(broker, advertised),
+        GroupMembersApi(broker),
+        ConsumerGroupsApi(broker),
+        GroupOffsetsApi(broker),
+        GroupAdminApi(broker),
+        AdminTopicsApi(broker),
+        AdminConfigsApi(broker),
+        ClusterApi(broker, advertised),
     )
     return with_api_versions(registry)

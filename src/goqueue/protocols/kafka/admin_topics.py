@@ -1,0 +1,182 @@
+"""Making, growing and deleting topics. Every answer has one result for each topic asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.broker.settings import SETTINGS
+from goqueue.broker.topics import INTERNAL_PREFIX
+from goqueue.model.errors import (
+    GoQueueError,
+    InternalTopicError,
+    InvalidPartitionCountError,
+    InvalidReplicationError,
+    TopicError,
+)
+from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics import Topic
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.reading import Struct
+
+_DEFAULT: Final = -1
+_BY_ID_FROM: Final = 6
+
+
+class AdminTopicsApi:
+    """What administrators do to topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # --- CreateTopics ----------------------------------------------------------------------------
+
+    @api(ApiKey.CREATE_TOPICS, 2, 7)
+    async def create_topics(self, ctx: RequestContext, request: Struct) -> Response:
+        """Make topics, or say whether they could be made."""
+        times = Counter(topic.name for topic in request.topics)
+        return {
+            "topics": [
+                await self._create(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                for topic in request.topics
+            ]
+        }
+
+    async def _create(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
+        if twice:
+            return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
+        overrides = {each.name: each.value or "" for each in asked.configs}
+        try:
+            count = self._partition_count(asked)
+            if asked.name.startswith(INTERNAL_PREFIX):
+                raise InternalTopicError("names that start with '__' are the broker's own")
+            if dry:
+                topic = self._broker.topics.plan(asked.name, count, overrides)
+            else:
+                topic = await self._broker.create_topic(asked.name, count, overrides)
+        except GoQueueError as error:
+            return _refused_topic(asked.name, code_for(error), str(error))
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "topic_config_error_code": ErrorCode.none,
+            "num_partitions": topic.partition_count,
+            "replication_factor": 1,
+            "configs": _configs(topic),
+        }
+
+    def _partition_count(self, asked: Struct) -> int:
+        """How many partitions a topic is to have, as a number or by naming their replicas."""
+        if asked.assignments:
+            self._check_assignments([each.broker_ids for each in asked.assignments])
+            numbers = sorted(each.partition_index for each in asked.assignments)
+            if numbers != list(range(len(numbers))):
+                raise InvalidPartitionCountError(
+                    f"partitions {numbers}, expected 0 to n without gaps"
+                )
+            return len(numbers)
+        if asked.replication_factor not in {_DEFAULT, 1}:
+            raise InvalidReplicationError(
+                f"replication factor {asked.replication_factor}, and there is 1 broker"
+            )
+        if asked.num_partitions == _DEFAULT:
+            return self._broker.settings.default_partitions
+        return int(asked.num_partitions)
+
+    def _check_assignments(self, assignments: list[list[int]]) -> None:
+        node_id = self._broker.settings.node_id
+        for replicas in assignments:
+            if replicas != [node_id]:
+                raise InvalidReplicationError(
+                    f"replicas on brokers {replicas}, and the only broker is {node_id}"
+                )
+
+    # --- DeleteTopics ----------------------------------------------------------------------------
+
+    @api(ApiKey.DELETE_TOPICS, 1, 6)
+    async def delete_topics(self, ctx: RequestContext, request: Struct) -> Response:
+        """Delete topics, named by name or by id."""
+        if ctx.version < _BY_ID_FROM:
+            asked = [(name, None) for name in request.topic_names]
+        else:
+            asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        return {"responses": [await self._delete(name, topic_id) for name, topic_id in asked]}
+
+    async def _delete(self, name: str | None, topic_id: Any) -> dict[str, Any]:
+        try:
+            if name is None:
+                name = self._broker.topics.catalogue.topic_with_id(topic_id).name
+            topic = await self._broker.delete_topic(name)
+        except GoQueueError as error:
+            return {
+                "name": name,
+                "topic_id": topic_id,
+                "error_code": code_for(error),
+                "error_message": str(error),
+            }
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+        }
+
+    # --- CreatePartitions ------------------------------------------------------------------------
+
+    @api(ApiKey.CREATE_PARTITIONS, 0, 3)
+    async def create_partitions(self, ctx: RequestContext, request: Struct) -> Response:
+        """Give topics more partitions."""
+        return {
+            "results": [
+                await self._grow(topic, dry=request.validate_only) for topic in request.topics
+            ]
+        }
+
+    async def _grow(self, asked: Struct, *, dry: bool) -> dict[str, Any]:
+        answer = {"name": asked.name, "error_code": ErrorCode.none, "error_message": None}
+        try:
+            self._check_assignments([each.broker_ids for each in asked.assignments or ()])
+            if dry:
+                self._broker.topics.plan_growth(asked.name, asked.count)
+            else:
+                await self._broker.grow_topic(asked.name, asked.count)
+        except TopicError as error:
+            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        return answer
+
+
+def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "error_code": code,
+        "error_message": message,
+        "topic_config_error_code": ErrorCode.none,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [],
+    }
+
+
+def _configs(topic: Topic) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "value": topic.settings.text(name),
+            "read_only": False,
+            "config_source": SOURCE_TOPIC if name in topic.settings.overrides else SOURCE_DEFAULT,
+            "is_sensitive": False,
+        }
+        for name in SETTINGS
+    ]

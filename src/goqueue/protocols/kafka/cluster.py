@@ -1,0 +1,105 @@
+"""The node itself: DescribeCluster and DescribeLogDirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics import Topic
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.metadata import Address
+    from goqueue.protocols.kafka.reading import Struct
+
+_BROKERS: Final = 1
+
+
+class ClusterApi:
+    """Describes a cluster of one."""
+
+    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+        self._broker = broker
+        self._advertised = advertised
+
+    @api(ApiKey.DESCRIBE_CLUSTER, 0, 2)
+    def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:
+        """Who is there, and who decides."""
+        if request.endpoint_type != _BROKERS:
+            return {
+                "error_code": ErrorCode.unsupported_endpoint_type,
+                "error_message": "there are no controllers to talk to, only brokers",
+                "cluster_id": "",
+                "controller_id": -1,
+                "brokers": [],
+                "cluster_authorized_operations": NO_OPERATIONS,
+            }
+        address = self._advertised[ctx.listener_name]
+        node_id = self._broker.settings.node_id
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "endpoint_type": _BROKERS,
+            "cluster_id": self._broker.settings.cluster_id,
+            "controller_id": node_id,
+            "brokers": [
+                {
+                    "broker_id": node_id,
+                    "host": address.host,
+                    "port": address.port,
+                    "rack": None,
+                    "is_fenced": False,
+                }
+            ],
+            "cluster_authorized_operations": NO_OPERATIONS,
+        }
+
+    @api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5)
+    def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
+        """How large the partitions are, and how much room there is."""
+        by_name = self._broker.topics.catalogue.by_name
+        if request.topics is None:
+            asked = [(topic, set(range(topic.partition_count))) for topic in by_name.values()]
+        else:
+            asked = [
+                (by_name[each.topic], set(each.partitions))
+                for each in request.topics
+                if each.topic in by_name
+            ]
+        usage = self._broker.disk.usage(self._broker.settings.data_dir)
+        return {
+            "error_code": ErrorCode.none,
+            "results": [
+                {
+                    "error_code": ErrorCode.none,
+                    "log_dir": str(self._broker.settings.data_dir),
+                    "topics": [self._sizes(topic, numbers) for topic, numbers in asked],
+                    "total_bytes": usage.total_bytes,
+                    "usable_bytes": usage.free_bytes,
+                    "is_cordoned": False,
+                }
+            ],
+        }
+
+    def _sizes(self, topic: Topic, numbers: set[int]) -> dict[str, Any]:
+        return {
+            "name": topic.name,
+            "partitions": [
+                {
+                    "partition_index": partition.id.number,
+                    "partition_size": partition.log.size_bytes,
+                    "offset_lag": 0,
+                    "is_future_key": False,
+                }
+                for partition in self._broker.partitions.of_topic(topic)
+                if partition.id.number in numbers
+            ],
+        }
