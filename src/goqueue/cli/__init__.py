@@ -15,7 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-app.command("server")(server.run_server)
+app.command("server", context_settings=server.ANY_FLAG)(server.run_server)
 app.command("version")(version.show_version)
 app.command("bench")(bench.run_benchmarks)
 

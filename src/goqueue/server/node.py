@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.broker import Broker
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics.registry import Metrics
@@ -24,24 +23,30 @@ from goqueue.protocols.kafka.listener import Listener
 from goqueue.protocols.kafka.metadata import Address
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.server import wiring
 from goqueue.server.errors import ListenError
 from goqueue.server.folder import DataFolder
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.protocols.http.listener import HttpListener
-    from goqueue.protocols.kafka.settings import ListenerSettings
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.server.settings import NodeSettings
+    from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
 
 METADATA_FILE: Final = "metadata.db"
-_CUT_OFF_GRACE_S: Final = 5.0
+
+_GRACE_S: Final = 5.0
 """What a part that cuts itself off at its deadline may need beyond it."""
+_BROKER_S: Final = 60.0
+"""How long closing the logs may take. A broker that is cut off has lost nothing that was
+acknowledged: the next start recovers its logs."""
+_STORE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,13 @@ class Node:
     """One broker with everything around it."""
 
     def __init__(
-        self, settings: NodeSettings, *, disk: Disk | None = None, clock: Clock | None = None
+        self, config: Config, *, disk: Disk | None = None, clock: Clock | None = None
     ) -> None:
-        self.settings = settings
+        self.config = config
         self.broker: Broker
         self.store: MetadataStore
         self.metrics: Metrics | None = None
-        self.kafka: list[Listener] = []
+        self.kafka: Listener
         self.http: HttpListener
         self.is_started = False
         self.is_ready = False
@@ -87,77 +92,65 @@ class Node:
             GoQueueError: the stored data cannot be opened.
         """
         try:
+            tls = wiring.tls_context(self.config.tls)
             self._hold_folder()
             await self._start_broker()
-            await self._start_kafka()
-            await self._start_http()
+            await self._start_kafka(tls)
+            await self._start_http(tls)
         except BaseException:
             await self.stop()
             raise
         self.is_started = self.is_ready = True
 
     def _hold_folder(self) -> None:
-        folder = DataFolder(self.settings.data_dir)
+        folder = DataFolder(self.config.broker.data_dir)
         folder.acquire()
 
         async def release() -> None:
             folder.release()
 
-        self._started("data folder", release, 1.0)
+        self._started("data folder", release, _STORE_S)
 
     async def _start_broker(self) -> None:
-        settings = self.settings
-        self.store = await SqliteMetadataStore.open(
-            settings.data_dir / METADATA_FILE, disk=self._disk, clock=self._clock
+        config = self.config
+        path = config.broker.data_dir / METADATA_FILE
+        self.store = await SqliteMetadataStore.open(path, disk=self._disk, clock=self._clock)
+        self._started("metadata", self.store.close, _STORE_S)
+        self.metrics = Metrics(
+            config.broker.node_id,
+            max_series=config.metrics.max_series,
+            partition_label=config.metrics.partition_label,
         )
-        self._started("metadata", self.store.close, settings.stop.broker_s)
-        self.metrics = Metrics(str(settings.node_id))
-        self.broker = Broker(
-            BrokerSettings(
-                data_dir=settings.data_dir,
-                node_id=settings.node_id,
-                cluster_id=await cluster_id(self.store),
-                default_partitions=settings.default_partitions,
-                auto_create_topics=settings.auto_create_topics,
-                topic_defaults=settings.topic_defaults,
-            ),
-            self.store,
-            disk=self._disk,
-            clock=self._clock,
-        )
-        self._started("broker", self.broker.stop, settings.stop.broker_s)
+        settings = wiring.broker_settings(config, await cluster_id(self.store))
+        self.broker = Broker(settings, self.store, disk=self._disk, clock=self._clock)
+        self._started("broker", self.broker.stop, _BROKER_S)
         await self.broker.start()
 
-    async def _start_kafka(self) -> None:
-        advertised = dict(self.settings.advertised)
-        registry = build_registry(self.broker, advertised)
-        deadline_s = self.settings.stop.kafka_s
-        for settings in self.settings.kafka:
-            listener = Listener(registry, settings)
-            async with _listening(settings.name, settings.host, settings.port):
-                await listener.start()
-            # No request is read before this line: the loop has not turned since the port is open.
-            advertised.setdefault(settings.name, _own_address(settings, listener.port))
-            self.kafka.append(listener)
-            self._started(
-                f"listener {settings.name}",
-                partial(listener.stop, deadline_s),
-                deadline_s + _CUT_OFF_GRACE_S,
-            )
+    async def _start_kafka(self, tls: ssl.SSLContext | None) -> None:
+        settings = wiring.kafka_listener(self.config, tls)
+        advertised: dict[str, Address] = {}
+        self.kafka = Listener(build_registry(self.broker, advertised), settings)
+        async with _listening("Kafka", settings.host, settings.port):
+            await self.kafka.start()
+        # No request is read before this line: the loop has not turned since the port is open.
+        advertised[settings.name] = Address(*self.config.advertised_kafka(self.kafka.port))
+        self._started("Kafka", partial(self.kafka.stop, self._drain_s), self._drain_s + _GRACE_S)
 
-    async def _start_http(self) -> None:
+    async def _start_http(self, tls: ssl.SSLContext | None) -> None:
         from goqueue.protocols.http.app import HttpApp  # noqa: PLC0415 - after Kafka is served
         from goqueue.protocols.http.listener import HttpListener  # noqa: PLC0415 - imports uvicorn
         from goqueue.protocols.http.probes import ProbeRoutes  # noqa: PLC0415 - as above
         from goqueue.protocols.http.routing import Router  # noqa: PLC0415 - as above
 
-        settings = self.settings
-        app = HttpApp(Router(ProbeRoutes(self)))
-        self.http = HttpListener(app, settings.http_host, settings.http_port)
-        async with _listening("HTTP", settings.http_host, settings.http_port):
+        host, port = self.config.listeners.http
+        self.http = HttpListener(HttpApp(Router(ProbeRoutes(self))), host, port, tls)
+        async with _listening("HTTP", host, port):
             await self.http.start()
-        deadline_s = settings.stop.http_s
-        self._started("HTTP", partial(self.http.stop, deadline_s), deadline_s + _CUT_OFF_GRACE_S)
+        self._started("HTTP", partial(self.http.stop, self._drain_s), self._drain_s + _GRACE_S)
+
+    @property
+    def _drain_s(self) -> float:
+        return self.config.broker.stop_timeout_ms / 1000
 
     def _started(self, name: str, stop: Callable[[], Awaitable[None]], deadline_s: float) -> None:
         self._parts.append(_Part(name, stop, deadline_s))
@@ -180,12 +173,6 @@ class Node:
                 logger.warning("%s was cut off: not stopped in %.0f s", part.name, part.deadline_s)
             except Exception:  # the parts below still have to be stopped
                 logger.exception("%s did not stop cleanly", part.name)
-
-
-def _own_address(settings: ListenerSettings, port: int) -> Address:
-    """What a listener advertises when nobody says otherwise."""
-    host = settings.host
-    return Address(socket.gethostname() if host in {"", "0.0.0.0", "::"} else host, port)  # noqa: S104 - compared, not bound
 
 
 @asynccontextmanager

@@ -15,14 +15,14 @@ from goqueue.server.report import process_age_s, report_start
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.server.settings import NodeSettings
+    from goqueue.server.config import Config
 
 logger = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(settings: NodeSettings) -> None:
+def serve(config: Config) -> None:
     """Start a node, run it until a signal asks for its end, stop it.
 
     A second signal ends the process at once, as if it had been killed: nothing that was
@@ -32,13 +32,13 @@ def serve(settings: NodeSettings) -> None:
         GoQueueError: it could not be started; the text says why.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(config))
 
 
-async def _serve(settings: NodeSettings) -> None:
+async def _serve(config: Config) -> None:
     stopping = asyncio.Event()
     _on_signals(stopping)
-    node = Node(settings)
+    node = Node(config)
     await node.start()
     age_s = process_age_s()
     report_start(node, node.uptime_s if age_s is None else age_s)

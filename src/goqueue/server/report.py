@@ -28,18 +28,19 @@ def report_start(node: Node, took_s: float) -> None:
     """One line that says "ready", and before it what recovery had to do."""
     for line in recovery_lines(node.broker.partitions):
         logger.warning("recovery: %s", line)
-    kafka = ", ".join(f"{each.settings.host}:{each.port}" for each in node.kafka)
     logger.info(
-        "ready in %.0f ms: goqueue %s (%s codec, %s), Kafka on %s, HTTP on %s:%d, data in %s, "
-        "%d topics, %d partitions",
+        "ready in %.0f ms: goqueue %s (%s codec, %s), %s on %s:%d, HTTP on %s:%d, data in %s, "
+        "topics: %d, partitions: %d",
         took_s * 1000,
         goqueue.__version__,
         IMPLEMENTATION,
         type(asyncio.get_running_loop()).__module__.partition(".")[0],
-        kafka,
+        node.kafka.settings.name,
+        node.kafka.settings.host,
+        node.kafka.port,
         node.http.host,
         node.http.port,
-        node.settings.data_dir,
+        node.config.broker.data_dir,
         len(node.broker.topics.catalogue.by_name),
         len(node.broker.partitions),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
     from goqueue.protocols.http.app import HttpApp
@@ -43,9 +44,12 @@ class _Server(uvicorn.Server):
 class HttpListener:
     """One address that HTTP clients connect to."""
 
-    def __init__(self, app: HttpApp, host: str, port: int) -> None:
+    def __init__(
+        self, app: HttpApp, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Serve `app`; port 0 takes any free port, and `port` says which."""
         self._app = app
+        self._tls = tls
         self.host = host
         self.port = port
         self._server: _Server | None = None
@@ -55,7 +59,7 @@ class HttpListener:
         """Listen. The port is taken when this returns; one in use raises `OSError`."""
         sock = await _bind(self.host, self.port)
         self.port = int(sock.getsockname()[1])
-        self._server = _Server(_config(self._app))
+        self._server = _Server(_config(self._app, self._tls))
         self._serving = asyncio.create_task(self._server.serve(sockets=[sock]))
         self._serving.add_done_callback(_report)
         await self._server.up.wait()
@@ -71,8 +75,8 @@ class HttpListener:
         self._serving = None
 
 
-def _config(app: HttpApp) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(app: HttpApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
         app,
         http="httptools",
         ws="none",
@@ -86,6 +90,9 @@ def _config(app: HttpApp) -> uvicorn.Config:
         timeout_keep_alive=IDLE_S,
         backlog=_BACKLOG,
     )
+    config.load()
+    config.ssl = tls
+    return config
 
 
 async def _bind(host: str, port: int) -> socket.socket:

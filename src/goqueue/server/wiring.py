@@ -1,0 +1,91 @@
+"""From the configuration to the settings of each part, in the parts' own words."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.broker import BrokerSettings
+from goqueue.groups.settings import GroupSettings
+from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.server.config_node import ClientAuth, TlsVersion
+from goqueue.server.errors import StartError
+
+if TYPE_CHECKING:
+    from goqueue.server.config import Config
+    from goqueue.server.config_node import TlsSection
+
+_VERSIONS: Final = {
+    TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2,
+    TlsVersion.V1_3: ssl.TLSVersion.TLSv1_3,
+}
+_CLIENT_CERTIFICATES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.VERIFY: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRE_VERIFY: ssl.CERT_REQUIRED,
+}
+
+
+def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
+    """What the broker is told."""
+    return BrokerSettings(
+        data_dir=config.broker.data_dir,
+        node_id=config.broker_id,
+        cluster_id=cluster_id,
+        default_partitions=config.topics.partitions,
+        auto_create_topics=config.topics.auto_create,
+        topic_defaults=config.topic_defaults(),
+        offsets_partitions=config.groups.offsets_partitions,
+        groups=_group_settings(config),
+    )
+
+
+def _group_settings(config: Config) -> GroupSettings:
+    """The section's fields are the settings' own; those that it leaves out keep their defaults."""
+    names = {field.name for field in fields(GroupSettings)}
+    said = {field.name for field in fields(config.groups)} & names
+    return GroupSettings(**{name: getattr(config.groups, name) for name in said})
+
+
+def kafka_listener(config: Config, tls: ssl.SSLContext | None) -> ListenerSettings:
+    """What the Kafka listener is told."""
+    limits = config.limits
+    return ListenerSettings(
+        host=config.listeners.kafka.host,
+        port=config.listeners.kafka.port,
+        name=_listener_name(encrypted=tls is not None, login=config.sasl.enabled),
+        tls=tls,
+        requires_authentication=config.sasl.enabled,
+        max_connections=limits.max_connections,
+        max_request_bytes=limits.max_request_bytes,
+        max_listener_bytes=limits.request_memory_bytes,
+        idle_s=limits.idle_timeout_ms / 1000,
+        stalled_write_s=limits.stalled_write_timeout_ms / 1000,
+    )
+
+
+def _listener_name(*, encrypted: bool, login: bool) -> str:
+    """Kafka's name for what is spoken on a listener."""
+    plain = "SSL" if encrypted else "PLAINTEXT"
+    return f"SASL_{plain}" if login else plain
+
+
+def tls_context(tls: TlsSection) -> ssl.SSLContext | None:
+    """The server's side of TLS; None when it is off.
+
+    Raises:
+        StartError: the files are no certificate and key that belong together.
+    """
+    if not tls.enabled or tls.cert_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.verify_mode = _CLIENT_CERTIFICATES[tls.client_auth]
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.ca_file is not None:
+            context.load_verify_locations(tls.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"TLS: {tls.cert_file} and what belongs to it: {error}") from error
+    return context

@@ -1,0 +1,199 @@
+"""A real `goqueue server` for tests: as a process that can be killed, or inside the test's loop.
+
+    def test_something(server: ServerProcess) -> None:
+        producer = Producer({"bootstrap.servers": server.kafka_address})
+        server.kill()       # kill -9
+        server.restart()    # the same folder, the same ports
+
+The fixture `server` is there for tests that import it (or whose conftest does); `start_server`
+makes others, with flags of their own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from goqueue.server.config_load import load_config
+from goqueue.server.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+READY: Final = "ready in "
+HOST: Final = "127.0.0.1"
+START_S: Final = 60.0
+STOP_S: Final = 60.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as sock:
+        sock.bind((HOST, 0))
+        return int(sock.getsockname()[1])
+
+
+class ServerProcess:
+    """`goqueue server` in a process of its own, on ports that stay the same across restarts."""
+
+    def __init__(
+        self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None
+    ) -> None:
+        self.data_dir = data_dir
+        self.kafka_port = free_port()
+        self.http_port = free_port()
+        self.flags = flags
+        self.log: list[str] = []
+        """Every line that it has written, across restarts."""
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("GOQUEUE_")
+        } | (environment or {})
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._ready = threading.Event()
+
+    @property
+    def kafka_address(self) -> str:
+        return f"{HOST}:{self.kafka_port}"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{HOST}:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "goqueue.cli", "server"),
+            *("--data-dir", str(self.data_dir)),
+            *("--kafka-port", str(self.kafka_port)),
+            *("--http-port", str(self.http_port)),
+            *self.flags,
+        ]
+
+    def launch(self) -> None:
+        """Start the process and do not wait for it."""
+        assert self._process is None, "it is running"
+        self._ready.clear()
+        self._process = subprocess.Popen(
+            self.command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def start(self, timeout_s: float = START_S) -> ServerProcess:
+        """Start the process; returns when it is ready to serve."""
+        self.launch()
+        if not self._ready.wait(timeout_s) or self._process is None:
+            code = self.kill()
+            raise AssertionError(f"not ready (exit code {code}):\n" + "\n".join(self.log))
+        return self
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.log.append(line.rstrip("\n"))
+            if READY in line:
+                self._ready.set()
+        process.stderr.close()
+        if process.wait() != 0:
+            self._ready.set()  # it never will be: let `start` see it
+
+    def signal(self, number: int) -> None:
+        """Send a signal and do not wait."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float = STOP_S) -> int:
+        """The exit code, once the process has ended."""
+        assert self._process is not None
+        assert self._reader is not None
+        code = self._process.wait(timeout_s)
+        self._reader.join(timeout_s)
+        self._process = None
+        return code
+
+    def stop(self) -> int:
+        """Ask it to stop, as a supervisor does; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> int:
+        """`kill -9`."""
+        self.signal(signal.SIGKILL)
+        return self.wait()
+
+    def restart(self) -> ServerProcess:
+        """Start again in the same folder and on the same ports; stops it first if it runs."""
+        if self._process is not None:
+            self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """End it if it runs."""
+        if self._process is not None:
+            self.kill()
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
+        """The status and the JSON (or text) that the HTTP port answers."""
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=10)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            body = response.read()
+            is_json = "json" in response.headers.get("content-type", "")
+            return response.status, json.loads(body) if is_json and body else body.decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """Makes and starts servers, in `tmp_path / "data"` unless told otherwise; ends them all."""
+    made: list[ServerProcess] = []
+
+    def start(*flags: str, data_dir: Path | None = None, **options: Any) -> ServerProcess:
+        server = ServerProcess(data_dir or tmp_path / "data", *flags, **options)
+        made.append(server)
+        return server.start()
+
+    yield start
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
+    """A server that is ready, in a folder of its own."""
+    return start_server()
+
+
+@asynccontextmanager
+async def running_node(data_dir: Path, *flags: str) -> AsyncIterator[Node]:
+    """A whole node inside this event loop, on free ports."""
+    ports = ("--kafka-port", "0", "--http-port", "0", "--grpc-port", "0")
+    node = Node(load_config(["--data-dir", str(data_dir), *ports, *flags], environment={}))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
