@@ -16,7 +16,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import DiskError, LogFailedError
+from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class FlushPlan:
     marks: tuple[tuple[Segment, int], ...]
     """The segments to sync, and how long each is now."""
     files: tuple[DiskFile, ...]
-    names_changed: bool
-    """Files were made since the last flush, so their names must become durable too."""
+    name_changes: int
+    """How many files were made so far, when their names are not all durable; otherwise 0."""
     checkpoint: CheckpointFile | None
     recovery: Mapping[str, int]
     """The recovery point to note in the checkpoint once everything is there."""
@@ -50,7 +50,7 @@ class FlushPlan:
         """Do it; in any thread, while the log goes on."""
         for file in self.files:
             file.sync()
-        if self.names_changed:
+        if self.name_changes:
             self.disk.sync_folder(self.folder)
         if self.checkpoint is not None:
             self.checkpoint.update(**self.recovery)
@@ -69,7 +69,7 @@ class Flusher:
         self._log = log
         self._executor = executor
         self._on_flushed = on_flushed
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[StorageError | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def durable(self, end_offset: int) -> None:
@@ -96,11 +96,11 @@ class Flusher:
         """Join the flush that is running, or start one; it may not cover the newest appends.
 
         Raises:
-            LogFailedError: the disk refused this flush or an earlier one.
+            LogFailedError: the disk refused this flush, or an earlier one has not been mended.
         """
-        await asyncio.shield(self._start())
-        if self._log.failure is not None:
-            raise LogFailedError(f"not on the disk: {self._log.failure}") from self._log.failure
+        error = await asyncio.shield(self._start())
+        if error is not None:
+            raise LogFailedError(f"not on the disk: {error}") from error
 
     async def stop(self) -> None:
         """Cancel the timer and wait for a flush that is under way."""
@@ -114,20 +114,25 @@ class Flusher:
         self._timer = None
         self._start()
 
-    def _start(self) -> asyncio.Task[None]:
+    def _start(self) -> asyncio.Task[StorageError | None]:
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._flush_once())
         return self._running
 
-    async def _flush_once(self) -> None:
+    async def _flush_once(self) -> StorageError | None:
+        """One flush; why it failed is for everyone who waits for it, whatever happens since."""
         log = self._log
-        plan = log.plan_flush(checkpoint=log.checkpoint_due)
         try:
+            plan = log.plan_flush(checkpoint=log.checkpoint_due)
             await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
         except DiskError as error:
             log.flush_failed(error)
+            return error
+        except StorageError as error:
+            return error
         else:
             log.flushed(plan)
             self._on_flushed()
+            return None
         finally:
             self._running = None

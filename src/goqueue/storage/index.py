@@ -1,18 +1,22 @@
 """A sparse index: sorted pairs of 64-bit numbers in a file, searched by halving.
 
 The offset index maps offsets to file positions, the time index timestamps to offsets. Both are
-hints that make a search short: the log is the truth, and an index that is missing or does not make
-sense is built again from it. Entries are 16 bytes, big-endian, keys strictly increasing.
+hints that make a search short: the log is the truth, and an index that is missing or damaged is
+built again from it. Entries are 16 bytes, big-endian, keys strictly increasing. The last one is a
+seal: the highest key there is, and a checksum of the others, of their purpose (the name of
+the file) and of the size of the segment that they speak of.
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
-import sys
-from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from goqueue.storage.naming import CLEANED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk, DiskFile
 
 ENTRY: Final = struct.Struct(">qq")
+_SEAL_KEY: Final = (1 << 63) - 1
 
 
 class Entry(NamedTuple):
@@ -43,18 +48,20 @@ class SparseIndex:
         self._file: DiskFile | None = None
 
     @classmethod
-    def load(cls, disk: Disk, path: Path, *, sealed: bool) -> SparseIndex | None:
-        """Read the index at `path`; None when it cannot be trusted and must be built again."""
-        file = disk.open(path, create=True, write=not sealed)
-        size = file.size()
-        if size == 0 or size % ENTRY.size:
+    def load(cls, disk: Disk, path: Path, size_bytes: int, *, sealed: bool) -> SparseIndex | None:
+        """Read the index of a segment of `size_bytes`; None when it must be built again."""
+        if path.name not in disk.names(path.parent):
             return None
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-        if not _sorted(mapped):
+        file = disk.open(path, write=not sealed)
+        data = file.read(0, file.size())
+        entries, seal = data[: -ENTRY.size], data[-ENTRY.size :]
+        if seal != _seal(path, size_bytes, entries):
             return None
-        index = cls(disk, path, mapped if sealed else bytearray(mapped))
+        index = cls(disk, path, bytearray(entries))
         index._file = file
-        index._saved_bytes = size
+        index._saved_bytes = len(entries)
+        if sealed:
+            index._map(file)
         return index
 
     def __len__(self) -> int:
@@ -89,27 +96,32 @@ class SparseIndex:
             assert isinstance(self._entries, bytearray), "a sealed index does not grow"
             self._entries += ENTRY.pack(key, value)
 
-    def save(self) -> DiskFile:
-        """Write to the page cache what is only in memory; the caller decides when to sync."""
+    def save(self, size_bytes: int) -> DiskFile:
+        """Write to the page cache what is only in memory; the caller decides when to sync.
+
+        The file never gets shorter: readers of the same segment may have it mapped.
+        """
         if self._file is None:
             self._file = self._disk.open(self._path, create=True)
-        if self._file.size() > self._saved_bytes:
-            self._file.truncate(self._saved_bytes)
-        if self._saved_bytes < len(self._entries):
-            self._file.write(self._saved_bytes, bytes(self._entries[self._saved_bytes :]))
+        if isinstance(self._entries, bytearray):
+            unsaved = bytes(self._entries[self._saved_bytes :])
+            self._file.write(
+                self._saved_bytes, unsaved + _seal(self._path, size_bytes, self._entries)
+            )
             self._saved_bytes = len(self._entries)
         return self._file
 
     def seal(self) -> None:
-        """Save, and let the kernel hold the entries from now on."""
-        file = self.save()
+        """Let the kernel hold the entries that were saved; no more will come."""
+        if self._file is not None:
+            self._map(self._file)
+
+    def _map(self, file: DiskFile) -> None:
         if isinstance(self._entries, bytearray) and self._entries:
             self._entries = mmap.mmap(file.fileno(), len(self._entries), access=mmap.ACCESS_READ)
 
 
-def _sorted(entries: mmap.mmap) -> bool:
-    numbers = array("q", entries[:])
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    keys = numbers[::2].tolist()
-    return keys == sorted(keys)
+def _seal(path: Path, size_bytes: int, entries: bytes | bytearray) -> bytes:
+    purpose = path.name.removesuffix(CLEANED).encode()
+    checksum = crc32c(entries, crc32c(b"%s %d" % (purpose, size_bytes)))
+    return ENTRY.pack(_SEAL_KEY, checksum)

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.storage.index import SparseIndex
-from goqueue.storage.scan import ANY_OFFSET, Context, Found, scan
+from goqueue.storage.scan import Found
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Disk, DiskFile
+    from goqueue.storage.scan import Damage
 
 
 class IndexPaths(NamedTuple):
@@ -48,10 +50,10 @@ class SegmentIndexes:
 
     @classmethod
     def load(
-        cls, disk: Disk, paths: IndexPaths, interval_bytes: int, *, sealed: bool
+        cls, disk: Disk, paths: IndexPaths, interval_bytes: int, size_bytes: int, *, sealed: bool
     ) -> SegmentIndexes | None:
-        """The indexes as they are stored; None when they must be built again."""
-        offsets, times = (SparseIndex.load(disk, path, sealed=sealed) for path in paths)
+        """The stored indexes of a segment's first `size_bytes`; None when they must be rebuilt."""
+        offsets, times = (SparseIndex.load(disk, path, size_bytes, sealed=sealed) for path in paths)
         if offsets is None or times is None:
             return None
         return cls(offsets, times, interval_bytes)
@@ -62,14 +64,11 @@ class SegmentIndexes:
         disk: Disk,
         paths: IndexPaths,
         interval_bytes: int,
-        file: DiskFile,
-        size_bytes: int,
-        base_offset: int,
+        batches: Iterable[Found | Damage],
     ) -> SegmentIndexes:
-        """The indexes made anew from the first `size_bytes` of a segment's file."""
+        """The indexes made anew from the batches themselves."""
         indexes = cls.fresh(disk, paths, interval_bytes)
-        anything = Context(gaps_below=ANY_OFFSET)
-        for item in scan(file, 0, size_bytes, base_offset, anything):
+        for item in batches:
             if isinstance(item, Found):
                 indexes.note(item.position, item.info)
         return indexes
@@ -83,11 +82,6 @@ class SegmentIndexes:
     def max_timestamp_offset(self) -> int:
         """The base offset of the batch with the highest timestamp."""
         return self._max_timestamp_offset
-
-    def within(self, size_bytes: int, end_offset: int) -> bool:
-        """Whether every entry speaks of the first `size_bytes`, which end at `end_offset`."""
-        last_position = self.offsets.last.value if self.offsets.last else 0
-        return last_position < size_bytes and self._max_timestamp_offset < end_offset
 
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`, where an entry is due."""
@@ -103,13 +97,13 @@ class SegmentIndexes:
         if self._max_timestamp != NO_TIMESTAMP:
             self.times.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def save(self) -> tuple[DiskFile, DiskFile]:
-        """Write both out; the files returned are synced by whoever needs that."""
+    def save(self, size_bytes: int) -> tuple[DiskFile, DiskFile]:
+        """Write both out, as those of a segment of that size; the caller syncs the files."""
         self._note_time()
-        return self.offsets.save(), self.times.save()
+        return self.offsets.save(size_bytes), self.times.save(size_bytes)
 
-    def seal(self) -> None:
+    def seal(self, size_bytes: int) -> None:
         """No more batches will come: write both out and let the kernel hold them."""
-        self.save()
+        self.save(size_bytes)
         self.offsets.seal()
         self.times.seal()

@@ -235,7 +235,13 @@ class Log:
         self.flushed(plan)
 
     def plan_flush(self, *, checkpoint: bool = False) -> FlushPlan:
-        """What `flush` would do, for a caller that runs it in a thread."""
+        """What `flush` would do, for a caller that runs it in a thread.
+
+        Raises:
+            LogFailedError: an earlier flush failed. Syncing again would succeed, and prove nothing:
+                the kernel may have given up what it could not store.
+        """
+        self._ensure_writable()
         return self._store.plan_flush(checkpoint=checkpoint)
 
     def flushed(self, plan: FlushPlan) -> None:
@@ -294,7 +300,10 @@ class Log:
         self._ensure_open()
         start = min(offset, self.end_offset)
         if start > self.start_offset:
-            self._store.note(epochs=self.epochs.starting_at(start), log_start=start)
+            # The segment that holds the start stays whole, so its first epoch stays known too.
+            oldest = next((s.base_offset for s in self.segments.since(start)), start)
+            epochs = self.epochs.starting_at(min(oldest, start))
+            self._store.note(epochs=epochs, log_start=start)
         self._store.drop_below(self.start_offset)
         return self.start_offset
 
@@ -318,7 +327,11 @@ class Log:
         expired = retention_ms is not None and 0 <= active.max_timestamp < now_ms - retention_ms
         aged = 0 <= active.created_ms < now_ms - self.config.segment_ms
         if expired or aged:
-            self._store.roll()
+            try:
+                self._store.roll()
+            except DiskError as error:
+                self._fail(error)  # the new segment's file may be there: nothing may pass it
+                raise
 
     def truncate_to(self, end_offset: int) -> int:
         """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
@@ -330,17 +343,13 @@ class Log:
         self._ensure_open()
         if end_offset >= self.end_offset:
             return self.end_offset
-        keeper, position, end = lookup.find_cut(self.segments, end_offset, self._store.context)
-        if end < self._store.checkpoint.recovery_point:
-            self._store.note(
-                log_start=min(self.start_offset, end),
-                recovery_point=end,
-                recovery_segment=keeper.base_offset,
-                recovery_position=position,
-            )
-        self._store.cut(keeper, position)
-        self._store.note(epochs=self.epochs.ending_at(end))
-        self._store.load()
+        cut = lookup.find_cut(self.segments, end_offset, self._store.context)
+        try:
+            self._store.cut(cut)
+            self._store.load()
+        except DiskError as error:
+            self._fail(error)
+            raise
         return self.end_offset
 
     # --- Failing and ending ----------------------------------------------------------------------
@@ -359,10 +368,14 @@ class Log:
         self._ensure_open()
         if self._failure is None:
             return
-        self._store.rewrite_unsynced()
-        self._store.load()
-        self.flush(checkpoint=True)
         self._failure = None
+        try:
+            self._store.rewrite_unsynced()
+            self._store.load()
+            self.flush(checkpoint=True)
+        except DiskError as error:
+            self._fail(error)
+            raise
 
     def close(self) -> None:
         """Flush, write the checkpoint that makes the next start instant, and let go."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import DamagedRangeError
+from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records import decode_rows
 from goqueue.storage.region import Region
 from goqueue.storage.scan import Context, Damage, Found
@@ -32,6 +33,8 @@ def find_region(
     if offset >= end:
         return None
     for segment in segments.since(offset):
+        if context.gaps_below <= offset < segment.base_offset:
+            raise DamagedRangeError(offset, segment.base_offset, "the segment is missing")
         found = segment.locate(offset, context)
         if isinstance(found, Found):
             return _region(segment, found, end, max_bytes, context)
@@ -76,15 +79,36 @@ def find_time(
 
 def find_latest_time(segments: Segments, log_start: int, context: Context) -> TimestampHit | None:
     """The first record with the highest timestamp of all."""
-    newest = max(segments, key=lambda segment: segment.max_timestamp, default=None)
-    if newest is None:
-        return None
-    first = max(newest.indexes.max_timestamp_offset, log_start)
-    hit = None
-    for record in _records(newest, first, newest.max_timestamp, context):
-        if record.offset >= log_start and (hit is None or record.timestamp_ms > hit.timestamp_ms):
-            hit = TimestampHit(record.offset, record.timestamp_ms)
-    return hit
+    best = None
+    for segment in sorted(segments, key=lambda segment: segment.max_timestamp, reverse=True):
+        if best is not None and segment.max_timestamp < best.timestamp_ms:
+            break
+        hit = _latest_in(segment, log_start, context)
+        if hit is not None and (best is None or _later(hit, best)):
+            best = hit
+    return best
+
+
+def _latest_in(segment: Segment, log_start: int, context: Context) -> TimestampHit | None:
+    """The first record of a segment with its highest timestamp.
+
+    As a rule that is where the index says. But that record may lie below the start of the log, or
+    compaction may have left its batch without records: then all have to be looked at.
+    """
+    first = max(segment.indexes.max_timestamp_offset, segment.base_offset)
+    for record in _records(segment, first, segment.max_timestamp, context):
+        if record.offset >= log_start and record.timestamp_ms == segment.max_timestamp:
+            return TimestampHit(record.offset, record.timestamp_ms)
+    best = None
+    for record in _records(segment, max(segment.base_offset, log_start), NO_TIMESTAMP, context):
+        hit = TimestampHit(record.offset, record.timestamp_ms)
+        if record.offset >= log_start and (best is None or _later(hit, best)):
+            best = hit
+    return best
+
+
+def _later(hit: TimestampHit, best: TimestampHit) -> bool:
+    return (hit.timestamp_ms, -hit.offset) > (best.timestamp_ms, -best.offset)
 
 
 def _records(segment: Segment, first: int, timestamp_ms: int, context: Context) -> Iterator[Record]:
@@ -98,12 +122,25 @@ def _records(segment: Segment, first: int, timestamp_ms: int, context: Context) 
             yield from decode_rows(segment.file.read(item.position, item.info.size_bytes))
 
 
-def find_cut(segments: Segments, end_offset: int, context: Context) -> tuple[Segment, int, int]:
-    """The segment, the position in it and the offset at which a log cut there would end."""
-    segment = segments.since(end_offset)[0]
+class Cut(NamedTuple):
+    """Where a log is to be cut."""
+
+    keeper: Segment | None
+    """The segment that will be the last; None when all of them go."""
+    position: int
+    """Where its file ends then."""
+    end_offset: int
+    """Where the log ends then."""
+
+
+def find_cut(segments: Segments, end_offset: int, context: Context) -> Cut:
+    """Where to cut so that no batch reaches past `end_offset`."""
+    segment = next(iter(segments.since(end_offset)), None)
+    if segment is None or end_offset < segment.base_offset:
+        return Cut(None, 0, end_offset)
     found = segment.locate(end_offset, context)
     if isinstance(found, Found):
-        return segment, found.position, min(end_offset, found.info.base_offset)
+        return Cut(segment, found.position, min(end_offset, found.info.base_offset))
     if isinstance(found, Damage):
-        return segment, found.position, found.first_offset
-    return segment, segment.size_bytes, segment.end_offset
+        return Cut(segment, found.position, found.first_offset)
+    return Cut(segment, segment.size_bytes, end_offset)

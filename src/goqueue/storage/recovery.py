@@ -179,15 +179,36 @@ class _Tail:
             else:
                 self._report.damage.append(item)
         if sealed_at is not None:
+            self._ended(segment, sealed_at)
             segment.seal(sealed_at)
+
+    def _ended(self, segment: Segment, sealed_at: int) -> None:
+        """Report the offsets between the last batch of a segment and the next segment."""
+        end = segment.end_offset
+        known = self._report.damage and self._report.damage[-1].first_offset == end
+        if self.checkpoint.gaps_below <= end < sealed_at and not known:
+            size = segment.size_bytes
+            self._report.damage.append(Damage(size, size, end, sealed_at, "the segment is cut off"))
 
     def _start(self, segment: Segment) -> tuple[int, int]:
         """Where the scan of a segment begins: after what is known to be intact."""
         point = self.checkpoint
-        vouched = segment.base_offset == point.recovery_segment
-        if vouched and point.recovery_position <= segment.size_bytes:
-            return point.recovery_position, max(point.recovery_point, segment.base_offset)
+        if segment.base_offset == point.recovery_segment:
+            start = point.recovery_position, max(point.recovery_point, segment.base_offset)
+            if start[0] <= segment.size_bytes and self._leads_on(segment, *start):
+                return start
         return 0, segment.base_offset
+
+    def _leads_on(self, segment: Segment, position: int, offset: int) -> bool:
+        """Whether the recovery point is a place in this file.
+
+        Since it was noted, compaction may have put another file, and a shorter one, in the place of
+        the one that it speaks of. Then everything up to where it would be was on the disk before.
+        """
+        if segment.base_offset >= self.checkpoint.gaps_below or position == segment.size_bytes:
+            return True
+        rest = scan(segment.file, position, segment.size_bytes, offset, self._context())
+        return isinstance(next(rest, None), Found)
 
     def _context(self) -> Context:
         return Context(
@@ -216,9 +237,16 @@ class _LearningTail(_Tail):
         return replace(super()._context(), gaps_below=ANY_OFFSET)
 
     def _found(self, segment: Segment, found: Found) -> None:
-        if found.info.base_offset > segment.end_offset:
+        damage = self._report.damage
+        lost = bool(damage) and damage[-1].resume_at == found.info.base_offset
+        if found.info.base_offset > segment.end_offset and not lost:
             self.checkpoint = replace(self.checkpoint, gaps_below=found.info.next_offset)
         super()._found(segment, found)
+
+    def _ended(self, segment: Segment, sealed_at: int) -> None:
+        """Take a gap before the next segment for one that compaction has left, as all others."""
+        if segment.end_offset < sealed_at:
+            self.checkpoint = replace(self.checkpoint, gaps_below=sealed_at)
 
     def _cut(self, segment: Segment, damage: Damage) -> None:
         if not self.checkpoint.epochs:
@@ -231,6 +259,7 @@ class _LearningTail(_Tail):
 
 def _epochs(segments: list[Segment]) -> Iterator[EpochStart]:
     for segment in segments:
-        for item in segment.walk(Context(gaps_below=ANY_OFFSET)):
+        context = Context(gaps_below=ANY_OFFSET, end_offset=segment.sealed_at)
+        for item in scan(segment.file, 0, segment.size_bytes, segment.base_offset, context):
             if isinstance(item, Found):
                 yield EpochStart(item.info.leader_epoch, item.info.base_offset)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import BatchError, DamagedRangeError, MalformedBatchError
-from goqueue.records.batch import peek, validate
+from goqueue.records.batch import peek, peek_header, validate
 from goqueue.storage.scan import Damage, scan
 
 if TYPE_CHECKING:
+    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import DiskFile
     from goqueue.storage.scan import Context
 
@@ -64,6 +65,8 @@ class Region:
                 objection = self.context.objection(info, next_offset)
                 if objection is not None:
                     raise MalformedBatchError(objection)
+                if info.base_offset > next_offset and not _confirmed(data, end, info):
+                    break
                 next_offset = info.next_offset
                 end += info.size_bytes
         except BatchError as error:
@@ -79,3 +82,15 @@ class Region:
         if resume_at is None:
             resume_at = self.context.end_offset or self.first_offset + 1
         return DamagedRangeError(self.first_offset, resume_at, reason)
+
+
+def _confirmed(data: bytes | bytearray, position: int, info: BatchInfo) -> bool:
+    """Whether the batch behind one that follows a gap agrees with its offset.
+
+    If not, or if it cannot be seen from here, the next read starts at the gap and looks closer.
+    """
+    try:
+        following = peek_header(data, position + info.size_bytes)
+    except BatchError:
+        return False
+    return following.base_offset >= info.next_offset

@@ -15,7 +15,7 @@ from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
-from goqueue.storage.scan import Damage, Found, scan
+from goqueue.storage.scan import ANY_OFFSET, Context, Damage, Found, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk, DiskFile
     from goqueue.storage.config import LogConfig
     from goqueue.storage.index import Entry
-    from goqueue.storage.scan import Context
 
 
 class Segment:
@@ -61,6 +60,11 @@ class Segment:
 
         self.index_rebuilds = 0
 
+    @property
+    def sealed_at(self) -> int | None:
+        """Where the next segment starts; None for the active one."""
+        return self.end_offset if self.sealed else None
+
     def path(self, suffix: str) -> Path:
         """Where the segment's file of this kind is."""
         return segment_path(self._folder, self.base_offset, suffix)
@@ -84,7 +88,7 @@ class Segment:
         if not self.sealed:
             return SegmentIndexes.fresh(self._disk, self._index_paths, self._interval_bytes)
         loaded = SegmentIndexes.load(
-            self._disk, self._index_paths, self._interval_bytes, sealed=True
+            self._disk, self._index_paths, self._interval_bytes, self.size_bytes, sealed=True
         )
         return loaded or self._rebuilt(self.size_bytes)
 
@@ -122,7 +126,7 @@ class Segment:
 
     def seal(self, end_offset: int) -> None:
         """No more batches will come; the next segment starts at `end_offset`."""
-        self.indexes.seal()
+        self.indexes.seal(self.size_bytes)
         self.end_offset = end_offset
         self.sealed = True
 
@@ -157,12 +161,12 @@ class Segment:
         return scan(self.file, position, self.size_bytes, start, bounded, wanted=wanted)
 
     def _entry_for(self, offset: int) -> Entry | None:
-        """The index entry to start from, checked against the batch that it points to."""
-        entry = self.indexes.offsets.at_or_before(offset)
-        if entry is None or self._starts_batch(entry):
-            return entry
-        self.indexes = self._rebuilt(self.size_bytes)
-        return self.indexes.offsets.at_or_before(offset)
+        """The index entry to start from: the last one before `offset` whose batch is intact."""
+        offsets = self.indexes.offsets
+        entry = offsets.at_or_before(offset)
+        while entry is not None and not self._starts_batch(entry):
+            entry = offsets.before(entry.key)
+        return entry
 
     def _starts_batch(self, entry: Entry) -> bool:
         if not 0 <= entry.value <= self.size_bytes - HEADER_BYTES:
@@ -177,26 +181,20 @@ class Segment:
         self.sealed = False
         self.end_offset = end_offset
         loaded = SegmentIndexes.load(
-            self._disk, self._index_paths, self._interval_bytes, sealed=False
+            self._disk, self._index_paths, self._interval_bytes, position, sealed=False
         )
-        if loaded is not None and loaded.within(position, end_offset):
-            self.indexes = loaded
-        else:
-            self.indexes = self._rebuilt(position)
+        self.indexes = loaded or self._rebuilt(position)
 
     def _rebuilt(self, size_bytes: int) -> SegmentIndexes:
         """The indexes of the first `size_bytes`, from the batches themselves."""
         self.index_rebuilds += 1
+        anything = Context(gaps_below=ANY_OFFSET)
+        batches = scan(self.file, 0, size_bytes, self.base_offset, anything)
         indexes = SegmentIndexes.rebuild(
-            self._disk,
-            self._index_paths,
-            self._interval_bytes,
-            self.file,
-            size_bytes,
-            self.base_offset,
+            self._disk, self._index_paths, self._interval_bytes, batches
         )
         if self.sealed:
-            for file in indexes.save():
+            for file in indexes.save(size_bytes):
                 file.sync()
-            indexes.seal()
+            indexes.seal(size_bytes)
         return indexes

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoint import Checkpoint
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.lookup import Cut
     from goqueue.storage.recovery import RecoveryReport
 
 
@@ -62,7 +63,8 @@ class SegmentStore:
         self.flushed_offset = min(recovered.checkpoint.recovery_point, self.end_offset)
         self._unsynced = [s for s in self.segments if s.synced_bytes < s.size_bytes]
         self._sealed_since_checkpoint: list[Segment] = []
-        self._names_changed = False
+        self._name_changes = len(self.segments)  # who made them may not have synced the folder
+        self._durable_name_changes = 0
         self._has_folder = len(self.segments) > 0
         active = self.segments.active
         if active is not None and active.end_offset < self.end_offset:
@@ -129,7 +131,7 @@ class SegmentStore:
             active.seal(self.end_offset)
             self._sealed_since_checkpoint.append(active)
         self.segments = self.segments.with_active(segment)
-        self._names_changed = True
+        self._name_changes += 1
         self.stats.segments_created += 1
         return segment
 
@@ -139,10 +141,11 @@ class SegmentStore:
         """Everything that must reach the disk for what is written now to be there."""
         files = [segment.file for segment in self._unsynced]
         recovery = {}
+        changed = self._name_changes > self._durable_name_changes
         active = self.segments.active
         if checkpoint and active is not None:
             for segment in (*self._sealed_since_checkpoint, active):
-                files.extend(segment.indexes.save())
+                files.extend(segment.indexes.save(segment.size_bytes))
             recovery = {
                 "recovery_point": self.end_offset,
                 "recovery_segment": active.base_offset,
@@ -154,7 +157,7 @@ class SegmentStore:
             end_offset=self.end_offset,
             marks=tuple((segment, segment.size_bytes) for segment in self._unsynced),
             files=tuple(files),
-            names_changed=self._names_changed,
+            name_changes=self._name_changes if changed else 0,
             checkpoint=self._checkpoint if recovery else None,
             recovery=recovery,
         )
@@ -164,8 +167,7 @@ class SegmentStore:
         for segment, size_bytes in plan.marks:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
         self._unsynced = [s for s in self._unsynced if s.synced_bytes < s.size_bytes]
-        if plan.names_changed:
-            self._names_changed = False
+        self._durable_name_changes = max(self._durable_name_changes, plan.name_changes)
         if plan.checkpoint is not None:
             self._sealed_since_checkpoint = [
                 s for s in self._sealed_since_checkpoint if s.end_offset > plan.end_offset
@@ -196,14 +198,32 @@ class SegmentStore:
         self.segments = self.segments.without_first(len(dropped))
         self._remove(dropped)
 
-    def cut(self, keeper: Segment, position: int) -> None:
-        """Remove everything behind `position` in `keeper`, from the end backwards, and reload."""
-        later = [s for s in self.segments if s.base_offset > keeper.base_offset]
-        self._remove(reversed(later))
-        file = self.disk.open(keeper.path(LOG))
-        file.truncate(position)
-        file.sync()
-        self.disk.sync_folder(self.folder)
+    def cut(self, cut: Cut) -> None:
+        """Remove everything behind a place, from the end backwards; `load` must follow.
+
+        The checkpoint first stops to vouch for what goes, and at last forgets what it knew of it.
+        """
+        point, end = self.checkpoint, cut.end_offset
+        changes = {
+            "log_start": min(point.log_start, end),
+            "clean_below": min(point.clean_below, end),
+        }
+        if end < point.recovery_point:
+            changes |= {
+                "recovery_point": end,
+                "recovery_segment": end if cut.keeper is None else cut.keeper.base_offset,
+                "recovery_position": cut.position,
+            }
+        self._checkpoint.update(**changes)
+        for segment in reversed([s for s in self.segments if s.base_offset >= end]):
+            if segment is not cut.keeper:
+                self._remove([segment])
+                self.disk.sync_folder(self.folder)  # one by one, so that no hole can be left
+        if cut.keeper is not None:
+            file = self.disk.open(cut.keeper.path(LOG))
+            file.truncate(cut.position)
+            file.sync()
+        self.note(epochs=self.epochs.ending_at(end), gaps_below=min(point.gaps_below, end))
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
         """Let one segment stand where several sealed ones were."""
