@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
 from goqueue.server.config_kinds import Switch
 from goqueue.server.config_table import ENVIRONMENT_PREFIX, Problem, Setting, fold, nearest
 
@@ -107,6 +105,8 @@ def read_flags(table: Sequence[Setting], arguments: Sequence[str]) -> Reading:
 
 def read_file(table: Sequence[Setting], path: Path, source: str) -> Reading:
     """A YAML file of sections; a key that names no setting is a problem."""
+    import yaml  # noqa: PLC0415 - a start without a file does not wait for it
+
     reading = Reading()
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
