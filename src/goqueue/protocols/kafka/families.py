@@ -10,12 +10,7 @@ from goqueue.protocols.kafka.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster import ClusterApi
 from goqueue.protocols.kafka.consumer_groups import ConsumerGroupsApi
 from goqueue.protocols.kafka.coordinators import CoordinatorsApi
-from goqueue.protocols.kafka.consumer_groups import ConsumerGroupsApi
-from goqueue.protocols.kafka.coordinators import CoordinatorsApi
 from goqueue.protocols.kafka.fetch import FetchApi
-from goqueue.protocols.kafka.group_admin import GroupAdminApi
-from goqueue.protocols.kafka.group_members import GroupMembersApi
-from goqueue.protocols.kafka.group_offsets import GroupOffsetsApi
 from goqueue.protocols.kafka.group_admin import GroupAdminApi
 from goqueue.protocols.kafka.group_members import GroupMembersApi
 from goqueue.protocols.kafka.group_offsets import GroupOffsetsApi
