@@ -1,0 +1,188 @@
+"""What administrators do with groups: list, describe, delete, and offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.groups.classic import ClassicGroup
+from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.describe import describe_classic, describe_consumer, list_group
+from goqueue.groups.effects import Effects
+from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
+from goqueue.groups.registry import GroupRegistry
+from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from goqueue.groups.describe import (
+        ClassicDescription,
+        ConsumerDescription,
+        GroupListing,
+    )
+    from goqueue.groups.effects import Entry, Token
+    from goqueue.groups.offsets import CommittedOffset
+    from goqueue.groups.registry import Slot
+    from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.stats import GroupStats
+    from goqueue.groups.topics import TopicPartition
+
+
+class GroupAdministration:
+    """Reads raise `GroupError`; changes answer a token like every other event."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self._registry = GroupRegistry(settings)
+        self._slots = self._registry.slots
+
+    # --- Loading and dumping -------------------------------------------------------------------
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Replay a snapshot or a log, in order; several calls go on where the last one ended.
+
+        Raises:
+            StorageError: an entry cannot be read; its message names the key.
+        """
+        self._registry.load(entries)
+
+    def dump(self) -> Iterator[Entry]:
+        """All groups as the entries that would load them: the content of a snapshot."""
+        return self._registry.dump()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` where some group contradicts itself."""
+        self._registry.check_invariants()
+
+    # --- Reads ---------------------------------------------------------------------------------
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """The groups in any of the states and of any of the types; none given means all."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {each.lower() for each in types}
+        return [
+            line
+            for line in (list_group(slot.core) for slot in self._slots.values())
+            if (not wanted_states or line.state.lower() in wanted_states)
+            and (not wanted_types or line.group_type.value in wanted_types)
+        ]
+
+    def describe_classic(self, group_id: str) -> ClassicDescription:
+        """A classic group, or `GroupNotFoundError`."""
+        core = self._slot(group_id).core
+        if not isinstance(core, ClassicGroup):
+            raise GroupNotFoundError(f"group {group_id!r} is not a classic group")
+        return describe_classic(core)
+
+    def describe_consumer(self, group_id: str) -> ConsumerDescription:
+        """A KIP-848 group, or `GroupNotFoundError`."""
+        core = self._slot(group_id).core
+        if not isinstance(core, ConsumerGroup):
+            raise GroupNotFoundError(f"group {group_id!r} is not a consumer group")
+        return describe_consumer(core)
+
+    def group_stats(self, group_id: str) -> GroupStats:
+        """The counters of one group, or `GroupNotFoundError`."""
+        return self._slot(group_id).core.stats
+
+    @property
+    def stats(self) -> GroupStats:
+        """The counters of all groups together, also of those that are gone."""
+        return self._registry.stats
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None = None,
+        *,
+        member_id: str | None = None,
+        epoch: int = NO_GENERATION,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, CommittedOffset | GroupError | None]:
+        """Offsets of the partitions asked for (None: all that there are); None where unknown.
+
+        Raises:
+            GroupError: a KIP-848 member asks with an epoch that is not its own.
+        """
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return dict.fromkeys(partitions or ())
+        if isinstance(slot.core, ConsumerGroup):
+            slot.core.check_fetch(member_id, epoch)
+        wanted = list(slot.offsets.committed) if partitions is None else partitions
+        return {part: _offset(slot, part, require_stable=require_stable) for part in wanted}
+
+    def _slot(self, group_id: str) -> Slot:
+        slot = self._slots.get(group_id)
+        if slot is None:
+            raise GroupNotFoundError(f"there is no group {group_id!r}")
+        return slot
+
+    # --- Changes -------------------------------------------------------------------------------
+
+    def delete_groups(self, group_ids: Sequence[str], token: Token, now_ms: int) -> Effects:
+        """Delete groups without members, with their offsets."""
+        out = Effects()
+        outcomes: list[tuple[str, GroupError | None]] = []
+        for group_id in group_ids:
+            error: GroupError | None = None
+            try:
+                self._slot(group_id).core.check_delete()
+                self._registry.discard(group_id, now_ms, out)
+            except GroupError as refusal:
+                error = refusal
+            outcomes.append((group_id, error))
+        out.reply(token, GroupOutcomes(tuple(outcomes)))
+        return out
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], token: Token
+    ) -> Effects:
+        """Forget offsets of topics that the group does not read."""
+        out = Effects()
+        try:
+            slot = self._slot(group_id)
+            if isinstance(slot.core, ClassicGroup) and slot.core.subscribed is None:
+                slot.core.check_delete()
+        except GroupError as refusal:
+            out.reply(token, refusal)
+            return out
+        outcomes: list[tuple[TopicPartition, GroupError | None]] = []
+        for part in partitions:
+            error: GroupError | None = None
+            try:
+                slot.core.check_delete_offset(part[0])
+                slot.offsets.delete(part, out)
+            except GroupError as refusal:
+                error = refusal
+            outcomes.append((part, error))
+        out.reply(token, PartitionOutcomes(tuple(outcomes)))
+        return out
+
+    def delete_topics(self, topics: Iterable[str]) -> Effects:
+        """Topics are gone, and so is how far they were read."""
+        out = Effects()
+        names = list(topics)
+        for slot in self._slots.values():
+            for topic in names:
+                slot.offsets.delete_topic(topic, out)
+        return out
+
+    def expire_offsets(self, now_ms: int, out: Effects) -> None:
+        """Forget offsets that are too old, and groups that nothing is left of."""
+        for group_id, slot in list(self._slots.items()):
+            slot.offsets.expire(now_ms, slot.core.expires_from, out)
+            if slot.is_useless:
+                self._registry.discard(group_id, now_ms, out)
+
+
+def _offset(
+    slot: Slot, part: TopicPartition, *, require_stable: bool
+) -> CommittedOffset | GroupError | None:
+    if require_stable and slot.offsets.is_pending(part):
+        return UnstableOffsetCommitError(
+            f"an open transaction is about to commit an offset of {part[0]}-{part[1]}: ask again"
+        )
+    return slot.offsets.committed.get(part)

@@ -1,0 +1,177 @@
+"""A member of a KIP-848 group, and the step that brings it nearer to its target.
+
+A member owns `assigned` and `pending_revocation` together. It is told only `assigned`; what it
+must give up stays its own until it no longer reports it, so no partition ever has two owners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.groups.messages import ConsumerHeartbeat
+    from goqueue.groups.topics import TopicIdPartition
+
+
+class MemberState(StrEnum):
+    """How far a member is on its way to the target."""
+
+    STABLE = "stable"
+    """It has all that its epoch's target gives it."""
+    UNREVOKED = "unrevoked"
+    """It must give up partitions before it goes to the next epoch."""
+    UNRELEASED = "unreleased"
+    """It waits for partitions that others have not given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember:
+    """Never changed in place: an event puts a new value where the old one was."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    subscribed_names: frozenset[str] = field(default_factory=frozenset)
+    subscribed_regex: str = ""
+    server_assignor: str | None = None
+    epoch: int = 0
+    """The target epoch that the member has reached; 0 before the first, -2 for a static member
+    that is away and will be back."""
+    previous_epoch: int = 0
+    """Still accepted from a member that did not get the reply with the newest epoch."""
+    state: MemberState = MemberState.STABLE
+    assigned: frozenset[TopicIdPartition] = field(default_factory=frozenset)
+    pending_revocation: frozenset[TopicIdPartition] = field(default_factory=frozenset)
+    target: frozenset[TopicIdPartition] = field(default_factory=frozenset)
+    """What the member shall have at the group's target epoch."""
+
+    @property
+    def owned(self) -> frozenset[TopicIdPartition]:
+        """Everything that nobody else may have."""
+        return self.assigned | self.pending_revocation
+
+    def has_reached(self, target_epoch: int) -> bool:
+        """Nothing is left to do for the member."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def updated_by(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        """The member with what it says of itself; silence keeps what it said before."""
+        return replace(
+            self,
+            instance_id=self.instance_id if request.instance_id is None else request.instance_id,
+            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            rebalance_timeout_ms=(
+                self.rebalance_timeout_ms
+                if request.rebalance_timeout_ms == -1
+                else request.rebalance_timeout_ms
+            ),
+            subscribed_names=(
+                self.subscribed_names
+                if request.subscribed_names is None
+                else request.subscribed_names
+            ),
+            subscribed_regex=(
+                self.subscribed_regex
+                if request.subscribed_regex is None
+                else request.subscribed_regex
+            ),
+            server_assignor=request.server_assignor or self.server_assignor,
+        )
+
+    def subscribes_like(self, other: ConsumerMember) -> bool:
+        """Whether two members read the same topics for the same reasons."""
+        return (
+            self.subscribed_names == other.subscribed_names
+            and self.subscribed_regex == other.subscribed_regex
+        )
+
+    def to_value(self) -> ConsumerMemberValue:
+        """What of the member is stored: everything."""
+        return ConsumerMemberValue(
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            tuple(sorted(self.subscribed_names)),
+            self.subscribed_regex,
+            self.server_assignor,
+            self.epoch,
+            self.previous_epoch,
+            self.state.value,
+            by_topic(self.assigned),
+            by_topic(self.pending_revocation),
+            by_topic(self.target),
+        )
+
+    @classmethod
+    def from_value(cls, member_id: str, value: ConsumerMemberValue) -> ConsumerMember:
+        """A member as it was stored."""
+        return cls(
+            member_id=member_id,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            subscribed_names=frozenset(value.subscribed_names),
+            subscribed_regex=value.subscribed_regex,
+            server_assignor=value.server_assignor,
+            epoch=value.epoch,
+            previous_epoch=value.previous_epoch,
+            state=MemberState(value.state),
+            assigned=flatten(value.assigned),
+            pending_revocation=flatten(value.pending_revocation),
+            target=flatten(value.target),
+        )
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    reported: frozenset[TopicIdPartition] | None,
+    is_free: Callable[[TopicIdPartition], bool],
+) -> ConsumerMember:
+    """Take the member one step towards its target: first give up, then take what is free.
+
+    `reported` is what the member says it owns, None when it says nothing; `is_free` tells whether
+    no other member owns a partition.
+    """
+    if member.has_reached(target_epoch):
+        return member
+    if member.state is MemberState.UNREVOKED and _still_has(reported, member.pending_revocation):
+        return member
+    kept = member.assigned & member.target
+    to_revoke = member.assigned - member.target
+    if to_revoke and _still_has(reported, to_revoke):
+        return replace(
+            member, state=MemberState.UNREVOKED, assigned=kept, pending_revocation=to_revoke
+        )
+    missing = member.target - kept
+    available = frozenset(filter(is_free, missing))
+    return replace(
+        member,
+        state=MemberState.STABLE if available == missing else MemberState.UNRELEASED,
+        epoch=target_epoch,
+        previous_epoch=member.epoch if member.epoch != target_epoch else member.previous_epoch,
+        assigned=kept | available,
+        pending_revocation=frozenset(),
+    )
+
+
+def _still_has(
+    reported: frozenset[TopicIdPartition] | None, parts: frozenset[TopicIdPartition]
+) -> bool:
+    """A member that says nothing is taken to have everything."""
+    return reported is None or not reported.isdisjoint(parts)

@@ -1,0 +1,325 @@
+"""The group coordinator: every event of every group comes in here, and effects come out.
+
+No event awaits, reads a clock or touches a disk. `now_ms` is the shell's: milliseconds since the
+Unix epoch that never go back (the wall clock of the start plus monotonic time since). What is in
+`Effects` must be done in its order, group by group.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from goqueue.groups.administration import GroupAdministration
+from goqueue.groups.classic import ClassicGroup
+from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.consumer_checks import check_heartbeat
+from goqueue.groups.effects import Effects
+from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupError,
+    GroupNotFoundError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    MemberIdRequiredError,
+    UnknownMemberError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.groups.effects import Token
+    from goqueue.groups.messages import (
+        CommitRequest,
+        ConsumerHeartbeat,
+        HeartbeatRequest,
+        JoinRequest,
+        LeaveRequest,
+        OffsetToCommit,
+        SyncRequest,
+    )
+    from goqueue.groups.registry import Slot
+    from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.topics import TopicCatalogue, TopicPartition
+
+
+class GroupCoordinator(GroupAdministration):
+    """Members and commits; `GroupAdministration` is what administrators use.
+
+    Every method that takes a token answers it exactly once: in the effects it returns, or in those
+    of a later event.
+    """
+
+    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], str]) -> None:
+        super().__init__(settings)
+        self._new_uuid = new_uuid
+        self._sweep_at_ms: int | None = None
+
+    # --- The classic protocol ------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, token: Token, now_ms: int) -> Effects:
+        """JoinGroup: answered when the next generation begins."""
+        return self._answer(token, partial(self._join, request, token, now_ms))
+
+    def _join(self, request: JoinRequest, token: Token, now_ms: int, out: Effects) -> None:
+        self._check_join(request)
+        slot = self._slots.get(request.group_id)
+        if slot is not None and isinstance(slot.core, ClassicGroup):
+            try:
+                slot.core.join(request, self._new_uuid, token, now_ms, out)
+            finally:
+                self._registry.touch(request.group_id)
+            return
+        # A group that is not there yet: it comes to be only if the member gets in.
+        effects = Effects()
+        core = self._new_classic(request, slot, effects)
+        try:
+            core.join(request, self._new_uuid, token, now_ms, effects)
+        except MemberIdRequiredError as error:
+            effects.reply(token, error)
+        self._registry.install(core)
+        out.persist += effects.persist
+        out.replies += effects.replies
+
+    def _check_join(self, request: JoinRequest) -> None:
+        self._check_group_id(request.group_id)
+        low, high = self.settings.min_session_timeout_ms, self.settings.max_session_timeout_ms
+        if not low <= request.session_timeout_ms <= high:
+            raise InvalidSessionTimeoutError(
+                f"the session timeout is {request.session_timeout_ms} ms; {low} to {high} ms are "
+                "allowed (group.min.session.timeout.ms, group.max.session.timeout.ms)"
+            )
+
+    def _new_classic(self, request: JoinRequest, slot: Slot | None, out: Effects) -> ClassicGroup:
+        if slot is not None and isinstance(slot.core, ConsumerGroup):
+            if not slot.core.is_empty:
+                raise InconsistentGroupProtocolError(
+                    f"group {request.group_id!r} has members of the consumer protocol: set "
+                    "group.protocol=consumer, or stop them first"
+                )
+            if not request.member_id:
+                return ClassicGroup.after_consumer(slot.core, out)
+        if request.member_id:
+            raise self._unknown_member(request.group_id, request.member_id)
+        self._registry.check_room(request.group_id)
+        return self._registry.fresh_classic(request.group_id)
+
+    def sync(self, request: SyncRequest, token: Token, now_ms: int) -> Effects:
+        """SyncGroup: answered when the leader's assignment is durable."""
+
+        def event(out: Effects) -> None:
+            self._classic(request.group_id, request.member_id).sync(request, token, now_ms, out)
+
+        return self._answer(token, event, request.group_id)
+
+    def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Effects:
+        """Heartbeat: answered at once."""
+
+        def event(out: Effects) -> None:
+            group = self._classic(request.group_id, request.member_id)
+            group.heartbeat(request, token, now_ms, out)
+
+        return self._answer(token, event, request.group_id)
+
+    def leave(self, request: LeaveRequest, token: Token, now_ms: int) -> Effects:
+        """LeaveGroup: answered at once, with an outcome for each member."""
+
+        def event(out: Effects) -> None:
+            self._check_group_id(request.group_id)
+            slot = self._slots.get(request.group_id)
+            if slot is None:
+                raise self._unknown_member(request.group_id, "")
+            slot.core.leave(request, token, now_ms, out)
+
+        return self._answer(token, event, request.group_id)
+
+    def _classic(self, group_id: str, member_id: str) -> ClassicGroup:
+        self._check_group_id(group_id)
+        slot = self._slots.get(group_id)
+        if slot is None or not isinstance(slot.core, ClassicGroup):
+            raise self._unknown_member(group_id, member_id)
+        return slot.core
+
+    # --- The KIP-848 protocol ------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeat, catalogue: TopicCatalogue, token: Token, now_ms: int
+    ) -> Effects:
+        """ConsumerGroupHeartbeat: answered at once."""
+
+        def event(out: Effects) -> None:
+            check_heartbeat(request)
+            core = self._consumer(request)
+            core.heartbeat(request, catalogue, token, now_ms, out)
+            self._registry.install(core)
+
+        return self._answer(token, event, request.group_id)
+
+    def _consumer(self, request: ConsumerHeartbeat) -> ConsumerGroup:
+        """The group, or one that comes to be if its first member gets in."""
+        slot = self._slots.get(request.group_id)
+        if slot is not None and isinstance(slot.core, ConsumerGroup):
+            return slot.core
+        joins = request.epoch == JOINING_EPOCH
+        if slot is None and joins:
+            self._registry.check_room(request.group_id)
+            return self._registry.fresh_consumer(request.group_id)
+        if slot is not None and joins and isinstance(slot.core, ClassicGroup):
+            if not slot.core.roster.members:
+                return ConsumerGroup(
+                    request.group_id, self.settings, slot.core.stats, epoch=slot.core.generation
+                )
+            raise GroupNotFoundError(
+                f"group {request.group_id!r} has members of the classic protocol: set "
+                "group.protocol=classic, or stop them first"
+            )
+        raise GroupNotFoundError(f"there is no consumer group {request.group_id!r}")
+
+    # --- Offsets -------------------------------------------------------------------------------
+
+    def commit(self, request: CommitRequest, token: Token, now_ms: int) -> Effects:
+        """OffsetCommit: answered when the offsets are durable."""
+
+        def event(out: Effects) -> None:
+            slot = self._slot_for_commit(request)
+            slot.core.check_commit(request, now_ms)
+
+            def commit(item: OffsetToCommit) -> None:
+                slot.offsets.commit(item, now_ms, out, retention_ms=request.retention_ms)
+
+            self._commit_each(request, slot, token, commit, out)
+
+        return self._answer(token, event, request.group_id)
+
+    def stage(self, producer_id: int, request: CommitRequest, token: Token, now_ms: int) -> Effects:
+        """TxnOffsetCommit: the offsets count when the producer's transaction commits."""
+
+        def event(out: Effects) -> None:
+            slot = self._slot_for_commit(request)
+            slot.core.check_commit(request, now_ms, is_transactional=True)
+
+            def stage(item: OffsetToCommit) -> None:
+                slot.offsets.stage(producer_id, item, now_ms, out)
+                self._registry.transactions.setdefault(producer_id, set()).add(request.group_id)
+
+            self._commit_each(request, slot, token, stage, out)
+
+        return self._answer(token, event, request.group_id)
+
+    def complete_transaction(self, producer_id: int, *, commit: bool) -> Effects:
+        """A producer's transaction has ended: what it staged counts, or never was."""
+        out = Effects()
+        for group_id in sorted(self._registry.transactions.pop(producer_id, ())):
+            slot = self._slots.get(group_id)
+            if slot is not None:
+                slot.offsets.complete(producer_id, out, commit=commit)
+        return out
+
+    def _slot_for_commit(self, request: CommitRequest) -> Slot:
+        slot = self._slots.get(request.group_id)
+        if slot is not None:
+            return slot
+        if request.generation_or_epoch > NO_GENERATION:
+            raise IllegalGenerationError(
+                f"there is no group {request.group_id!r}, so it has no generation "
+                f"{request.generation_or_epoch}: join again"
+            )
+        self._registry.check_room(request.group_id)
+        return self._registry.install(self._registry.fresh_classic(request.group_id))
+
+    @staticmethod
+    def _commit_each(
+        request: CommitRequest,
+        slot: Slot,
+        token: Token,
+        commit: Callable[[OffsetToCommit], None],
+        out: Effects,
+    ) -> None:
+        outcomes: list[tuple[TopicPartition, GroupError | None]] = []
+        for item in request.offsets:
+            error: GroupError | None = None
+            try:
+                commit(item)
+            except GroupError as refusal:
+                error = refusal
+            outcomes.append(((item.topic, item.partition), error))
+        refused = sum(error is not None for _, error in outcomes)
+        slot.core.stats.committed(accepted=len(outcomes) - refused, refused=refused)
+        out.reply(token, PartitionOutcomes(tuple(outcomes)))
+
+    # --- Time, start and stop ------------------------------------------------------------------
+
+    def resume(self, now_ms: int) -> None:
+        """After the last `load`, before the first event."""
+        self._registry.resume(now_ms)
+        self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None when nothing waits for time to pass."""
+        deadlines = (self._registry.timers.next_ms(), self._sweep_at_ms)
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def tick(self, now_ms: int) -> Effects:
+        """Do everything whose time has come. Groups that wait for nothing cost nothing."""
+        out = Effects()
+        for group_id in self._registry.timers.due(now_ms):
+            slot = self._slots.get(group_id)
+            if slot is not None:
+                slot.core.tick(now_ms, out)
+                self._registry.touch(group_id)
+        if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
+            self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
+            self.expire_offsets(now_ms, out)
+        return out
+
+    def abandon(self) -> Effects:
+        """The coordinator stops, moves or could not store something: everyone who waits is told.
+
+        It must not be used afterwards; a new one is loaded from the log.
+        """
+        out = Effects()
+        error = CoordinatorUnavailableError("the coordinator of the group moves: find it again")
+        for slot in self._slots.values():
+            slot.core.abandon(error, out)
+        self._slots.clear()
+        self._registry.timers.clear()
+        self._sweep_at_ms = None
+        return out
+
+    # --- The one place where refusals become replies -------------------------------------------
+
+    def _answer(
+        self, token: Token, event: Callable[[Effects], None], group_id: str | None = None
+    ) -> Effects:
+        out = Effects()
+        try:
+            event(out)
+        except GroupError as error:
+            out.reply(token, error)
+        if group_id is not None:
+            self._tidy(group_id)
+        return out
+
+    def _tidy(self, group_id: str) -> None:
+        """Note the next deadline, and let go of a group that an event made for nothing."""
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return
+        is_classic = isinstance(slot.core, ClassicGroup)
+        if slot.is_useless and is_classic and next(slot.core.dump(), None) is None:
+            del self._slots[group_id]
+        self._registry.touch(group_id)
+
+    @staticmethod
+    def _check_group_id(group_id: str) -> None:
+        if not group_id:
+            raise InvalidGroupIdError("the group id is empty: set group.id")
+
+    @staticmethod
+    def _unknown_member(group_id: str, member_id: str) -> UnknownMemberError:
+        return UnknownMemberError(
+            f"group {group_id!r} has no member {member_id!r}: join again without a member id"
+        )

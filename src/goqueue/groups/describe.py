@@ -1,0 +1,159 @@
+"""What administrators see of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from goqueue.groups.classic import ClassicGroup
+from goqueue.groups.classic_state import ClassicState
+from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from goqueue.groups.consumer_member import ConsumerMember
+    from goqueue.groups.topics import TopicIdPartition
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+class GroupType(StrEnum):
+    """Which protocol a group speaks."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """One line of a list of groups."""
+
+    group_id: str
+    group_type: GroupType
+    protocol_type: str
+    state: str
+    generation: int
+    """The generation of a classic group, the epoch of a KIP-848 one."""
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMemberDescription:
+    """One member of a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicDescription:
+    """A classic group. Metadata and assignments are shown only while it is stable."""
+
+    group_id: str
+    state: ClassicState
+    protocol_type: str
+    protocol_name: str
+    members: tuple[ClassicMemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMemberDescription:
+    """One member of a KIP-848 group."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    subscribed_names: frozenset[str]
+    subscribed_regex: str
+    assigned: frozenset[TopicIdPartition]
+    target: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerDescription:
+    """A KIP-848 group."""
+
+    group_id: str
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[ConsumerMemberDescription, ...]
+
+
+def list_group(group: Group) -> GroupListing:
+    """The line of one group."""
+    if isinstance(group, ConsumerGroup):
+        return GroupListing(
+            group_id=group.group_id,
+            group_type=GroupType.CONSUMER,
+            protocol_type=PROTOCOL_TYPE,
+            state=group.state.value,
+            generation=group.epoch,
+            member_count=len(group.roster.members),
+        )
+    return GroupListing(
+        group_id=group.group_id,
+        group_type=GroupType.CLASSIC,
+        protocol_type=group.roster.protocol_type or "",
+        state=group.state.value,
+        generation=group.generation,
+        member_count=len(group.roster.members),
+    )
+
+
+def describe_classic(group: ClassicGroup) -> ClassicDescription:
+    """The whole of a classic group."""
+    is_stable = group.state is ClassicState.STABLE
+    return ClassicDescription(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.roster.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_stable else "",
+        members=tuple(
+            ClassicMemberDescription(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.roster.members.values()
+        ),
+    )
+
+
+def describe_consumer(group: ConsumerGroup) -> ConsumerDescription:
+    """The whole of a KIP-848 group."""
+    return ConsumerDescription(
+        group_id=group.group_id,
+        state=group.state.value,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=group.assignor,
+        members=tuple(map(_describe_member, group.roster.members.values())),
+    )
+
+
+def _describe_member(member: ConsumerMember) -> ConsumerMemberDescription:
+    return ConsumerMemberDescription(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_names=member.subscribed_names,
+        subscribed_regex=member.subscribed_regex,
+        assigned=member.assigned,
+        target=member.target,
+    )

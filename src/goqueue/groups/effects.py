@@ -1,0 +1,45 @@
+"""What a core asks of its shell: bytes to store and replies to send, in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, NewType
+
+if TYPE_CHECKING:
+    from goqueue.groups.messages import Result
+    from goqueue.model.errors import GroupError
+
+Token = NewType("Token", int)
+"""Names one request that waits for its reply; the shell gives it, the core never looks inside."""
+
+
+class Entry(NamedTuple):
+    """One record for the compacted topic of the groups; a null value removes the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Reply(NamedTuple):
+    """The one answer to one request: a result, or the error that the protocol translates."""
+
+    token: Token
+    result: Result | GroupError
+
+
+@dataclass(slots=True)
+class Effects:
+    """Everything that one event causes.
+
+    Persist, then tell: the replies may go out only when `persist` is durable, and so is what every
+    earlier event of the same group asked to persist. When an append fails, the core knows more
+    than the log does: the shell abandons the coordinator (`GroupCoordinator.abandon`) and loads it
+    again from the log.
+    """
+
+    persist: list[Entry] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    def reply(self, token: Token, result: Result | GroupError) -> None:
+        """Answer one request."""
+        self.replies.append(Reply(token, result))

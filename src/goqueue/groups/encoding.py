@@ -1,0 +1,221 @@
+"""Keys and values of the compacted topic that holds the groups.
+
+A key is a version byte, a kind byte and a MessagePack array that names the thing; equal things
+have equal keys, which is what compaction works on. A value is a version byte and a MessagePack
+array of fields. Fields are only ever added at the end, with a default, so an old value stays
+readable; a change that this cannot express takes a new version byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from goqueue.groups.effects import Entry
+from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VERSION: Final = 1
+_VERSION_BYTE: Final = bytes([VERSION])
+_HEADER_BYTES: Final = 2
+
+
+PartitionsByTopic: TypeAlias = tuple[tuple[UUID, tuple[int, ...]], ...]
+"""Partitions grouped by topic and sorted, so that equal sets have equal bytes."""
+
+
+MemberStateName: TypeAlias = Literal["stable", "unrevoked", "unreleased"]
+"""How far a KIP-848 member is on its way to its target."""
+
+
+class OffsetKey(NamedTuple):
+    """How far a group has read a partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """A group of either protocol."""
+
+    group_id: str
+
+
+class MemberKey(NamedTuple):
+    """A member of a KIP-848 group; classic members live inside their group's value."""
+
+    group_id: str
+    member_id: str
+
+
+class PendingOffsetKey(NamedTuple):
+    """An offset that an open transaction will commit or drop."""
+
+    group_id: str
+    producer_id: int
+    topic: str
+    partition: int
+
+
+class OffsetValue(msgspec.Struct, frozen=True, array_like=True):
+    """A committed offset. `expire_at_ms` is set only by clients that ask for a retention."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+    expire_at_ms: int | None = None
+
+
+class ClassicMemberValue(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a classic generation, with its metadata for the chosen protocol."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+class ClassicGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="classic"):
+    """A classic group at the end of a rebalance."""
+
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    state_since_ms: int
+    members: tuple[ClassicMemberValue, ...]
+
+
+class ConsumerGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="consumer"):
+    """A KIP-848 group without its members.
+
+    `topics` is what the newest target was computed from: name, id and partition count.
+    """
+
+    epoch: int
+    target_epoch: int
+    assignor: str
+    topics: tuple[tuple[str, UUID, int], ...]
+    empty_since_ms: int
+
+
+class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a KIP-848 group: what it wants, what it has, and what it shall have."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    subscribed_names: tuple[str, ...]
+    subscribed_regex: str
+    server_assignor: str | None
+    epoch: int
+    previous_epoch: int
+    state: MemberStateName
+    assigned: PartitionsByTopic
+    pending_revocation: PartitionsByTopic
+    target: PartitionsByTopic
+
+
+Key: TypeAlias = OffsetKey | GroupKey | MemberKey | PendingOffsetKey
+GroupValue: TypeAlias = ClassicGroupValue | ConsumerGroupValue
+Value: TypeAlias = OffsetValue | GroupValue | ConsumerMemberValue
+
+
+class DecodedEntry(NamedTuple):
+    """An entry that was read back; a value of None removes what the key names."""
+
+    key: Key
+    value: Value | None
+
+
+_KINDS: Final[dict[int, type[Key]]] = {
+    1: OffsetKey,
+    2: GroupKey,
+    3: MemberKey,
+    4: PendingOffsetKey,
+}
+_KIND_BYTES: Final = {kind: bytes([VERSION, number]) for number, kind in _KINDS.items()}
+_KEY_DECODERS: Final = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS.values()}
+_VALUE_DECODERS: Final[dict[type[Key], msgspec.msgpack.Decoder[Value]]] = {
+    OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+    GroupKey: msgspec.msgpack.Decoder(GroupValue),
+    MemberKey: msgspec.msgpack.Decoder(ConsumerMemberValue),
+    PendingOffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+}
+_encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+
+
+def by_topic(partitions: Iterable[tuple[UUID, int]]) -> PartitionsByTopic:
+    """Group and sort a set of partitions."""
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        topics.setdefault(topic_id, []).append(partition)
+    return tuple((topic_id, tuple(numbers)) for topic_id, numbers in topics.items())
+
+
+def flatten(grouped: PartitionsByTopic) -> frozenset[tuple[UUID, int]]:
+    """The set that `by_topic` was given."""
+    return frozenset((topic_id, each) for topic_id, numbers in grouped for each in numbers)
+
+
+def encode_key(key: Key) -> bytes:
+    """The bytes that compaction compares."""
+    return _KIND_BYTES[type(key)] + _encode(tuple(key))
+
+
+def put(key: Key, value: Value) -> Entry:
+    """An entry that stores a value."""
+    return Entry(encode_key(key), _VERSION_BYTE + _encode(value))
+
+
+def remove(key: Key) -> Entry:
+    """An entry that removes what was stored."""
+    return Entry(encode_key(key), None)
+
+
+def decode(entry: Entry) -> DecodedEntry:
+    """Read an entry back.
+
+    Raises:
+        UnsupportedFormatError: a newer version wrote the entry.
+        CorruptGroupStateError: the bytes are not an entry at all.
+    """
+    key = _decode_key(entry.key)
+    if entry.value is None:
+        return DecodedEntry(key, None)
+    if entry.value[:1] != _VERSION_BYTE:
+        raise UnsupportedFormatError(
+            f"the value of {key} has version {entry.value[:1].hex() or 'none'}, this release reads "
+            f"version {VERSION}: run the release that wrote it"
+        )
+    try:
+        return DecodedEntry(key, _VALUE_DECODERS[type(key)].decode(entry.value[1:]))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise CorruptGroupStateError(f"the value of {key} does not decode: {error}") from error
+
+
+def _decode_key(data: bytes) -> Key:
+    if len(data) < _HEADER_BYTES:
+        raise CorruptGroupStateError(f"the key {data.hex()!r} is too short for a group entry")
+    kind = _KINDS.get(data[1])
+    if data[0] != VERSION or kind is None:
+        raise UnsupportedFormatError(
+            f"the key {data.hex()} has version {data[0]} and kind {data[1]}, this release reads "
+            f"version {VERSION} and kinds {sorted(_KINDS)}: run the release that wrote it"
+        )
+    try:
+        return _KEY_DECODERS[kind].decode(data[_HEADER_BYTES:])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise CorruptGroupStateError(f"the key {data.hex()} does not decode: {error}") from error

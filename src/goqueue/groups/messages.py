@@ -1,0 +1,213 @@
+"""Requests to groups and their results, as values that no wire format shows through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.groups.topics import TopicIdPartition, TopicPartition
+    from goqueue.model.errors import GroupError
+
+NO_GENERATION: Final = -1
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+STATIC_LEAVING_EPOCH: Final = -2
+"""The epoch of a static member that will be back under the same instance id."""
+
+
+class Protocol(NamedTuple):
+    """An assignment strategy that a member can run, with what it says to the leader."""
+
+    name: str
+    metadata: bytes
+
+
+# --- The classic protocol ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A member wants to be in the next generation."""
+
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    require_known_member_id: bool = True
+    """The client understands `MemberIdRequiredError` (JoinGroup 4 and newer)."""
+    supports_skip_assignment: bool = False
+    """The client understands `skip_assignment` (JoinGroup 9 and newer)."""
+
+
+class JoinedMember(NamedTuple):
+    """What the leader is told of each member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    """The member is in this generation. Only the leader gets the list of members."""
+
+    member_id: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """A member asks for its assignment; the leader brings everyone's."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """What the leader decided for the member."""
+
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A member of a generation is alive."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+class LeavingMember(NamedTuple):
+    """A member that goes; an empty member id with an instance id is an administrator's wish."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveRequest:
+    """Members go, each with its own outcome."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    """One outcome for each member asked, in the order asked."""
+
+    members: tuple[tuple[LeavingMember, GroupError | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The request was carried out and has nothing more to say."""
+
+
+DONE: Final = Done()
+
+
+# --- The KIP-848 protocol ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """A member joins, stays or goes; a field that is None says "as before"."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    subscribed_names: frozenset[str] | None = None
+    subscribed_regex: str | None = None
+    server_assignor: str | None = None
+    owned: frozenset[TopicIdPartition] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """The member tells everything, so it wants to hear everything."""
+        subscribes = self.subscribed_names is not None or self.subscribed_regex is not None
+        return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatResult:
+    """The member's epoch, and its assignment when that is news."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assignment: frozenset[TopicIdPartition] | None
+
+
+# --- Offsets -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetToCommit:
+    """How far a group has read one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """A member, or a consumer without a group membership, says how far it has read."""
+
+    group_id: str
+    member_id: str = ""
+    generation_or_epoch: int = NO_GENERATION
+    instance_id: str | None = None
+    offsets: tuple[OffsetToCommit, ...]
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcomes:
+    """One outcome for each partition asked, in the order asked."""
+
+    partitions: tuple[tuple[TopicPartition, GroupError | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcomes:
+    """One outcome for each group asked, in the order asked."""
+
+    groups: tuple[tuple[str, GroupError | None], ...]
+
+
+Result: TypeAlias = (
+    "JoinResult | SyncResult | LeaveResult | Done | ConsumerHeartbeatResult"
+    " | PartitionOutcomes | GroupOutcomes"
+)

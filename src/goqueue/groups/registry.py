@@ -1,0 +1,181 @@
+"""All groups of one coordinator: finding, loading, dumping, and whose deadline is next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from goqueue.groups.classic import ClassicGroup
+from goqueue.groups.classic_state import ClassicState
+from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.encoding import (
+    ClassicGroupValue,
+    ConsumerMemberValue,
+    GroupKey,
+    GroupValue,
+    MemberKey,
+    OffsetKey,
+    OffsetValue,
+    decode,
+    remove,
+)
+from goqueue.groups.offsets import OffsetStore
+from goqueue.groups.stats import GroupStats
+from goqueue.groups.timers import Timers
+from goqueue.model.errors import InvariantError, TooManyGroupsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.groups.describe import Group
+    from goqueue.groups.effects import Effects, Entry
+    from goqueue.groups.settings import GroupSettings
+
+
+@dataclass(slots=True)
+class Slot:
+    """One group id: its members under either protocol, and its offsets, which outlive them."""
+
+    core: Group
+    offsets: OffsetStore
+
+    @property
+    def is_useless(self) -> bool:
+        """Nobody would notice if it were gone."""
+        return self.core.is_empty and not self.offsets
+
+
+class GroupRegistry:
+    """Groups by id, with the deadline of each."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.slots: dict[str, Slot] = {}
+        self.stats = GroupStats()
+        """The sum over all groups, also those that are gone."""
+        self.timers: Timers[str] = Timers()
+        self.transactions: dict[int, set[str]] = {}
+        """Producer id to the groups in which its open transaction has staged offsets."""
+
+    # --- Slots ---------------------------------------------------------------------------------
+
+    def fresh_classic(self, group_id: str) -> ClassicGroup:
+        """A group that is not in the registry yet."""
+        return ClassicGroup(group_id, self.settings, GroupStats(parent=self.stats))
+
+    def fresh_consumer(self, group_id: str) -> ConsumerGroup:
+        """A group that is not in the registry yet."""
+        return ConsumerGroup(group_id, self.settings, GroupStats(parent=self.stats))
+
+    def check_room(self, group_id: str) -> None:
+        """Raise `TooManyGroupsError` where a further group is one too many."""
+        if group_id not in self.slots and len(self.slots) >= self.settings.max_groups:
+            raise TooManyGroupsError(
+                f"there are {len(self.slots)} groups, as many as the settings allow: delete some"
+            )
+
+    def install(self, core: Group) -> Slot:
+        """Put a group under its id; offsets that are there stay."""
+        slot = self.slots.get(core.group_id)
+        if slot is None:
+            slot = Slot(core, OffsetStore(core.group_id, self.settings))
+            self.slots[core.group_id] = slot
+        else:
+            slot.core = core
+        self.touch(core.group_id)
+        return slot
+
+    def touch(self, group_id: str) -> None:
+        """After every event: note when the group wants to be woken next."""
+        slot = self.slots.get(group_id)
+        deadline_ms = None if slot is None else slot.core.next_deadline_ms()
+        if deadline_ms is None:
+            self.timers.cancel(group_id)
+        else:
+            self.timers.set(group_id, deadline_ms)
+
+    def discard(self, group_id: str, now_ms: int, out: Effects) -> None:
+        """Remove a group with its offsets, here and in the log."""
+        slot = self.slots.pop(group_id)
+        slot.offsets.clear(out)
+        if isinstance(slot.core, ClassicGroup):
+            is_stored = slot.core.stored is not None
+            slot.core.transition_to(ClassicState.DEAD, now_ms)
+        else:
+            is_stored = True
+            slot.core.is_dead = True
+        if is_stored:
+            out.persist.append(remove(GroupKey(group_id)))
+        self.timers.cancel(group_id)
+
+    # --- Loading and dumping -------------------------------------------------------------------
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Replay entries in the order of the log; `resume` follows the last one.
+
+        Raises:
+            StorageError: an entry cannot be read; its message names the key.
+        """
+        for entry in entries:
+            key, value = decode(entry)
+            if isinstance(key, OffsetKey):
+                offsets = self._loading(key.group_id).offsets
+                offsets.load((key.topic, key.partition), cast("OffsetValue | None", value))
+            elif isinstance(key, GroupKey):
+                self._load_group(key.group_id, cast("GroupValue | None", value))
+            elif isinstance(key, MemberKey):
+                self._load_member(key, cast("ConsumerMemberValue | None", value))
+            else:
+                part = (key.topic, key.partition)
+                offsets = self._loading(key.group_id).offsets
+                offsets.load_pending(key.producer_id, part, cast("OffsetValue | None", value))
+
+    def _loading(self, group_id: str) -> Slot:
+        slot = self.slots.get(group_id)
+        return slot if slot is not None else self.install(self.fresh_classic(group_id))
+
+    def _load_group(self, group_id: str, value: GroupValue | None) -> None:
+        slot = self._loading(group_id)
+        if value is None:
+            slot.core = self.fresh_classic(group_id)
+        elif isinstance(value, ClassicGroupValue):
+            slot.core = ClassicGroup.load(group_id, value, self.settings, slot.core.stats)
+        else:
+            if not isinstance(slot.core, ConsumerGroup):
+                slot.core = self.fresh_consumer(group_id)
+            slot.core.load_group(value)
+
+    def _load_member(self, key: MemberKey, value: ConsumerMemberValue | None) -> None:
+        slot = self._loading(key.group_id)
+        if not isinstance(slot.core, ConsumerGroup):
+            if value is None:
+                return
+            # Compaction may have left a member's entry before the newest one of its group.
+            slot.core = self.fresh_consumer(key.group_id)
+        slot.core.load_member(key.member_id, value)
+
+    def resume(self, now_ms: int) -> None:
+        """Loading is over: sessions begin anew, and what was removed for good is dropped."""
+        for group_id, slot in list(self.slots.items()):
+            stored = isinstance(slot.core, ConsumerGroup) or slot.core.stored is not None
+            if slot.is_useless and not stored:
+                del self.slots[group_id]
+            else:
+                slot.core.resume(now_ms)
+            for producer_id in slot.offsets.pending_producers:
+                self.transactions.setdefault(producer_id, set()).add(group_id)
+            self.touch(group_id)
+
+    def dump(self) -> Iterator[Entry]:
+        """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
+        for slot in self.slots.values():
+            yield from slot.core.dump()
+            yield from slot.offsets.dump()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` where a group contradicts itself or its deadline is forgotten."""
+        for group_id, slot in self.slots.items():
+            slot.core.check_invariants()
+            slot.offsets.check_invariants()
+            if self.timers.get(group_id) != slot.core.next_deadline_ms():
+                raise InvariantError(f"the deadline of group {group_id!r} is out of date")

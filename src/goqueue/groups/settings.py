@@ -1,0 +1,50 @@
+"""The settings of groups, with Kafka's defaults where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 24 * 60 * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """One value for every bound and every delay of group coordination."""
+
+    min_session_timeout_ms: int = 6_000
+    """`group.min.session.timeout.ms`; a shorter one is refused."""
+
+    max_session_timeout_ms: int = 30 * _MINUTE_MS
+    """`group.max.session.timeout.ms`; a longer one is refused."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    """`group.initial.rebalance.delay.ms`: an empty group waits this long for more members."""
+
+    new_member_join_timeout_ms: int = 5 * _MINUTE_MS
+    """A member whose first join is still parked after this is dropped; its client tries again."""
+
+    max_group_size: int = 10_000
+    """`group.max.size`, members of one group; a further join is refused."""
+
+    max_groups: int = 100_000
+    """Groups in one coordinator; a further one is refused until an old one goes."""
+
+    consumer_session_timeout_ms: int = 45_000
+    """`group.consumer.session.timeout.ms`, for members of the KIP-848 protocol."""
+
+    consumer_heartbeat_interval_ms: int = 5_000
+    """`group.consumer.heartbeat.interval.ms`, told to every such member."""
+
+    max_regex_chars: int = 1_000
+    """A longer subscription pattern is refused."""
+
+    offsets_retention_ms: int = 7 * _DAY_MS
+    """`offsets.retention.minutes`: how long offsets outlive the last reader."""
+
+    offsets_check_interval_ms: int = 10 * _MINUTE_MS
+    """`offsets.retention.check.interval.ms`: how often expired offsets are looked for."""
+
+    offset_metadata_max_chars: int = 4_096
+    """`offset.metadata.max.bytes`, counted in characters as Kafka does."""

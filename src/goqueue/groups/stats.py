@@ -1,0 +1,127 @@
+"""How often groups rebalance, why, for how long, and what it moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+SMOOTHING: Final = 0.3
+"""Weight of the newest duration in the moving average."""
+
+
+class RebalanceReason(StrEnum):
+    """What set a rebalance off."""
+
+    MEMBER_JOINED = "member_joined"
+    MEMBER_REJOINED = "member_rejoined"
+    MEMBER_UPDATED = "member_updated"
+    MEMBER_LEFT = "member_left"
+    SESSION_TIMEOUT = "session_timeout"
+    REBALANCE_TIMEOUT = "rebalance_timeout"
+    SYNC_TIMEOUT = "sync_timeout"
+    TOPICS_CHANGED = "topics_changed"
+
+
+class LeaveReason(StrEnum):
+    """Why a member is gone."""
+
+    LEFT = "left"
+    SESSION_TIMEOUT = "session_timeout"
+    REBALANCE_TIMEOUT = "rebalance_timeout"
+    SYNC_TIMEOUT = "sync_timeout"
+    GROUP_FULL = "group_full"
+
+
+@dataclass(slots=True)
+class GroupStats:
+    """Counters of one group; those of its parent, which sums up all groups, move along.
+
+    `total == successful + failed + superseded`, and one more while a rebalance is under way.
+    """
+
+    parent: GroupStats | None = None
+    total: int = 0
+    successful: int = 0
+    failed: int = 0
+    """Given up because members did not do their part in time."""
+    superseded: int = 0
+    """Restarted by a further trigger before it had come to an end."""
+    partitions_revoked: int = 0
+    partitions_assigned: int = 0
+    revocation_timeouts: int = 0
+    last_duration_ms: int = 0
+    average_duration_ms: float = 0.0
+    last_at_ms: int = 0
+    reasons: Counter[RebalanceReason] = field(default_factory=Counter)
+    joins: int = 0
+    leaves: Counter[LeaveReason] = field(default_factory=Counter)
+    heartbeats: int = 0
+    offset_commits: int = 0
+    offset_commit_errors: int = 0
+    started_at_ms: int | None = None
+    """When the rebalance under way began; None when there is none."""
+
+    def started(self, reason: RebalanceReason, now_ms: int) -> None:
+        """A rebalance begins, or begins again."""
+        restarts = self.started_at_ms is not None
+        for stats in self._with_parent():
+            stats.superseded += restarts
+            stats.total += 1
+            stats.reasons[reason] += 1
+        self.started_at_ms = now_ms
+
+    def completed(self, now_ms: int, *, revoked: int = 0, assigned: int = 0) -> None:
+        """The rebalance under way has come to its end."""
+        self.moved(revoked=revoked, assigned=assigned)
+        if self.started_at_ms is None:
+            return
+        duration_ms = max(now_ms - self.started_at_ms, 0)
+        self.started_at_ms = None
+        for stats in self._with_parent():
+            stats.successful += 1
+            stats.last_at_ms = now_ms
+            stats.last_duration_ms = duration_ms
+            first = stats.successful == 1
+            change = duration_ms - stats.average_duration_ms
+            stats.average_duration_ms += change if first else SMOOTHING * change
+
+    def given_up(self) -> None:
+        """The rebalance under way failed."""
+        if self.started_at_ms is None:
+            return
+        self.started_at_ms = None
+        for stats in self._with_parent():
+            stats.failed += 1
+
+    def moved(self, *, revoked: int = 0, assigned: int = 0) -> None:
+        """Partitions changed hands."""
+        for stats in self._with_parent():
+            stats.partitions_revoked += revoked
+            stats.partitions_assigned += assigned
+
+    def joined(self) -> None:
+        """A member that was not in the group is now."""
+        for stats in self._with_parent():
+            stats.joins += 1
+
+    def left(self, reason: LeaveReason) -> None:
+        """A member is gone."""
+        for stats in self._with_parent():
+            stats.leaves[reason] += 1
+            stats.revocation_timeouts += reason is LeaveReason.REBALANCE_TIMEOUT
+
+    def heartbeat(self) -> None:
+        """A member was heard."""
+        for stats in self._with_parent():
+            stats.heartbeats += 1
+
+    def committed(self, *, accepted: int, refused: int) -> None:
+        """Offsets were asked to be committed."""
+        for stats in self._with_parent():
+            stats.offset_commits += accepted
+            stats.offset_commit_errors += refused
+
+    def _with_parent(self) -> tuple[GroupStats, ...]:
+        return (self,) if self.parent is None else (self, self.parent)
