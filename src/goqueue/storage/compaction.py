@@ -9,60 +9,67 @@ writer's thread, each in steps that a crash can interrupt anywhere:
 3. the segments that it stands for are removed, and it takes the first one's name
    (`recovery.finish_swap`, which recovery runs again if it was interrupted).
 
-Before step 2 a crash leaves the old segments, after it the new one; never neither.
+Before step 2 a crash leaves the old segments, after it the new one; never neither. What makes an
+older record superfluous is on the disk before the older one goes: `build` syncs what it reads.
 
 Tombstones (null values) stay for a day after the first pass that met them, so that a reader who
 follows the log sees every deletion: that pass notes the end of the day in the batch (the delete
-horizon of the record format). Records without a key are never merged. Control batches stay.
+horizon of the record format). A tombstone goes only when nothing older of its key can be left:
+copies are installed from the oldest on, and behind a segment that was left alone none is dropped.
+Records without a key are never merged. Control batches stay, and so does the last batch of each
+producer, if need be without records: it carries the sequence number that the next one continues.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from goqueue.records import (
-    DELETE_HORIZON,
-    BatchInfo,
-    Compression,
-    Record,
-    decode_rows,
-    encode,
-    peek,
-)
-from goqueue.storage.indexes import IndexPaths, SegmentIndexes
-from goqueue.storage.naming import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
+from goqueue.model.errors import BatchError, DiskError, LogFailedError
+from goqueue.records import DELETE_HORIZON, BatchInfo, Compression, Record, decode_rows, encode
+from goqueue.storage.cleaned import CleanedCopy, copy_path, remove_copy
+from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
 from goqueue.storage.recovery import finish_swap
 from goqueue.storage.scan import Damage
 from goqueue.storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from goqueue.storage.log import Log
+    from goqueue.storage.scan import Found
 
 DAY_MS: Final = 24 * 3600 * 1000
 MAX_KEYS: Final = 5_000_000
 """How many keys one pass remembers; at the bound it stops there, and the next pass goes on."""
 
-_WRITE_BYTES: Final = 1024 * 1024
 _MAX_OFFSET_SPAN: Final = (1 << 31) - 1
 
 
 @dataclass(slots=True)
 class CompactionStats:
-    """What one pass did."""
+    """What one pass did. Segments that it left alone and control records are not counted."""
 
     records_before: int = 0
     records_after: int = 0
     unique_keys: int = 0
+    """How many keys there were among the records that no pass had seen before."""
     tombstones_removed: int = 0
+    """Those whose day was over; ones that a newer record replaced are ordinary records here."""
     bytes_before: int = 0
     bytes_after: int = 0
     duration_s: float = 0.0
     dirty_ratio: float = 0.0
+
+    def add(self, part: CompactionStats) -> None:
+        """Count what happened to one group of segments."""
+        self.records_before += part.records_before
+        self.records_after += part.records_after
+        self.tombstones_removed += part.tombstones_removed
+        self.bytes_before += part.bytes_before
+        self.bytes_after += part.bytes_after
 
 
 def dirty_ratio(log: Log) -> float:
@@ -85,7 +92,7 @@ class _Cleaned:
     """A finished copy of a group of segments, waiting to take their place."""
 
     sources: tuple[Segment, ...]
-    size_bytes: int
+    stats: CompactionStats = field(default_factory=CompactionStats)
 
     @property
     def base_offset(self) -> int:
@@ -121,16 +128,19 @@ class Compaction:
                 are dropped, and they do not replace older ones.
         """
         self._log = log
+        self._store = log.store
         self._context = log.store.context
         self._now_ms = now_ms
         self._tombstone_ms = tombstone_ms
         self._max_keys = max_keys
         self._aborted = aborted
-        self._until = log.end_offset if until is None else until
-        self._sources = tuple(s for s in log.segments.sealed if s.end_offset <= self._until)
+        stop = log.end_offset if until is None else until
+        self._sources = tuple(s for s in log.segments.sealed if s.end_offset <= stop)
         self._clean_below = log.store.checkpoint.clean_below
+        self._mapped_to = self._clean_below
         self._latest: dict[bytes, int] = {}
         self._last_of_producer: dict[int, int] = {}
+        self._left_alone = False
         self._cleaned: list[_Cleaned] = []
         self._started_s = time.monotonic()
         self._stats = CompactionStats(dirty_ratio=dirty_ratio(log))
@@ -138,67 +148,93 @@ class Compaction:
     # --- Building: any thread --------------------------------------------------------------------
 
     def build(self) -> None:
-        """Read everything, write the cleaned copies; the log itself is not touched."""
-        mapped_to = self._map_keys()
+        """Read everything, write the cleaned copies; the log itself is not touched.
+
+        Raises:
+            DiskError: the copies could not be written; what there was of them is removed.
+        """
+        try:
+            for segment in self._sources:
+                if segment.synced_bytes < segment.size_bytes:
+                    segment.file.sync()
+            self._mapped_to = self._map_keys()
+            sources = [s for s in self._sources if s.base_offset < self._mapped_to]
+            for group in _groups(sources, self._log.config.segment_bytes):
+                self._clean(_Cleaned(tuple(group)))
+        except DiskError:
+            with suppress(DiskError):
+                self._discard(self._cleaned)
+            raise
         self._stats.unique_keys = len(self._latest)
-        sources = [s for s in self._sources if s.base_offset < mapped_to]
-        for group in _groups(sources, self._log.config.segment_bytes):
-            cleaned = self._clean(group)
-            if cleaned is not None:
-                self._cleaned.append(cleaned)
-        self._clean_below = mapped_to
 
     def _map_keys(self) -> int:
-        """Learn the newest offset of each key; returns the offset up to which that is known."""
+        """Learn the newest offset of each key; returns the offset up to which that is known.
+
+        Only what no pass has seen is opened. The producers are learnt from the headers of all.
+        """
         known_to = self._clean_below
         for segment in self._sources:
-            if segment.end_offset <= self._clean_below:
-                continue
-            for info, data in self._batches(segment):
+            for item in segment.walk(self._context):
+                if isinstance(item, Damage):
+                    continue
+                info = item.info
+                if info.has_producer and not info.is_control:
+                    self._last_of_producer[info.producer_id] = info.base_offset
+                if info.next_offset <= self._clean_below:
+                    continue
                 if len(self._latest) >= self._max_keys:
                     return known_to
                 known_to = info.next_offset
-                if info.has_producer:
-                    self._last_of_producer[info.producer_id] = info.base_offset
-                if not info.is_control and not self._aborted(info):
-                    for record in decode_rows(data):
-                        if record.key is not None:
-                            self._latest[record.key] = record.offset
-            known_to = segment.end_offset
+                if not info.is_control and not self._is_aborted(info):
+                    self._map_batch(_load(segment, item))
+            known_to = max(known_to, segment.end_offset)
         return known_to
 
-    def _batches(self, segment: Segment) -> Iterator[tuple[BatchInfo, bytes]]:
-        """The intact batches of a segment."""
-        for item in segment.walk(self._context):
-            if not isinstance(item, Damage):
-                yield item.info, segment.file.read(item.position, item.info.size_bytes)
+    def _map_batch(self, data: bytes) -> None:
+        for record in _rows(data) or ():
+            if record.key is not None:
+                self._latest[record.key] = record.offset
 
-    def _clean(self, group: Sequence[Segment]) -> _Cleaned | None:
-        """Write what survives of a group; None leaves the group as it is."""
-        if any(isinstance(item, Damage) for s in group for item in s.walk(self._context)):
-            return None  # damage is for readers to hear about, not for us to tidy away
-        copy = _Copy(self._log, group[0].base_offset)
-        for segment in group:
-            self._stats.bytes_before += segment.size_bytes
-            for info, data in self._batches(segment):
-                survivor = self._survivor(info, data)
+    def _is_aborted(self, info: BatchInfo) -> bool:
+        return info.is_transactional and self._aborted(info)
+
+    def _clean(self, cleaned: _Cleaned) -> None:
+        """Write what survives of a group, unless some of it is damaged.
+
+        Damage is for readers to hear about, not for us to tidy away: such a group stays as it is.
+        """
+        store = self._store
+        self._cleaned.append(cleaned)
+        copy = CleanedCopy(store.disk, store.folder, cleaned.base_offset, store.config)
+        for segment in cleaned.sources:
+            cleaned.stats.bytes_before += segment.size_bytes
+            for item in segment.walk(self._context):
+                if isinstance(item, Damage):
+                    self._left_alone = True
+                    self._discard([self._cleaned.pop()])
+                    return
+                survivor = self._survivor(item.info, _load(segment, item), cleaned.stats)
                 if survivor is not None:
                     copy.add(survivor)
-        self._stats.bytes_after += copy.finish()
-        return _Cleaned(tuple(group), copy.size_bytes)
+        copy.finish()
+        cleaned.stats.bytes_after = copy.size_bytes
 
-    def _survivor(self, info: BatchInfo, data: bytes) -> bytes | bytearray | None:
+    def _survivor(
+        self, info: BatchInfo, data: bytes, stats: CompactionStats
+    ) -> bytes | bytearray | None:
         """What is left of a batch: the same bytes, a smaller batch, or nothing."""
         if info.is_control:
             return data
-        records = decode_rows(data, check_crc=False)
-        self._stats.records_before += len(records)
-        expired = info.has_delete_horizon and info.base_timestamp <= self._now_ms
-        kept = [record for record in records if self._keeps(info, record, expired=expired)]
-        self._stats.records_after += len(kept)
-        new_horizon = not info.has_delete_horizon and any(_is_tombstone(r) for r in kept)
+        stats.records_before += info.count
+        records = _rows(data) if info.next_offset <= self._mapped_to else None
+        if records is None:
+            stats.records_after += info.count
+            return data
+        kept = self._kept(info, records, stats)
+        stats.records_after += len(kept)
         if not kept and self._last_of_producer.get(info.producer_id) != info.base_offset:
             return None
+        new_horizon = not info.has_delete_horizon and any(_is_tombstone(r) for r in kept)
         if len(kept) == len(records) and not new_horizon:
             return data
         return encode(
@@ -210,109 +246,118 @@ class Compaction:
             base_timestamp=(
                 self._now_ms + self._tombstone_ms if new_horizon else info.base_timestamp
             ),
-            max_timestamp=info.max_timestamp,
+            max_timestamp=None if kept and not info.is_log_append_time else info.max_timestamp,
             leader_epoch=info.leader_epoch,
             producer_id=info.producer_id,
             producer_epoch=info.producer_epoch,
             base_sequence=info.base_sequence,
         )
 
-    def _keeps(self, info: BatchInfo, record: Record, *, expired: bool) -> bool:
-        if info.is_transactional and self._aborted(info):
-            return False
-        if record.key is None:
-            return True
-        if self._latest.get(record.key, record.offset) > record.offset:
-            return False
-        if expired and record.value is None:
-            self._stats.tombstones_removed += 1
-            return False
-        return True
+    def _kept(self, info: BatchInfo, records: list[Record], stats: CompactionStats) -> list[Record]:
+        if self._is_aborted(info):
+            return []
+        newest = [
+            record
+            for record in records
+            if record.key is None or self._latest.get(record.key, -1) <= record.offset
+        ]
+        if not info.has_delete_horizon or info.base_timestamp > self._now_ms or self._left_alone:
+            return newest
+        kept = [record for record in newest if not _is_tombstone(record)]
+        stats.tombstones_removed += len(newest) - len(kept)
+        return kept
 
     # --- Installing: the writer's thread ---------------------------------------------------------
 
     def install(self) -> CompactionStats:
-        """Put every finished copy in place of the segments that it was made from."""
-        store = self._log.store
-        gaps_below = max(store.checkpoint.gaps_below, self._clean_below)
-        store.note(gaps_below=gaps_below)
-        present = set(store.segments.sealed)
-        for cleaned in self._cleaned:
-            if present.issuperset(cleaned.sources):
+        """Put every finished copy in place of the segments that it was made from.
+
+        Where retention or a truncation was faster, the copies from there on are thrown away, and
+        the next pass does their work again.
+
+        Raises:
+            LogFailedError: the log has failed since; nothing was installed.
+            DiskError: the disk refused. The log refuses appends until it has recovered, which
+                finishes or forgets what was begun.
+        """
+        store = self._store
+        if self._log.failure is not None:
+            self._discard(self._cleaned)
+            raise LogFailedError(f"nothing compacted: {self._log.failure}") from self._log.failure
+        ready = self._ready()
+        try:
+            if ready:
+                if store.checkpoint.recovery_segment < ready[-1].end_offset:
+                    self._log.flush(checkpoint=True)  # it points into a file that is replaced
+                gaps_below = max(store.checkpoint.gaps_below, ready[-1].end_offset)
+                store.note(gaps_below=gaps_below)
+            for cleaned in ready:
                 self._install(cleaned)
-            else:
-                self._discard(cleaned)  # retention was faster
-        store.note(clean_below=self._clean_below)
+                self._stats.add(cleaned.stats)
+            if not self._cleaned:
+                store.note(clean_below=self._mapped_to)
+            self._discard(self._cleaned)
+        except DiskError as error:
+            # Half a swap must not meet the next pass, nor a truncation: only recovery may see it.
+            self._log.flush_failed(error)
+            raise
         self._stats.duration_s = time.monotonic() - self._started_s
         return self._stats
 
+    def _ready(self) -> list[_Cleaned]:
+        """Take the copies whose sources are all still there, up to the first that lost some."""
+        present = set(self._store.segments.sealed)
+        ready: list[_Cleaned] = []
+        while self._cleaned:
+            cleaned = self._cleaned[0]
+            if present.issuperset(cleaned.sources):
+                ready.append(cleaned)
+            elif cleaned.end_offset <= self._log.start_offset:
+                self._discard([cleaned])
+            else:
+                break
+            del self._cleaned[0]
+        return ready
+
     def _install(self, cleaned: _Cleaned) -> None:
-        store = self._log.store
+        store = self._store
         base, end = cleaned.base_offset, cleaned.end_offset
         swap = swap_path(store.folder, base, end)
-        store.disk.rename(_cleaned_path(store.folder, base, LOG), swap)
+        store.disk.rename(copy_path(store.folder, base, LOG), swap)
         store.disk.sync_folder(store.folder)
         finish_swap(store.disk, store.folder, base, end)
         for suffix in (OFFSET_INDEX, TIME_INDEX):
             store.disk.rename(
-                _cleaned_path(store.folder, base, suffix), segment_path(store.folder, base, suffix)
+                copy_path(store.folder, base, suffix), segment_path(store.folder, base, suffix)
             )
         segment = Segment(
             store.disk,
             store.folder,
             base,
             store.config,
-            size_bytes=cleaned.size_bytes,
+            size_bytes=cleaned.stats.bytes_after,
             sealed_at=end,
         )
         store.replace(base, end, segment)
 
-    def _discard(self, cleaned: _Cleaned) -> None:
-        store = self._log.store
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
-            store.disk.remove(_cleaned_path(store.folder, cleaned.base_offset, suffix))
+    def _discard(self, copies: Sequence[_Cleaned]) -> None:
+        for cleaned in copies:
+            remove_copy(self._store.disk, self._store.folder, cleaned.base_offset)
 
 
-class _Copy:
-    """A cleaned copy of a group of segments, being written with its indexes."""
-
-    def __init__(self, log: Log, base_offset: int) -> None:
-        store = log.store
-        paths = {
-            suffix: _cleaned_path(store.folder, base_offset, suffix)
-            for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
-        }
-        store.disk.remove(paths[LOG])
-        self._file = store.disk.open(paths[LOG], create=True)
-        self._indexes = SegmentIndexes.fresh(
-            store.disk,
-            IndexPaths(paths[OFFSET_INDEX], paths[TIME_INDEX]),
-            store.config.index_interval_bytes,
-        )
-        self._pending = bytearray()
-        self.size_bytes = 0
-
-    def add(self, batch: bytes | bytearray) -> None:
-        self._indexes.note(self.size_bytes, peek(batch))
-        self._pending += batch
-        self.size_bytes += len(batch)
-        if len(self._pending) >= _WRITE_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        self._file.write(self.size_bytes - len(self._pending), self._pending)
-        self._pending = bytearray()
-
-    def finish(self) -> int:
-        """Make the copy durable; returns its size."""
-        self._write()
-        for file in (self._file, *self._indexes.save()):
-            file.sync()
-        return self.size_bytes
+def _load(segment: Segment, found: Found) -> bytes:
+    return segment.file.read(found.position, found.info.size_bytes)
 
 
-def _cleaned_path(folder: Path, base_offset: int, suffix: str) -> Path:
-    return segment_path(folder, base_offset, suffix + CLEANED)
+def _rows(data: bytes) -> list[Record] | None:
+    """The records of a batch whose checksum was seen to fit; None when they do not parse.
+
+    Its producer sent it that way. Nobody can tell its keys, so it stays as it is.
+    """
+    try:
+        return decode_rows(data, check_crc=False)
+    except BatchError:
+        return None
 
 
 def _is_tombstone(record: Record) -> bool:
@@ -325,7 +370,8 @@ def _groups(segments: Sequence[Segment], segment_bytes: int) -> Iterator[list[Se
     size = 0
     for segment in segments:
         span = segment.end_offset - group[0].base_offset if group else 0
-        if group and (size + segment.size_bytes > segment_bytes or span > _MAX_OFFSET_SPAN):
+        full = size > 0 and size + segment.size_bytes > segment_bytes
+        if group and (full or span > _MAX_OFFSET_SPAN):
             yield group
             group, size = [], 0
         group.append(segment)

@@ -1,0 +1,64 @@
+"""A cleaned copy of some segments, written beside them under names that recovery throws away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.records.batch import peek
+from goqueue.storage.indexes import IndexPaths, SegmentIndexes
+from goqueue.storage.naming import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, segment_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.runtime.disk import Disk
+    from goqueue.storage.config import LogConfig
+
+_WRITE_BYTES: Final = 1024 * 1024
+
+
+class CleanedCopy:
+    """The batches that survive of a group of segments, being written with their indexes."""
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: int, config: LogConfig) -> None:
+        remove_copy(disk, folder, base_offset)
+        self._file = disk.open(copy_path(folder, base_offset, LOG), create=True)
+        self._indexes = SegmentIndexes.fresh(
+            disk,
+            IndexPaths(
+                copy_path(folder, base_offset, OFFSET_INDEX),
+                copy_path(folder, base_offset, TIME_INDEX),
+            ),
+            config.index_interval_bytes,
+        )
+        self._pending = bytearray()
+        self.size_bytes = 0
+
+    def add(self, batch: bytes | bytearray) -> None:
+        """Put a batch behind the others."""
+        self._indexes.note(self.size_bytes, peek(batch))
+        self._pending += batch
+        self.size_bytes += len(batch)
+        if len(self._pending) >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.write(self.size_bytes - len(self._pending), self._pending)
+        self._pending = bytearray()
+
+    def finish(self) -> None:
+        """Make the copy durable, under the name that does not count yet."""
+        self._write()
+        for file in (self._file, *self._indexes.save(self.size_bytes)):
+            file.sync()
+
+
+def copy_path(folder: Path, base_offset: int, suffix: str) -> Path:
+    """Where the copy's file of this kind is."""
+    return segment_path(folder, base_offset, suffix + CLEANED)
+
+
+def remove_copy(disk: Disk, folder: Path, base_offset: int) -> None:
+    """Remove what there is of a copy."""
+    for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+        disk.remove(copy_path(folder, base_offset, suffix))
