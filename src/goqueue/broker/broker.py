@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.fetch import Fetcher
+from goqueue.broker.gauges import BrokerGauges
+from goqueue.broker.measures import Measures
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.topics import Topics
 from goqueue.groups.settings import GroupSettings
+from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
@@ -60,18 +63,23 @@ class Broker:
         *,
         disk: Disk | None = None,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.disk = disk or SystemDisk()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.metrics = metrics or Metrics(str(settings.node_id))
+        self.measures = Measures(self.metrics)
         self.topics = Topics(store, settings.topic_defaults)
         self.partitions = Partitions(
             settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self.executor
         )
         self.producer_ids = ProducerIds(store)
-        self.publisher = Publisher(self.partitions, self.clock)
-        self.fetcher = Fetcher(self.partitions, self.clock, self.executor, self._on_damage)
+        self.publisher = Publisher(self.partitions, self.clock, self.measures)
+        self.fetcher = Fetcher(
+            self.partitions, self.clock, self.executor, self.measures, self._on_damage
+        )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self._reported: set[tuple[PartitionId, int]] = set()
 
@@ -83,6 +91,7 @@ class Broker:
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
         await self.groups.start()
+        self.metrics.add_source(BrokerGauges(self))
 
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
@@ -109,6 +118,7 @@ class Broker:
         topic = await self.topics.delete(name)
         await self.partitions.delete_topic(topic)
         self.groups.forget_topic(name)
+        self.measures.forget_topic(name)
         return topic
 
     async def grow_topic(self, name: str, partition_count: int) -> Topic:

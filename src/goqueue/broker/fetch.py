@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.broker.measures import Measures
     from goqueue.broker.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk, Region
@@ -50,6 +51,8 @@ class Fetched:
 
     read: PartitionRead
     data: bytes | bytearray = b""
+    count: int = 0
+    """How many records the batches hold, those before the offset asked for included."""
     next_offset: int = -1
     high_watermark: int = -1
     last_stable: int = -1
@@ -76,11 +79,13 @@ class Fetcher:
         partitions: Partitions,
         clock: Clock,
         executor: Executor,
+        measures: Measures,
         on_damage: Callable[[PartitionId, DamagedRangeError], None],
     ) -> None:
         self._partitions = partitions
         self._clock = clock
         self._executor = executor
+        self._measures = measures
         self._on_damage = on_damage
 
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
@@ -90,12 +95,34 @@ class Fetcher:
         hear of, or `max_wait_ms` is over. At least one whole batch is returned if there is one,
         however small the limits. Damaged stretches are stepped over and reported.
         """
+        polled_s = self._clock.monotonic_s()
         found = self._find(request)
         missing = request.min_bytes - _size(found)
         if missing > 0 and request.max_wait_ms > 0 and not any(item.error for item in found):
             await self._wait(found, missing, request.max_wait_ms / 1000)
             found = self._find(request)
-        return [await self._load(item, request.isolation) for item in found]
+        read_s = self._clock.monotonic_s()
+        fetched = [await self._load(item, request.isolation) for item in found]
+        now_s = self._clock.monotonic_s()
+        self._measure(fetched, now_s - polled_s, now_s - read_s)
+        return fetched
+
+    def _measure(self, fetched: list[Fetched], polled_s: float, read_s: float) -> None:
+        measures = self._measures
+        count = sum(item.count for item in fetched)
+        measures.polls.add()
+        measures.poll_latency.observe(polled_s)
+        if count == 0:
+            measures.polls_empty.add()
+            return
+        measures.fetch_latency.observe(read_s)
+        measures.poll_batch_size.observe(count)
+        for item in fetched:
+            if item.data:
+                topic = measures.topic(item.read.partition.topic)
+                topic.messages_consumed.add(item.count)
+                topic.bytes_consumed.add(len(item.data))
+                topic.bytes_read.add(len(item.data))
 
     def _find(self, request: FetchRequest) -> list[_Found]:
         """Look up every read; the limits are for all of them together."""
@@ -163,6 +190,7 @@ class Fetcher:
         return Fetched(
             item.read,
             data=chunk.data if chunk else b"",
+            count=chunk.record_count if chunk else 0,
             next_offset=chunk.next_offset if chunk else item.read.offset,
             high_watermark=partition.high_watermark,
             last_stable=partition.last_stable,

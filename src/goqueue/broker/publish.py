@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
     BatchTooLargeError,
     DiskFullError,
+    GoQueueError,
     InternalTopicError,
     MalformedBatchError,
     TransactionsUnavailableError,
@@ -19,7 +20,8 @@ from goqueue.records.batch import peek, validate
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from goqueue.broker.partition import PartitionId, Placed
+    from goqueue.broker.measures import Measures, TopicMeasures
+    from goqueue.broker.partition import Partition, PartitionId, Placed
     from goqueue.broker.partitions import Partitions
     from goqueue.broker.topics import Topic
     from goqueue.records.batch import BatchInfo
@@ -61,9 +63,10 @@ class Published:
 class Publisher:
     """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
 
-    def __init__(self, partitions: Partitions, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, clock: Clock, measures: Measures) -> None:
         self._partitions = partitions
         self._clock = clock
+        self._measures = measures
         self.disk_full: str | None = None
         """Why nothing is taken in at the moment; set by the disk monitor."""
 
@@ -76,7 +79,29 @@ class Publisher:
             ProducerError: an idempotent producer's batch is out of order or fenced.
             DiskError, LogFailedError: the disk refused.
         """
+        started_s = self._clock.monotonic_s()
         topic, partition = self._partitions.resolve(request.partition)
+        try:
+            published = self._store(topic, partition, request)
+        except GoQueueError as error:
+            self._measures.refused(topic.name, error)
+            raise
+        measures = self._measures.topic(topic.name)
+        placed = published.placed
+        measures.messages_published.add(placed.end_offset - placed.first_offset)
+        measures.bytes_published.add(len(request.batch))
+        if published.durable is None:
+            measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+            return published
+        return replace(published, durable=self._timed(published.durable, measures, started_s))
+
+    async def _timed(
+        self, durable: Awaitable[None], measures: TopicMeasures, started_s: float
+    ) -> None:
+        await durable
+        measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+
+    def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
         if topic.is_internal and not request.internal:
             raise InternalTopicError(f"{topic.name} belongs to the broker: nobody else writes it")
         if self.disk_full is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.model.errors import DamagedRangeError
+from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.records import decode_rows
+from goqueue.records import Record, decode_rows
 from goqueue.storage.region import Region
 from goqueue.storage.scan import Context, Damage, Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.records import Record
+    from goqueue.records import BatchInfo
     from goqueue.storage.segment import Segment
     from goqueue.storage.segments import Segments
 
@@ -119,7 +119,15 @@ def _records(segment: Segment, first: int, timestamp_ms: int, context: Context) 
     offset = start.info.base_offset if isinstance(start, Found) else start.first_offset
     for item in segment.walk(context, position=start.position, start_offset=offset):
         if isinstance(item, Found) and item.info.max_timestamp >= timestamp_ms:
-            yield from decode_rows(segment.file.read(item.position, item.info.size_bytes))
+            yield from _rows(item.info, segment.file.read(item.position, item.info.size_bytes))
+
+
+def _rows(info: BatchInfo, data: bytes) -> list[Record]:
+    """The records of a batch. One that its producer made badly counts as a single record."""
+    try:
+        return decode_rows(data)
+    except BatchError:
+        return [Record(info.base_offset, info.max_timestamp, None, None)]
 
 
 class Cut(NamedTuple):

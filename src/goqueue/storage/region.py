@@ -26,6 +26,8 @@ class Chunk(NamedTuple):
     data: bytes | bytearray
     next_offset: int
     """Where the next read continues."""
+    record_count: int = 0
+    """How many records the batches hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Region:
         return None if data is None else self._checked(data)
 
     def _checked(self, data: bytes | bytearray) -> Chunk:
-        end, next_offset = 0, self.first_offset
+        end, next_offset, count = 0, self.first_offset, 0
         try:
             while end < len(data):
                 info = peek(data, end)
@@ -68,11 +70,12 @@ class Region:
                 if info.base_offset > next_offset and not _confirmed(data, end, info):
                     break
                 next_offset = info.next_offset
+                count += info.count
                 end += info.size_bytes
         except BatchError as error:
             if end == 0:
                 raise self._damage(str(error)) from error
-        return Chunk(data if end == len(data) else data[:end], next_offset)
+        return Chunk(data if end == len(data) else data[:end], next_offset, count)
 
     def _damage(self, reason: str) -> DamagedRangeError:
         """The error that says where reading can go on."""

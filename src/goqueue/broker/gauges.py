@@ -1,0 +1,85 @@
+"""What the broker knows about itself, told when somebody asks for the metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.lag import group_lag
+from goqueue.metrics import names
+from goqueue.storage.compaction import dirty_ratio
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+    from goqueue.groups.coordinator import GroupCoordinator
+    from goqueue.metrics.registry import Samples
+
+
+class BrokerGauges:
+    """A source of metrics: topics, logs, groups and the disk, as they are right now."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __call__(self, samples: Samples) -> None:
+        """Put every value; see `goqueue.metrics.registry.Source`."""
+        broker = self._broker
+        topics = broker.topics.catalogue.by_name
+        samples.put(names.TOPIC_COUNT, len(topics))
+        for topic in topics.values():
+            samples.put(names.TOPIC_PARTITIONS, topic.partition_count, topic.name)
+            for partition in broker.partitions.of_topic(topic):
+                _put_partition(samples, partition)
+        usage = broker.disk.usage(broker.settings.data_dir)
+        samples.put(names.DISK_TOTAL, usage.total_bytes)
+        samples.put(names.DISK_USED, usage.total_bytes - usage.free_bytes)
+        consumers = 0
+        for coordinator in broker.groups.coordinators():
+            consumers += self._put_groups(samples, coordinator)
+        samples.put(names.ACTIVE_CONSUMERS, consumers)
+
+    def _put_groups(self, samples: Samples, coordinator: GroupCoordinator) -> int:
+        """The groups of one coordinator; returns how many members they have."""
+        members = 0
+        for group in coordinator.list_groups():
+            members += group.member_count
+            samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
+            samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
+            samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
+            self._put_offsets(samples, coordinator, group.group_id)
+            _put_stats(samples, coordinator, group.group_id)
+        return members
+
+    def _put_offsets(self, samples: Samples, coordinator: GroupCoordinator, group_id: str) -> None:
+        for line in group_lag(self._broker.partitions, coordinator, group_id):
+            labels = (line.topic, group_id, str(line.partition))
+            samples.put(names.COMMITTED_OFFSET, line.committed, *labels)
+            samples.put(names.LAG, line.lag, *labels)
+
+
+def _put_partition(samples: Samples, partition: Partition) -> None:
+    topic, log = partition.id.topic, partition.log
+    labels = (topic, str(partition.id.number))
+    samples.put(names.LOG_SIZE, log.size_bytes, *labels)
+    samples.put(names.LOG_START_OFFSET, log.start_offset, *labels)
+    samples.put(names.LOG_END_OFFSET, log.end_offset, *labels)
+    samples.put(names.COMPACTION_DIRTY_RATIO, dirty_ratio(log), *labels)
+    samples.put(names.SEGMENTS, len(log.segments), topic)
+    samples.put(names.SEGMENTS_ACTIVE, 1 if log.segments.active else 0, topic)
+    samples.put(names.BYTES_WRITTEN, log.stats.bytes_written, topic)
+    samples.put(names.SEGMENTS_CREATED, log.stats.segments_created, topic)
+    samples.put(names.SEGMENTS_DELETED, log.stats.segments_deleted, topic)
+    rebuilds = sum(segment.index_rebuilds for segment in log.segments)
+    samples.put(names.INDEX_REBUILDS, rebuilds, topic)
+
+
+def _put_stats(samples: Samples, coordinator: GroupCoordinator, group_id: str) -> None:
+    stats = coordinator.group_stats(group_id)
+    samples.put(names.PARTITIONS_ASSIGNED, stats.partitions_assigned, group_id)
+    samples.put(names.PARTITIONS_REVOKED, stats.partitions_revoked, group_id)
+    samples.put(names.GROUP_JOINS, stats.joins, group_id)
+    samples.put(names.HEARTBEATS, stats.heartbeats, group_id)
+    for reason, count in stats.reasons.items():
+        samples.put(names.REBALANCES, count, group_id, reason)
+    for cause, count in stats.leaves.items():
+        samples.put(names.GROUP_LEAVES, count, group_id, cause)

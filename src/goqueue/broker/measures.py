@@ -1,0 +1,66 @@
+"""What the use cases count while they work: handles bound once, recorded many times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.metrics import names
+
+if TYPE_CHECKING:
+    from goqueue.metrics.registry import Metrics
+    from goqueue.model.errors import GoQueueError
+
+
+class TopicMeasures:
+    """The series of one topic that every publish and every fetch touches."""
+
+    __slots__ = (
+        "bytes_consumed",
+        "bytes_published",
+        "bytes_read",
+        "messages_consumed",
+        "messages_published",
+        "publish_latency",
+    )
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        self.messages_published = metrics.counter(names.MESSAGES_PUBLISHED, topic)
+        self.bytes_published = metrics.counter(names.BYTES_PUBLISHED, topic)
+        self.publish_latency = metrics.histogram(names.PUBLISH_LATENCY, topic)
+        self.messages_consumed = metrics.counter(names.MESSAGES_CONSUMED, topic, "")
+        self.bytes_consumed = metrics.counter(names.BYTES_CONSUMED, topic)
+        self.bytes_read = metrics.counter(names.BYTES_READ, topic)
+
+
+class Measures:
+    """The handles of all topics, and those that belong to none."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._topics: dict[str, TopicMeasures] = {}
+        self.fetch_latency = metrics.histogram(names.FETCH_LATENCY)
+        self.polls = metrics.counter(names.POLLS)
+        self.polls_empty = metrics.counter(names.POLLS_EMPTY)
+        self.poll_latency = metrics.histogram(names.POLL_LATENCY)
+        self.poll_batch_size = metrics.histogram(names.POLL_BATCH_SIZE)
+        self.fsyncs = metrics.counter(names.FSYNCS)
+        self.fsync_latency = metrics.histogram(names.FSYNC_LATENCY)
+        self.fsync_errors = metrics.counter(names.FSYNC_ERRORS)
+        self.heartbeat_latency = metrics.histogram(names.HEARTBEAT_LATENCY)
+        self.commit_latency = metrics.histogram(names.OFFSET_COMMIT_LATENCY)
+
+    def topic(self, name: str) -> TopicMeasures:
+        """The series of one topic, which exists."""
+        measures = self._topics.get(name)
+        if measures is None:
+            measures = self._topics[name] = TopicMeasures(self._metrics, name)
+        return measures
+
+    def refused(self, topic: str, error: GoQueueError) -> None:
+        """A publish was not taken."""
+        self._metrics.counter(names.MESSAGES_FAILED, topic, type(error).__name__).add()
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone, and its series with it."""
+        self._topics.pop(name, None)
+        self._metrics.forget("topic", name)
