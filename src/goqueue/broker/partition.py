@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.waiting import Waiters
@@ -14,6 +16,7 @@ from goqueue.model.errors import (
     UnknownLeaderEpochError,
 )
 from goqueue.records.batch import walk
+from goqueue.runtime.tasks import in_thread
 from goqueue.storage.config import Fsync
 from goqueue.storage.flush import Flusher
 from goqueue.storage.log import Log
@@ -90,7 +93,12 @@ class Partition:
         self.log = Log(folder, config, disk=disk, clock=clock)
         self.flusher = Flusher(self.log, executor, self._after_flush)
         self.waiters = Waiters()
+        self.upkeep = asyncio.Lock()
+        """Held by whatever works on the files for longer than a moment: one thing at a time, and
+        the partition is neither closed nor deleted under it."""
+        self.is_closed = False
         self._clock = clock
+        self._executor = executor
         self._snapshots = SnapshotFolder(disk, folder, PRODUCERS)
         self.sequences = self._rebuild_sequences()
         self._visible_to = self.high_watermark
@@ -140,7 +148,8 @@ class Partition:
                 return Placed(known.first_offset, known.end_offset, duplicate=True)
         appended = self.log.append(batch, self.leader_epoch, checked=True)
         if info.has_producer:
-            self.sequences.note(info._replace(base_offset=appended.first_offset))
+            placed = info._replace(base_offset=appended.first_offset)
+            self.sequences.note(placed, self._clock.now_ms())
         self.flusher.appended()
         self._tell_waiters(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
@@ -195,40 +204,71 @@ class Partition:
     def _rebuild_sequences(self) -> ProducerSequences:
         """What the newest snapshot says, and the batch headers behind it."""
         sequences = ProducerSequences()
+        now_ms = self._clock.now_ms()
         snapshot = self._snapshots.load(self.log.end_offset)
         start = self.log.start_offset
         if snapshot is not None:
-            sequences.load((entry.key, entry.value) for entry in snapshot.entries)
+            sequences.load(((entry.key, entry.value) for entry in snapshot.entries), now_ms)
             start = snapshot.last_offset + 1
         for chunk in self.log.chunks(start):
             for _, info in walk(chunk.data):
                 if info.has_producer and info.base_offset >= start:
-                    sequences.note(info)
+                    sequences.note(info, now_ms)
         return sequences
 
-    def save_sequences(self) -> None:
-        """Keep the sequences, so that the next start reads only the batches behind this point."""
-        if self.log.end_offset > 0:
-            entries = tuple(Entry(0, key, value) for key, value in self.sequences.dump())
-            now_ms = self._clock.now_ms()
-            last_offset = self.log.end_offset - 1
-            self._snapshots.save(Snapshot(PRODUCERS, last_offset, now_ms, entries))
+    def _sequences_now(self) -> Snapshot:
+        entries = tuple(Entry(0, key, value) for key, value in self.sequences.dump())
+        return Snapshot(PRODUCERS, self.log.end_offset - 1, self._clock.now_ms(), entries)
+
+    # --- Looking after it ------------------------------------------------------------------------
+
+    async def checkpoint(self) -> None:
+        """Make everything durable, with what lets the next start begin here.
+
+        The sequences are written last: a snapshot must not know of batches that a power cut can
+        still take away.
+
+        Raises:
+            LogFailedError: the log has failed and must recover first.
+            DiskError: the sequences could not be kept; an older snapshot serves.
+        """
+        async with self.upkeep:
+            if self.is_closed or self.log.end_offset == 0:
+                return
+            snapshot = self._sequences_now()
+            await self.flusher.checkpoint()
+            await in_thread(self._executor, partial(self._snapshots.save, snapshot))
+
+    async def recover(self) -> None:
+        """Bring a failed log back. Raises `DiskError` while the disk still refuses."""
+        async with self.upkeep:
+            await self.flusher.stop()
+            if self.is_closed or self.log.failure is None:
+                return
+            self.log.recover()
+            self.sequences = self._rebuild_sequences()
+            self._tell_waiters(1)
 
     # --- Ending ----------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Flush, keep what the next start needs, and let every waiting reader go."""
-        await self.flusher.stop()
-        self.waiters.wake()
-        if self.log.failure is None:
-            self.save_sequences()
-        self.log.close()
+        async with self.upkeep:
+            self.is_closed = True
+            await self.flusher.stop()
+            self.waiters.wake()
+            is_whole = self.log.failure is None and self.log.end_offset > 0
+            self.log.close()
+            if is_whole:
+                self._snapshots.save(self._sequences_now())
 
     async def delete(self) -> None:
         """Remove the partition and its files."""
-        await self.flusher.stop()
-        self.log.delete()
-        self.waiters.wake()
+        self.is_closed = True
+        async with self.upkeep:
+            await self.flusher.stop()
+            self.log.delete()
+            self.waiters.wake()
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the watermarks or what lies under them contradict."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from goqueue.broker.settings import SETTINGS as TOPIC_SETTINGS
+from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
@@ -20,6 +21,7 @@ _DAY: Final = 24 * 60 * _MINUTE
 _YEAR: Final = 365 * _DAY
 
 _GROUPS: Final = GroupSettings()
+_UPKEEP: Final = MaintenanceSettings()
 
 
 def _topic_number(name: str) -> int:
@@ -71,18 +73,40 @@ class StorageSection:
         kafka="log.flush.interval.ms",
     )
     retention_check_ms: int = setting(
-        5 * _MINUTE,
+        round(_UPKEEP.retention_s * _SECOND),
         Duration(10, _DAY),
-        "How often logs are looked through for what may be deleted or compacted.",
+        "How often logs are looked through for what may be deleted.",
         kafka="log.retention.check.interval.ms",
     )
+    compaction_check_ms: int = setting(
+        round(_UPKEEP.compaction_s * _SECOND),
+        Duration(10, _DAY),
+        "How often logs are looked through for what is worth compacting.",
+        kafka="log.cleaner.backoff.ms",
+    )
+    checkpoint_ms: int = setting(
+        round(_UPKEEP.checkpoint_s * _SECOND),
+        Duration(10, _DAY),
+        "How often logs note how far they are safe, which bounds what a start after a crash scans.",
+        name="checkpoint_interval",
+        kafka="log.flush.offset.checkpoint.interval.ms",
+    )
+    producer_idle_ms: int = setting(
+        _UPKEEP.producer_idle_ms,
+        Duration(_MINUTE, 100 * _YEAR),
+        "How long an idempotent producer may be silent before it is forgotten.",
+        name="producer_expiry",
+        kafka="producer.id.expiration.ms",
+    )
     disk_limit_percent: int = setting(
-        90,
+        round(_UPKEEP.disk_limit_percent),
         Whole(1, 100),
         "Publishing is refused while more than this share of the disk is in use.",
     )
     disk_check_ms: int = setting(
-        30 * _SECOND, Duration(10, _DAY), "How often the disk's use is looked at."
+        round(_UPKEEP.disk_s * _SECOND),
+        Duration(10, _DAY),
+        "How often the disk's use is looked at.",
     )
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.maintenance import Maintenance
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics.registry import Metrics
@@ -46,6 +47,7 @@ _GRACE_S: Final = 5.0
 _BROKER_S: Final = 60.0
 """How long closing the logs may take. A broker that is cut off has lost nothing that was
 acknowledged: the next start recovers its logs."""
+_MAINTENANCE_S: Final = 30.0
 _STORE_S: Final = 10.0
 
 
@@ -66,6 +68,7 @@ class Node:
     ) -> None:
         self.config = config
         self.broker: Broker
+        self.maintenance: Maintenance
         self.store: MetadataStore
         self.metrics: Metrics | None = None
         self.kafka: Listener
@@ -122,9 +125,14 @@ class Node:
             partition_label=config.metrics.partition_label,
         )
         settings = wiring.broker_settings(config, await cluster_id(self.store))
-        self.broker = Broker(settings, self.store, disk=self._disk, clock=self._clock)
+        self.broker = Broker(
+            settings, self.store, disk=self._disk, clock=self._clock, metrics=self.metrics
+        )
         self._started("broker", self.broker.stop, _BROKER_S)
         await self.broker.start()
+        self.maintenance = Maintenance(self.broker, wiring.maintenance_settings(config))
+        self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
+        await self.maintenance.start()
 
     async def _start_kafka(self, tls: ssl.SSLContext | None) -> None:
         settings = wiring.kafka_listener(self.config, tls)

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import BrokerSettings
+from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.server.config_node import ClientAuth, TlsVersion
@@ -38,6 +39,19 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         topic_defaults=config.topic_defaults(),
         offsets_partitions=config.groups.offsets_partitions,
         groups=_group_settings(config),
+    )
+
+
+def maintenance_settings(config: Config) -> MaintenanceSettings:
+    """What the broker's own passes are told."""
+    storage = config.storage
+    return MaintenanceSettings(
+        retention_s=storage.retention_check_ms / 1000,
+        compaction_s=storage.compaction_check_ms / 1000,
+        checkpoint_s=storage.checkpoint_ms / 1000,
+        disk_s=storage.disk_check_ms / 1000,
+        disk_limit_percent=storage.disk_limit_percent,
+        producer_idle_ms=storage.producer_idle_ms,
     )
 
 

@@ -98,7 +98,21 @@ class Flusher:
         Raises:
             LogFailedError: the disk refused this flush, or an earlier one has not been mended.
         """
-        error = await asyncio.shield(self._start())
+        await self._join(self._start())
+
+    async def checkpoint(self) -> None:
+        """Flush all that is appended now, and spare the next recovery from scanning it.
+
+        Raises:
+            LogFailedError: the disk refused, or an earlier refusal has not been mended.
+        """
+        while self._running is not None:  # two flushes of one log would not know of each other
+            await asyncio.shield(self._running)
+        await self._join(self._start(checkpoint=True))
+
+    @staticmethod
+    async def _join(running: asyncio.Task[StorageError | None]) -> None:
+        error = await asyncio.shield(running)
         if error is not None:
             raise LogFailedError(f"not on the disk: {error}") from error
 
@@ -114,16 +128,17 @@ class Flusher:
         self._timer = None
         self._start()
 
-    def _start(self) -> asyncio.Task[StorageError | None]:
+    def _start(self, *, checkpoint: bool = False) -> asyncio.Task[StorageError | None]:
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._flush_once())
+            flush = self._flush_once(checkpoint=checkpoint)
+            self._running = asyncio.get_running_loop().create_task(flush)
         return self._running
 
-    async def _flush_once(self) -> StorageError | None:
+    async def _flush_once(self, *, checkpoint: bool) -> StorageError | None:
         """One flush; why it failed is for everyone who waits for it, whatever happens since."""
         log = self._log
         try:
-            plan = log.plan_flush(checkpoint=log.checkpoint_due)
+            plan = log.plan_flush(checkpoint=checkpoint or log.checkpoint_due)
             await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
         except DiskError as error:
             log.flush_failed(error)

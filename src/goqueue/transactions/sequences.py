@@ -47,6 +47,10 @@ class ProducerState:
 
     epoch: int
     last_timestamp_ms: int
+    """Of its records, as the producer dated them."""
+    heard_ms: int = 0
+    """When its last batch came in, by our clock; what was loaded counts as heard then. Not kept:
+    a producer that sends old records is not idle, and one that is goes a restart later."""
     batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     @property
@@ -100,13 +104,14 @@ class ProducerSequences:
             )
         return None
 
-    def note(self, info: BatchInfo) -> None:
+    def note(self, info: BatchInfo, now_ms: int) -> None:
         """Record a batch that is in the log, with its offsets."""
         state = self._producers.get(info.producer_id)
         if state is None or info.producer_epoch > state.epoch:
             state = ProducerState(info.producer_epoch, info.max_timestamp)
             self._producers[info.producer_id] = state
         self._producers.move_to_end(info.producer_id)
+        state.heard_ms = now_ms
         state.last_timestamp_ms = max(state.last_timestamp_ms, info.max_timestamp)
         if not info.is_control:
             first, last = _sequences(info)
@@ -121,11 +126,20 @@ class ProducerSequences:
             value += b"".join(_BATCH.pack(*batch) for batch in state.batches)
             yield producer_id.to_bytes(8, "big", signed=True), value
 
-    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+    def forget_idle(self, before_ms: int) -> int:
+        """Forget the producers of which nothing was heard since; returns how many."""
+        count = 0
+        # They are in the order in which they were last heard of.
+        while self._producers and next(iter(self._producers.values())).heard_ms < before_ms:
+            self._producers.popitem(last=False)
+            count += 1
+        return count
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]], now_ms: int) -> None:
         """Take over what `dump` gave."""
         for key, value in entries:
             epoch, timestamp, count = _PRODUCER.unpack_from(value)
-            state = ProducerState(epoch, timestamp)
+            state = ProducerState(epoch, timestamp, now_ms)
             for number in range(count):
                 at = _PRODUCER.size + number * _BATCH.size
                 state.batches.append(SequencedBatch._make(_BATCH.unpack_from(value, at)))

@@ -1,0 +1,65 @@
+"""Work that comes back: passes that run every so often until they are told to stop.
+
+A pass that fails is logged and tried again at its next turn; it ends neither itself nor another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+logger = logging.getLogger(__name__)
+
+Pass: TypeAlias = Callable[[], Awaitable[object]]
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+_T = TypeVar("_T")
+
+
+class PeriodicTasks:
+    """Several passes, each in a task of its own with its own interval."""
+
+    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Wait with `sleep`, which a test can let go at its own pace."""
+        self._sleep = sleep
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, name: str, interval_s: float, work: Pass) -> None:
+        """Run `work` each time that the interval is over, the first time after one interval.
+
+        The interval counts from the end of a pass, so a slow one never runs beside itself.
+        """
+        task = asyncio.create_task(self._repeat(name, interval_s, work), name=name)
+        self._tasks.add(task)
+
+    async def _repeat(self, name: str, interval_s: float, work: Pass) -> None:
+        while True:
+            await self._sleep(interval_s)
+            try:
+                await work()
+            except Exception:
+                logger.exception("%s failed; it is tried again in %g s", name, interval_s)
+
+    async def stop(self) -> None:
+        """Cancel every pass and wait until each has put down what it held."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+
+async def in_thread(executor: Executor, work: Callable[[], _T]) -> _T:
+    """Run `work` in a thread. Whoever is cancelled meanwhile still waits for the thread to end.
+
+    So nothing that the caller holds is let go while the thread works on it.
+    """
+    running = asyncio.get_running_loop().run_in_executor(executor, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait((running,))
+        raise

@@ -1,0 +1,84 @@
+"""A broker inside the test's own loop, with a clock and a disk that the test holds."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import PublishRequest
+from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.records import Record, decode_rows, encode, walk
+from goqueue.runtime.disk import SystemDisk
+from support.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from goqueue.broker.publish import Published
+    from goqueue.runtime.disk import Disk
+
+
+@asynccontextmanager
+async def running_broker(
+    folder: Path,
+    *,
+    clock: ManualClock | None = None,
+    disk: Disk | None = None,
+    clean: bool = True,
+    **settings: Any,
+) -> AsyncIterator[Broker]:
+    """A started broker; without `clean` it is left as a killed process leaves its files."""
+    clock = clock or ManualClock()
+    settings = {"offsets_partitions": 1, **settings}
+    store = await SqliteMetadataStore.open(folder / "metadata.db", disk=SystemDisk(), clock=clock)
+    broker = Broker(BrokerSettings(folder, **settings), store, disk=disk, clock=clock)
+    try:
+        await broker.start()
+        yield broker
+        if clean:
+            await broker.stop()
+        else:
+            for partition in broker.partitions:
+                await partition.flusher.stop()
+    finally:
+        broker.executor.shutdown()
+        await store.close()
+
+
+def publish(
+    broker: Broker,
+    topic: str,
+    *values: bytes | None,
+    key: bytes | None = None,
+    timestamp_ms: int | None = None,
+    **producer: int,
+) -> Published:
+    """One batch of these values into partition 0 of a topic."""
+    at = broker.clock.now_ms() if timestamp_ms is None else timestamp_ms
+    records = [Record(number, at, key, value, ()) for number, value in enumerate(values)]
+    batch = memoryview(encode(records, **producer))
+    return broker.publisher.publish(PublishRequest(PartitionId(topic, 0), batch))
+
+
+async def read_all(broker: Broker, topic: str) -> list[Record]:
+    """Every record of partition 0 of a topic."""
+    partition = broker.partitions.partition(PartitionId(topic, 0))
+    offset = partition.log_start
+    records: list[Record] = []
+    while offset < partition.high_watermark:
+        read = PartitionRead(partition.id, offset, 1 << 20)
+        (fetched,) = await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=0))
+        if fetched.error is not None:
+            raise fetched.error
+        records += [
+            record
+            for position, _ in walk(fetched.data)
+            for record in decode_rows(fetched.data, position)
+            if record.offset >= offset
+        ]
+        offset = fetched.next_offset
+    return records
