@@ -83,19 +83,19 @@ class TestSticky:
 
     def test_a_chain_of_hand_overs_evens_out_what_no_single_move_can(self) -> None:
         subscriptions = {"a": {"t"}, "b": {"t", "u"}, "c": {"u"}}
-        owned = {"a": parts("t", 0, 1, 2), "b": parts("u", 0, 1), "c": frozenset()}
-        after = assign_sticky(subscriptions, owned, {"t": 3, "u": 2})
-        assert sorted(map(len, after.values())) == [1, 2, 2]
+        owned = {"a": parts("t", 0, 1), "b": parts("u", 0), "c": frozenset()}
+        after = assign_sticky(subscriptions, owned, {"t": 2, "u": 1})
+        assert sorted(map(len, after.values())) == [1, 1, 1]
 
 
-topic_counts = st.dictionaries(st.sampled_from("tuv"), st.integers(0, 3), max_size=3)
+topic_counts = st.fixed_dictionaries({}, optional=dict.fromkeys("tuv", st.integers(1, 3)))
 
 
 @st.composite
 def groups(draw: st.DrawFn, *, mixed: bool) -> tuple[dict[str, MemberSpec[str]], dict[str, int]]:
     counts = draw(topic_counts)
     names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=4))
-    topics = st.frozensets(st.sampled_from("tuvw"), max_size=4)
+    topics = st.frozensets(st.sampled_from("tuvw"), min_size=1, max_size=3)
     common = draw(topics)
     everything = [(topic, number) for topic in "tuvw" for number in range(4)]
     owners = draw(st.lists(st.sampled_from([*names, None]), min_size=16, max_size=16))
@@ -185,7 +185,7 @@ def test_equal_readers_get_equal_shares_with_the_fewest_moves_of_all(
     assert kept(members, assignment) == max(kept(members, each) for each in even)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(group=groups(mixed=True))
 def test_mixed_readers_are_as_balanced_as_any_assignment_can_be(
     group: tuple[dict[str, MemberSpec[str]], dict[str, int]],

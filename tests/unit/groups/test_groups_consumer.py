@@ -303,6 +303,13 @@ class TestStaticMembers:
         driver.advance(1)
         assert driver.consume("m2", 2).assignment == parts(0, 1, 2, 3)
 
+    def test_what_it_was_giving_up_is_free_when_it_steps_out(self, driver: Driver) -> None:
+        driver.consume_first("m1", instance_id="i1")
+        driver.consume_first("m2")
+        kept = driver.consume("m1", 1, instance_id="i1").assignment
+        driver.consume("m1", -2, instance_id="i1")
+        assert driver.consume("m2", 2).assignment == parts(0, 1, 2, 3) - kept
+
     def test_a_second_process_with_the_same_instance_id_is_refused(self, driver: Driver) -> None:
         driver.consume_first("m1", instance_id="i1")
         with pytest.raises(UnreleasedInstanceError):
