@@ -123,7 +123,8 @@ class Maintenance:
                 until=partition.last_stable,
                 tombstone_ms=topic.settings.number("delete.retention.ms"),
             )
-            await in_thread(self._broker.executor, compaction.build)
+            await in_thread(self._broker.executor, compaction.build, compaction.cancel)
+            await partition.flusher.settle()
             stats = compaction.install()
         logger.info(
             "%s: compacted %d records to %d, %d bytes to %d, in %.1f s",

@@ -107,6 +107,12 @@ class LogFailedError(StorageError):
     retriable = True
 
 
+class CompactionCancelledError(StorageError):
+    """A compaction was called off before it changed anything; a later one does its work."""
+
+    retriable = True
+
+
 class OffsetOutOfRangeError(StorageError):
     """An offset lies outside what the log holds."""
 

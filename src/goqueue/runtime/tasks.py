@@ -52,14 +52,21 @@ class PeriodicTasks:
         self._tasks.clear()
 
 
-async def in_thread(executor: Executor, work: Callable[[], _T]) -> _T:
+async def in_thread(
+    executor: Executor, work: Callable[[], _T], on_cancel: Callable[[], None] | None = None
+) -> _T:
     """Run `work` in a thread. Whoever is cancelled meanwhile still waits for the thread to end.
 
-    So nothing that the caller holds is let go while the thread works on it.
+    So nothing that the caller holds is let go while the thread works on it; `on_cancel` can ask
+    the thread to hurry.
     """
     running = asyncio.get_running_loop().run_in_executor(executor, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        if on_cancel is not None:
+            on_cancel()
         await asyncio.wait((running,))
+        if not running.cancelled():
+            running.exception()  # seen, so that the loop does not complain of it later
         raise

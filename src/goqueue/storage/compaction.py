@@ -27,7 +27,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import BatchError, DiskError, LogFailedError
+from goqueue.model.errors import (
+    BatchError,
+    CompactionCancelledError,
+    DiskError,
+    LogFailedError,
+)
 from goqueue.records import DELETE_HORIZON, BatchInfo, Compression, Record, decode_rows, encode
 from goqueue.storage.cleaned import CleanedCopy, copy_path, remove_copy
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
@@ -141,6 +146,7 @@ class Compaction:
         self._latest: dict[bytes, int] = {}
         self._last_of_producer: dict[int, int] = {}
         self._left_alone = False
+        self._cancelled = False
         self._cleaned: list[_Cleaned] = []
         self._started_s = time.monotonic()
         self._stats = CompactionStats(dirty_ratio=dirty_ratio(log))
@@ -152,6 +158,7 @@ class Compaction:
 
         Raises:
             DiskError: the copies could not be written; what there was of them is removed.
+            CompactionCancelledError: `cancel` was called meanwhile; as above.
         """
         try:
             for segment in self._sources:
@@ -161,11 +168,21 @@ class Compaction:
             sources = [s for s in self._sources if s.base_offset < self._mapped_to]
             for group in _groups(sources, self._log.config.segment_bytes):
                 self._clean(_Cleaned(tuple(group)))
-        except DiskError:
+        except (DiskError, CompactionCancelledError):
             with suppress(DiskError):
                 self._discard(self._cleaned)
             raise
         self._stats.unique_keys = len(self._latest)
+
+    def cancel(self) -> None:
+        """Let `build`, in whichever thread it runs, give up at the next batch."""
+        self._cancelled = True
+
+    def _walk(self, segment: Segment) -> Iterator[Found | Damage]:
+        for item in segment.walk(self._context):
+            if self._cancelled:
+                raise CompactionCancelledError(f"compaction of {self._store.folder} was called off")
+            yield item
 
     def _map_keys(self) -> int:
         """Learn the newest offset of each key; returns the offset up to which that is known.
@@ -174,7 +191,7 @@ class Compaction:
         """
         known_to = self._clean_below
         for segment in self._sources:
-            for item in segment.walk(self._context):
+            for item in self._walk(segment):
                 if isinstance(item, Damage):
                     continue
                 info = item.info
@@ -208,7 +225,7 @@ class Compaction:
         copy = CleanedCopy(store.disk, store.folder, cleaned.base_offset, store.config)
         for segment in cleaned.sources:
             cleaned.stats.bytes_before += segment.size_bytes
-            for item in segment.walk(self._context):
+            for item in self._walk(segment):
                 if isinstance(item, Damage):
                     self._left_alone = True
                     self._discard([self._cleaned.pop()])

@@ -106,9 +106,13 @@ class Flusher:
         Raises:
             LogFailedError: the disk refused, or an earlier refusal has not been mended.
         """
-        while self._running is not None:  # two flushes of one log would not know of each other
-            await asyncio.shield(self._running)
+        await self.settle()  # two flushes of one log would not know of each other
         await self._join(self._start(checkpoint=True))
+
+    async def settle(self) -> None:
+        """Wait until no flush is under way, and none can be before the caller awaits again."""
+        while self._running is not None:
+            await asyncio.shield(self._running)
 
     @staticmethod
     async def _join(running: asyncio.Task[StorageError | None]) -> None:

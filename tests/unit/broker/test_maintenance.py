@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.upkeep import DiskState, MaintenanceSettings
 from goqueue.model.errors import DiskFullError, LogFailedError
-from goqueue.runtime.disk import DiskUsage, SystemDisk
+from goqueue.runtime.disk import DiskUsage, SystemDisk, SystemFile
 from goqueue.runtime.tasks import PeriodicTasks
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
@@ -320,5 +321,41 @@ def test_every_pass_is_started_and_all_of_them_stop(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             assert sorted(asked) == [1.0, 30.0, 60.0, 60.0, 600.0]
             await maintenance.stop()
+
+    asyncio.run(scenario())
+
+
+class SlowDisk(SystemDisk):
+    """Holds up whoever begins a cleaned copy, until the test lets go."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> SystemFile:
+        if create and ".cleaned" in path.name:
+            self.reached.set()
+            self.may_go_on.wait(30)
+        return super().open(path, create=create, write=write)
+
+
+def test_stopping_calls_off_a_compaction_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SlowDisk()
+        async with running_broker(tmp_path, disk=disk) as broker:
+            await broker.create_topic("t", 1, {**SMALL_SEGMENTS, "cleanup.policy": "compact"})
+            for _ in range(30):
+                publish(broker, "t", VALUE, key=b"k")
+            compacting = asyncio.create_task(Maintenance(broker).compact_due())
+            await asyncio.to_thread(disk.reached.wait)
+            compacting.cancel()
+            await asyncio.sleep(0)
+            assert partition_of(broker, "t").upkeep.locked()
+            disk.may_go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await compacting
+            assert len(await read_all(broker, "t")) == 30
+            folder = partition_of(broker, "t").log.folder
+            assert not list(folder.glob("*.cleaned"))
 
     asyncio.run(scenario())
