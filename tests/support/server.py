@@ -47,6 +47,8 @@ def free_port() -> int:
 class ServerProcess:
     """`goqueue server` in a process of its own, on ports that stay the same across restarts."""
 
+    COMMAND: Final = (sys.executable, "-m", "goqueue.cli", "server")
+
     def __init__(
         self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None
     ) -> None:
@@ -62,6 +64,7 @@ class ServerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._ready = threading.Event()
+        self._said = threading.Condition()
 
     @property
     def kafka_address(self) -> str:
@@ -79,7 +82,7 @@ class ServerProcess:
     @property
     def command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "goqueue.cli", "server"),
+            *self.COMMAND,
             *("--data-dir", str(self.data_dir)),
             *("--kafka-port", str(self.kafka_port)),
             *("--http-port", str(self.http_port)),
@@ -111,12 +114,20 @@ class ServerProcess:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
-            self.log.append(line.rstrip("\n"))
+            with self._said:
+                self.log.append(line.rstrip("\n"))
+                self._said.notify_all()
             if READY in line:
                 self._ready.set()
         process.stderr.close()
         if process.wait() != 0:
             self._ready.set()  # it never will be: let `start` see it
+
+    def wait_for_line(self, part: str, timeout_s: float = START_S) -> str:
+        """The first line of the log with these words, once it is there."""
+        with self._said:
+            self._said.wait_for(lambda: any(part in line for line in self.log), timeout_s)
+            return next(line for line in self.log if part in line)
 
     def signal(self, number: int) -> None:
         """Send a signal and do not wait."""
