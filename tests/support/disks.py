@@ -219,6 +219,7 @@ class FaultyDisk:
         self._durable_names: dict[Path, _Inode] = {}
         self._past_names: dict[Path, list[_Inode | None]] = {}
         """What each name has meant since its folder was last synced."""
+        self._renames: list[tuple[Path, Path, _Inode]] = []
         self.settle()
 
     # --- What a test asks for --------------------------------------------------------------------
@@ -239,15 +240,21 @@ class FaultyDisk:
 
     def crash(self) -> None:
         """The power is gone: leave the folder in one of the states that are possible now."""
-        survivors: dict[Path, bytes] = {}
-        contents: dict[_Inode, bytes] = {}
+        chosen: dict[Path, _Inode | None] = {}
         for path in sorted({*self._durable_names, *self._names}):
             meanings = self._past_names.get(path, [self._durable_names.get(path)])
-            inode = self.rng.choice(meanings)
-            if inode is not None:
-                if inode not in contents:
-                    contents[inode] = inode.after_crash(self.rng)
-                survivors[path] = contents[inode]
+            chosen[path] = self.rng.choice(meanings)
+        for source, target, inode in self._renames:
+            # A rename is lost as a whole: the file is still there under its old name.
+            if self._names.get(target) is inode and chosen[target] is not inode:
+                chosen[source] = inode
+        survivors: dict[Path, bytes] = {}
+        contents: dict[_Inode, bytes] = {}
+        for path, survivor in chosen.items():
+            if survivor is not None:
+                if survivor not in contents:
+                    contents[survivor] = survivor.after_crash(self.rng)
+                survivors[path] = contents[survivor]
         for path in self._files():
             path.unlink()
         for path, data in survivors.items():
@@ -260,6 +267,7 @@ class FaultyDisk:
         self._names = {path: _Inode(bytearray(path.read_bytes())) for path in self._files()}
         self._durable_names = dict(self._names)
         self._past_names.clear()
+        self._renames.clear()
 
     def _reset(self) -> None:
         self.boots += 1
@@ -324,6 +332,9 @@ class FaultyDisk:
             self.count_and_fail("names", folder)
             return self._real.names(folder)
 
+    def exists(self, path: Path) -> bool:
+        return self._real.exists(path)
+
     def size(self, path: Path) -> int:
         return self._real.size(path)
 
@@ -338,6 +349,7 @@ class FaultyDisk:
             self.count_and_fail("rename", target)
             self._real.rename(source, target)
             inode = self._names[source]
+            self._renames.append((source, target, inode))
             self._rename_to(source, None)
             self._rename_to(target, inode)
 
@@ -359,6 +371,7 @@ class FaultyDisk:
     def sync_folder(self, folder: Path) -> None:
         with self.lock:
             self.count_and_fail("sync_folder", folder)
+            self._renames = [rename for rename in self._renames if rename[1].parent != folder]
             for path in [path for path in self._past_names if path.parent == folder]:
                 inode = self._past_names.pop(path)[-1]
                 if inode is None:

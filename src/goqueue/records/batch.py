@@ -170,7 +170,8 @@ def validate(buffer: bytes | bytearray | memoryview, position: int, info: BatchI
     Raises:
         ChecksumMismatchError: some bit under the checksum is not what the producer wrote.
     """
-    actual = crc32c(memoryview(buffer)[position + CRC_START : position + info.size_bytes])
+    end = position + info.length + LENGTH_PREFIX_BYTES
+    actual = crc32c(memoryview(buffer)[position + CRC_START : end])
     if actual != info.crc:
         raise ChecksumMismatchError(
             f"the batch at byte {position} has CRC32C {actual:#010x}, its header says "

@@ -82,6 +82,10 @@ class Disk(Protocol):
         """The names in a folder, sorted; a folder that is not there has none."""
         ...
 
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file of that name."""
+        ...
+
     def size(self, path: Path) -> int:
         """The length of a file that need not be open."""
         ...
@@ -212,6 +216,9 @@ class SystemDisk:
             return []
         except OSError as error:
             raise translate(error, "listing", folder) from error
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
 
     def size(self, path: Path) -> int:
         try:

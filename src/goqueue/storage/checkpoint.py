@@ -87,9 +87,10 @@ def _checksum(body: dict[str, Any]) -> str:
 
 def load_checkpoint(disk: Disk, folder: Path) -> Checkpoint | None:
     """The last checkpoint of the log in `folder`; None when there is none or it is damaged."""
-    if CHECKPOINT not in disk.names(folder):
+    path = folder / CHECKPOINT
+    if not disk.exists(path):
         return None
-    file = disk.open(folder / CHECKPOINT, write=False)
+    file = disk.open(path, write=False)
     try:
         return Checkpoint.decode(file.read(0, file.size()))
     finally:

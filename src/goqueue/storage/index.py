@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = struct.Struct(">qq")
 _SEAL_KEY: Final = (1 << 63) - 1
+_BELOW_ALL: Final = -(1 << 63) - 1
 
 
 class Entry(NamedTuple):
@@ -44,13 +45,14 @@ class SparseIndex:
         self._disk = disk
         self._path = path
         self._entries: bytearray | mmap.mmap = bytearray() if entries is None else entries
+        self._last_key = self.last.key if self.last else _BELOW_ALL
         self._saved_bytes = 0
         self._file: DiskFile | None = None
 
     @classmethod
     def load(cls, disk: Disk, path: Path, size_bytes: int, *, sealed: bool) -> SparseIndex | None:
         """Read the index of a segment of `size_bytes`; None when it must be built again."""
-        if path.name not in disk.names(path.parent):
+        if not disk.exists(path):
             return None
         file = disk.open(path, write=not sealed)
         data = file.read(0, file.size())
@@ -91,25 +93,23 @@ class SparseIndex:
 
     def append(self, key: int, value: int) -> None:
         """Add an entry in memory; a key that does not grow is left out."""
-        last = self.last
-        if last is None or key > last.key:
+        if key > self._last_key:
             assert isinstance(self._entries, bytearray), "a sealed index does not grow"
             self._entries += ENTRY.pack(key, value)
+            self._last_key = key
 
     def save(self, size_bytes: int) -> DiskFile:
         """Write to the page cache what is only in memory; the caller decides when to sync.
 
         The file never gets shorter: readers of the same segment may have it mapped.
         """
-        if self._file is None:
-            self._file = self._disk.open(self._path, create=True)
+        file = self._file or self._disk.open(self._path, create=True)
         if isinstance(self._entries, bytearray):
             unsaved = bytes(self._entries[self._saved_bytes :])
-            self._file.write(
-                self._saved_bytes, unsaved + _seal(self._path, size_bytes, self._entries)
-            )
+            file.write(self._saved_bytes, unsaved + _seal(self._path, size_bytes, self._entries))
             self._saved_bytes = len(self._entries)
-        return self._file
+            self._file = file
+        return file
 
     def seal(self) -> None:
         """Let the kernel hold the entries that were saved; no more will come."""
@@ -117,8 +117,10 @@ class SparseIndex:
             self._map(self._file)
 
     def _map(self, file: DiskFile) -> None:
+        """The mapping has a descriptor of its own, so the file's can go."""
         if isinstance(self._entries, bytearray) and self._entries:
             self._entries = mmap.mmap(file.fileno(), len(self._entries), access=mmap.ACCESS_READ)
+            self._file = None
 
 
 def _seal(path: Path, size_bytes: int, entries: bytes | bytearray) -> bytes:

@@ -22,7 +22,7 @@ from goqueue.model.errors import (
     MalformedBatchError,
     OffsetGapError,
 )
-from goqueue.records.batch import stamp, validate, walk
+from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, validate, walk
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage import lookup
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.epochs import LeaderEpochs
@@ -164,12 +163,15 @@ class Log:
         if data.readonly:
             data = memoryview(bytearray(batches))
         infos: list[BatchInfo] = []
-        next_offset = self.end_offset
-        for position, info in walk(data):
+        position, next_offset = 0, self._store.end_offset
+        while position < len(data):
+            info = peek(data, position)
             if not checked:
                 validate(data, position, info)
             stamp(data, position, next_offset, leader_epoch)
-            infos.append(info._replace(base_offset=next_offset, leader_epoch=leader_epoch))
+            # `_replace` says the same and takes three times as long, in the hottest loop there is
+            infos.append(BatchInfo(next_offset, info.length, leader_epoch, *info[3:]))
+            position += info.length + LENGTH_PREFIX_BYTES
             next_offset += info.last_offset_delta + 1
         return self._write(data, infos)
 
@@ -336,14 +338,14 @@ class Log:
     def truncate_to(self, end_offset: int) -> int:
         """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
 
-        For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
+        A log cut at its start or below is empty, and goes on at `end_offset`. For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
         prefix that is at least as long as asked for, and can be cut again. No flush may be under
         way in another thread. Returns the new end.
         """
         self._ensure_open()
         if end_offset >= self.end_offset:
             return self.end_offset
-        cut = lookup.find_cut(self.segments, end_offset, self._store.context)
+        cut = lookup.find_cut(self.segments, end_offset, self.start_offset, self._store.context)
         try:
             self._store.cut(cut)
             self._store.load()
