@@ -214,8 +214,9 @@ class Log:
 
     def _note_epochs(self, infos: list[BatchInfo]) -> None:
         """Make a new leader's epoch durable before the first batch that carries it."""
+        latest = self.epochs.latest
         for info in infos:
-            if info.leader_epoch != self.epochs.latest:
+            if info.leader_epoch != latest and info.leader_epoch != self.epochs.latest:
                 epochs = self.epochs.with_epoch(info.leader_epoch, info.base_offset)
                 self._store.note(epochs=epochs)
 
@@ -338,7 +339,9 @@ class Log:
     def truncate_to(self, end_offset: int) -> int:
         """Cut the log so that it ends at `end_offset`, or at the batch that reaches past it.
 
-        A log cut at its start or below is empty, and goes on at `end_offset`. For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
+        A log cut at its start or below is empty, and goes on at `end_offset`.
+
+        For followers whose tail the leader does not have. Interrupted anywhere, the log keeps a
         prefix that is at least as long as asked for, and can be cut again. No flush may be under
         way in another thread. Returns the new end.
         """
