@@ -1,5 +1,3 @@
 """GoQueue: a durable log and a work queue over the same stored bytes."""
 
-from importlib.metadata import version
-
-__version__ = version("goqueue")
+__version__ = "0.1.0"

@@ -1,49 +1,48 @@
-"""`goqueue server`: run a broker until it is told to stop."""
+"""`goqueue server`: run a broker until it is told to stop. Little is imported before it must be."""
 
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+from goqueue.model.errors import GoQueueError
 
-from goqueue.cli.output import fail
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CANNOT_START: Final = 2
 """The exit code of a server that could not start as it was told to."""
 
-ANY_FLAG: Final = {
-    "allow_extra_args": True,
-    "ignore_unknown_options": True,
-    "help_option_names": [],
-}
-"""Flags are read by the configuration, which also knows the file and the environment."""
+SUMMARY: Final = """\
+Run a broker. SIGTERM or Ctrl-C stops it in order, a second one at once.
+
+Every setting is a flag, an environment variable and a key of the file that --config names."""
 
 
-def run_server(context: typer.Context) -> None:
-    """Run a broker. SIGTERM or Ctrl-C stops it in order, a second one at once.
+def main(arguments: Sequence[str]) -> None:
+    """Run a server with these flags; ends the process with an exit code."""
+    if {"--help", "-h"} & set(arguments):
+        _show_help()
+    else:
+        _run(arguments)
 
-    Every setting is a flag, an environment variable and a key of the file that --config names.
-    """
-    if {"--help", "-h"} & set(context.args):
-        _show_help(context)
-    from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - start-up stays light
-    from goqueue.server.config_load import load_config  # noqa: PLC0415 - as above
 
+def _run(arguments: Sequence[str]) -> None:
     try:
-        config = load_config(context.args)
-        from goqueue.server.logs import set_up_logging  # noqa: PLC0415 - only once it is needed
+        from goqueue.server.config_load import load_config  # noqa: PLC0415 - not for the help
+
+        config = load_config(arguments)
+        from goqueue.server.logs import set_up_logging  # noqa: PLC0415 - only with a good config
         from goqueue.server.process import serve  # noqa: PLC0415 - the heaviest of all
 
         set_up_logging(config.logging)
         serve(config)
     except GoQueueError as error:
-        fail(str(error), CANNOT_START)
+        sys.stderr.write(f"goqueue: {error}\n")
+        sys.exit(CANNOT_START)
 
 
-def _show_help(context: typer.Context) -> None:
+def _show_help() -> None:
     from goqueue.server.config_docs import flag_help  # noqa: PLC0415 - for the help alone
 
-    typer.echo(f"Usage: {context.command_path} [FLAGS]\n\n{context.command.help}\n\nFlags:")
-    typer.echo(flag_help())
-    sys.exit()
+    sys.stdout.write(f"Usage: goqueue server [FLAGS]\n\n{SUMMARY}\n\nFlags:\n{flag_help()}\n")

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 import goqueue
-from goqueue.cli import app
+from goqueue.cli.commands import app
 from goqueue.records import IMPLEMENTATION
 
 HEAVY = {"aiokafka", "asyncio", "pyarrow", "rich.progress", "rich.traceback", "yaml"}
@@ -52,7 +52,7 @@ def test_the_installed_command_answers_in_a_process_of_its_own() -> None:
 
 def test_showing_the_version_imports_nothing_heavy() -> None:
     script = (
-        "import sys; from goqueue.cli import app\n"
+        "import sys; from goqueue.cli.commands import app\n"
         "app(['version', '-o', 'json'], standalone_mode=False)\n"
         "print(*sys.modules, file=sys.stderr)"
     )
