@@ -1,0 +1,280 @@
+"""Members of groups that the broker reads for: HTTP and gRPC clients poll, and get messages.
+
+A member is one of the newer group protocol's (KIP-848): the broker assigns partitions and hands
+them over one by one, so members that stay keep reading. What a Kafka client keeps for itself, which
+partitions it holds and where it reads on, is kept here for as long as the member lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.messages import messages_of
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    CommitRequest,
+    ConsumerHeartbeat,
+    OffsetToCommit,
+)
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.errors import (
+    GroupError,
+    OffsetOutOfRangeError,
+    PartitionNotAssignedError,
+    StaleMemberEpochError,
+    UnknownMemberError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.fetch import Fetched
+    from goqueue.broker.messages import StoredMessage
+    from goqueue.groups.describe import ConsumerMemberDescription
+    from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+
+REBALANCE_TIMEOUT_MS: Final = 60_000
+MAX_MEMBERS: Final = 100_000
+"""Members whose places are kept; at the bound, those whose session has ended are looked for."""
+
+
+@dataclass(slots=True)
+class Member:
+    """What the broker keeps for one member that it reads for."""
+
+    group_id: str
+    member_id: str
+    reset_to_earliest: bool
+    epoch: int = 0
+    assigned: frozenset[PartitionId] = frozenset()
+    positions: dict[PartitionId, int] = field(default_factory=dict)
+    """The next offset to be read of each partition that has been read."""
+    heartbeat_interval_ms: int = 0
+    polls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll brought."""
+
+    messages: list[StoredMessage]
+    next_offsets: Mapping[PartitionId, int]
+
+
+class Memberships:
+    """Every member of every group that the broker reads for."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._members: dict[tuple[str, str], Member] = {}
+
+    async def join(
+        self,
+        group_id: str,
+        topics: Iterable[str],
+        *,
+        client_id: str = "",
+        client_host: str = "",
+        reset_to_earliest: bool = True,
+    ) -> Member:
+        """Become a member that reads these topics.
+
+        Raises:
+            GroupError: the group refuses, for example because it speaks the classic protocol.
+        """
+        member = Member(group_id, f"{client_id or 'member'}-{uuid4().hex}", reset_to_earliest)
+        await self._heartbeat(
+            member,
+            ConsumerHeartbeat(
+                group_id=group_id,
+                member_id=member.member_id,
+                epoch=JOINING_EPOCH,
+                client_id=client_id,
+                client_host=client_host,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                subscribed_names=frozenset(topics),
+                owned=frozenset(),
+            ),
+        )
+        if len(self._members) >= MAX_MEMBERS:
+            self._forget_ended()
+        self._members[group_id, member.member_id] = member
+        return member
+
+    def _forget_ended(self) -> None:
+        """Drop members that went without a word."""
+        alive = {
+            (group_id, member.member_id)
+            for group_id in {group_id for group_id, _ in self._members}
+            for member in self._known(group_id)
+        }
+        self._members = {key: member for key, member in self._members.items() if key in alive}
+
+    def _known(self, group_id: str) -> tuple[ConsumerMemberDescription, ...]:
+        try:
+            return self._broker.groups.coordinator(group_id).describe_consumer(group_id).members
+        except GroupError:
+            return ()
+
+    def member(self, group_id: str, member_id: str, epoch: int | None = None) -> Member:
+        """A member that has joined here.
+
+        Raises:
+            UnknownMemberError: it never did, or its session is over.
+            StaleMemberEpochError: it speaks for another epoch than its newest.
+        """
+        member = self._members.get((group_id, member_id))
+        if member is None:
+            raise UnknownMemberError(
+                f"group {group_id!r} has no member {member_id!r}: its session may have ended; "
+                "join again"
+            )
+        if epoch is not None and epoch != member.epoch:
+            raise StaleMemberEpochError(
+                f"member {member_id!r} is at generation {member.epoch}, the request says {epoch}: "
+                "send a heartbeat first"
+            )
+        return member
+
+    async def heartbeat(self, member: Member) -> None:
+        """Stay alive, give up what is to be given up, and take over what is assigned.
+
+        Giving up is at once: whatever the member was handed before is its business, and its
+        commits count until the partition has a new owner.
+        """
+        await self._heartbeat(
+            member,
+            ConsumerHeartbeat(
+                group_id=member.group_id,
+                member_id=member.member_id,
+                epoch=member.epoch,
+                owned=self._with_ids(member.assigned),
+            ),
+        )
+
+    async def leave(self, member: Member) -> None:
+        """Go; the partitions are free for others at once."""
+        self._members.pop((member.group_id, member.member_id), None)
+        await self._broker.groups.consumer_heartbeat(
+            ConsumerHeartbeat(
+                group_id=member.group_id, member_id=member.member_id, epoch=LEAVING_EPOCH
+            )
+        )
+
+    async def _heartbeat(self, member: Member, request: ConsumerHeartbeat) -> None:
+        try:
+            result = await self._broker.groups.consumer_heartbeat(request)
+        except GroupError:
+            self._members.pop((member.group_id, member.member_id), None)
+            raise
+        self._take_over(member, result)
+
+    def _take_over(self, member: Member, result: ConsumerHeartbeatResult) -> None:
+        member.epoch = result.epoch
+        member.heartbeat_interval_ms = result.heartbeat_interval_ms
+        if result.assignment is None:
+            return
+        topics = self._broker.topics.catalogue.by_id
+        member.assigned = frozenset(
+            PartitionId(topics[topic_id].name, number)
+            for topic_id, number in result.assignment
+            if topic_id in topics
+        )
+        for partition in set(member.positions) - member.assigned:
+            del member.positions[partition]
+
+    def _with_ids(self, partitions: Iterable[PartitionId]) -> frozenset[tuple[UUID, int]]:
+        topics = self._broker.topics.catalogue.by_name
+        return frozenset(
+            (topics[each.topic].topic_id, each.number)
+            for each in partitions
+            if each.topic in topics
+        )
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    async def poll(self, member: Member, *, limit: int, max_wait_ms: int) -> Polled:
+        """Up to `limit` messages of the member's partitions, waiting for the first.
+
+        A poll is a sign of life as well. Partitions take turns at being first.
+        """
+        await self.heartbeat(member)
+        assigned = sorted(member.assigned, key=lambda each: (each.topic, each.number))
+        turn = member.polls % len(assigned) if assigned else 0
+        member.polls += 1
+        assigned = assigned[turn:] + assigned[:turn]
+        reads = [
+            PartitionRead(each, self._position(member, each), 1024 * 1024) for each in assigned
+        ]
+        request = FetchRequest(reads, max_wait_ms, isolation=Isolation.READ_COMMITTED)
+        messages: list[StoredMessage] = []
+        for fetched in await self._broker.fetcher.fetch(request):
+            if isinstance(fetched.error, OffsetOutOfRangeError):
+                member.positions.pop(fetched.read.partition, None)
+            self._take(member, fetched, limit, messages)
+        return Polled(messages, dict(member.positions))
+
+    def _take(
+        self, member: Member, fetched: Fetched, limit: int, messages: list[StoredMessage]
+    ) -> None:
+        """Hand out one partition's messages as far as the limit goes, and remember the place."""
+        partition = fetched.read.partition
+        if partition not in member.assigned or fetched.error is not None:
+            return
+        if len(messages) >= limit:
+            return
+        for message in messages_of(fetched):
+            if len(messages) == limit:
+                return
+            messages.append(message)
+            member.positions[partition] = message.record.offset + 1
+        member.positions[partition] = fetched.next_offset
+
+    def _position(self, member: Member, partition_id: PartitionId) -> int:
+        """Where to read on: where this member was, where its group was, or at an end."""
+        position = member.positions.get(partition_id)
+        if position is not None:
+            return position
+        place = (partition_id.topic, partition_id.number)
+        coordinator = self._broker.groups.coordinator(member.group_id)
+        committed = coordinator.fetch_offsets(
+            member.group_id, [place], member_id=member.member_id, epoch=member.epoch
+        )[place]
+        partition = self._broker.partitions.partition(partition_id)
+        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
+            return committed.offset
+        end = partition.readable_to(Isolation.READ_COMMITTED)
+        return partition.log_start if member.reset_to_earliest else end
+
+    # --- Committing ------------------------------------------------------------------------------
+
+    async def commit(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
+        """Note how far the member's partitions are read.
+
+        Raises:
+            PartitionNotAssignedError: one of them is not this member's.
+        """
+        for partition in offsets:
+            if partition not in member.assigned:
+                raise PartitionNotAssignedError(
+                    f"{partition} is not assigned to member {member.member_id!r}: only its owner "
+                    "commits it"
+                )
+        return await self._broker.groups.commit(
+            CommitRequest(
+                group_id=member.group_id,
+                member_id=member.member_id,
+                generation_or_epoch=member.epoch,
+                offsets=tuple(
+                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    for each, offset in offsets.items()
+                ),
+            )
+        )
