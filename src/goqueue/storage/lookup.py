@@ -141,10 +141,10 @@ class Cut(NamedTuple):
     """Where the log ends then."""
 
 
-def find_cut(segments: Segments, end_offset: int, context: Context) -> Cut:
-    """Where to cut so that no batch reaches past `end_offset`."""
+def find_cut(segments: Segments, end_offset: int, log_start: int, context: Context) -> Cut:
+    """Where to cut so that no batch reaches past `end_offset`; at or below the start, all go."""
     segment = next(iter(segments.since(end_offset)), None)
-    if segment is None or end_offset < segment.base_offset:
+    if segment is None or end_offset <= log_start or end_offset < segment.base_offset:
         return Cut(None, 0, end_offset)
     found = segment.locate(end_offset, context)
     if isinstance(found, Found):

@@ -215,10 +215,11 @@ class SegmentStore:
                 "recovery_position": cut.position,
             }
         self._checkpoint.update(**changes)
-        for segment in reversed([s for s in self.segments if s.base_offset >= end]):
-            if segment is not cut.keeper:
-                self._remove([segment])
-                self.disk.sync_folder(self.folder)  # one by one, so that no hole can be left
+        for segment in reversed(tuple(self.segments)):
+            if segment is cut.keeper:
+                break
+            self._remove([segment])
+            self.disk.sync_folder(self.folder)  # one by one, so that no hole can be left
         if cut.keeper is not None:
             file = self.disk.open(cut.keeper.path(LOG))
             file.truncate(cut.position)
