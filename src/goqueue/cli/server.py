@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
+    gc.disable()  # imports make no garbage worth looking for; `serve` turns it on again
     try:
         from goqueue.server.config_load import load_config  # noqa: PLC0415 - not for the help
 

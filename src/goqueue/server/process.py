@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -40,6 +41,9 @@ async def _serve(config: Config) -> None:
     _on_signals(stopping)
     node = Node(config)
     await node.start()
+    # What is there now stays: no later collection needs to look at it again.
+    gc.freeze()
+    gc.enable()
     age_s = process_age_s()
     report_start(node, node.uptime_s if age_s is None else age_s)
     await stopping.wait()
