@@ -12,11 +12,12 @@ $(STAMP): pyproject.toml setup.py requirements-dev.lock $(wildcard src/goqueue/r
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src/goqueue
 	@touch $@
 
 .PHONY: run
-run: $(STAMP) ## set everything up and run the main job
-	$(BIN)/goqueue bench storage
+run: $(STAMP) ## set everything up and run a server; data goes to ./data, Ctrl-C stops it
+	$(BIN)/goqueue server
 
 .PHONY: test
 test: $(STAMP) ## every test but the slow ones
