@@ -130,7 +130,6 @@ class GroupOffsetsApi:
 
     def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
         """One group's offsets: of the partitions asked for, or of all that it has."""
-        catalogue = self._broker.topics.catalogue
         asked: list[TopicPartition] | None = None
         unknown: list[dict[str, Any]] = []
         if group.topics is not None:
@@ -156,14 +155,13 @@ class GroupOffsetsApi:
         topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for (name, number), offset in found.items():
             topics[name].append({"partition_index": number, **_offset_fields(offset)})
-        answers = [
-            {
-                "name": name,
-                "topic_id": catalogue.by_name[name].topic_id if name in catalogue.by_name else None,
-                "partitions": partitions,
-            }
-            for name, partitions in topics.items()
+        answers: list[dict[str, Any]] = [
+            {"name": name, "partitions": partitions} for name, partitions in topics.items()
         ]
+        if ctx.version >= _TOPIC_IDS_FROM:
+            for answer in answers:
+                topic = self._broker.topics.catalogue.by_name.get(answer["name"])
+                answer["topic_id"] = None if topic is None else topic.topic_id
         return {"error_code": ErrorCode.none, "topics": answers + unknown}
 
     # --- OffsetDelete ----------------------------------------------------------------------------

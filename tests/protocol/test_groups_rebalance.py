@@ -1,0 +1,76 @@
+"""Members that join, leave and die, under every assignor of every client, while messages arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.groups import (
+    FAST_GROUPS,
+    Stream,
+    cast,
+    check_all_delivered,
+    check_one_owner,
+    make_topic,
+    share_out,
+)
+from support.server import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTITIONS = 6
+
+LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 200}
+PYTHON: dict[str, Any] = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 200}
+
+CLIENTS = [
+    ("confluent", {**LIBRDKAFKA, "partition.assignment.strategy": "range"}),
+    ("confluent", {**LIBRDKAFKA, "partition.assignment.strategy": "roundrobin"}),
+    ("confluent", {**LIBRDKAFKA, "partition.assignment.strategy": "cooperative-sticky"}),
+    ("confluent", {"group.protocol": "consumer", "group.remote.assignor": "uniform"}),
+    ("confluent", {"group.protocol": "consumer", "group.remote.assignor": "range"}),
+    ("kafka-python", {**PYTHON, "assignor": "range"}),
+    ("kafka-python", {**PYTHON, "assignor": "roundrobin"}),
+    ("kafka-python", {**PYTHON, "assignor": "sticky"}),
+    ("kafka-python", {**PYTHON, "assignor": "cooperative-sticky"}),
+    ("aiokafka", {**PYTHON, "assignor": "range"}),
+    ("aiokafka", {**PYTHON, "assignor": "roundrobin"}),
+    ("aiokafka", {**PYTHON, "assignor": "sticky"}),
+]
+
+
+def label(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    parts = (value.get("group.protocol"), value.get("group.remote.assignor"))
+    mine = (value.get("partition.assignment.strategy"), value.get("assignor"))
+    return "-".join(part for part in (*parts, *mine) if part)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    yield process
+    process.close()
+
+
+@pytest.mark.parametrize(("client", "settings"), CLIENTS, ids=label)
+def test_a_join_a_leave_and_a_death_lose_nothing_and_no_partition_ever_has_two_owners(
+    server: ServerProcess, client: str, settings: dict[str, Any]
+) -> None:
+    topic = f"lively-{client}-{label(settings)}"
+    make_topic(server, topic, PARTITIONS)
+    with Stream.into(server, topic, PARTITIONS, each_s=0.05) as stream, cast() as start:
+        first, second = (start(client, server, topic, topics=[topic], **settings) for _ in "ab")
+        share_out([first, second], topic, PARTITIONS)
+        third = start(client, server, topic, topics=[topic], **settings)
+        share_out([first, second, third], topic, PARTITIONS)
+        first.leave()
+        share_out([second, third], topic, PARTITIONS)
+        second.kill()
+        share_out([third], topic, PARTITIONS)
+        members = [first, second, third]
+        check_all_delivered(members, stream.stop())
+        check_one_owner(members)
