@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from goqueue.model.errors import DiskError, GoQueueError
+from goqueue.protocols.http.bounded import BoundedHttpProtocol
 from goqueue.server.config_load import load_config
 from goqueue.server.config_node import LogFormat, LoggingSection
 from goqueue.server.errors import DataFolderInUseError, ListenError
@@ -211,6 +213,52 @@ def test_head_answers_like_get_without_the_body(tmp_path: Path) -> None:
             status, headers, body = await ask(node.http.port, "HEAD", "/healthz")
             assert (status, body) == (200, b"")
             assert headers["content-length"] == str(len(b'{"status":"ok"}'))
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_never_ends_is_dropped_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(BoundedHttpProtocol, "head_s", 0.05)
+        async with running_node(tmp_path) as node:
+            reader, writer = await asyncio.open_connection(HOST, node.http.port)
+            writer.write(b"GET /health HTTP/1.1\r\nhost: test\r\n")
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_headers_without_end_are_not_kept(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_node(tmp_path) as node:
+            reader, writer = await asyncio.open_connection(HOST, node.http.port)
+            writer.write(b"GET /health HTTP/1.1\r\n")
+            with suppress(ConnectionError):
+                for _ in range(1000):
+                    writer.write(b"x-more: " + b"." * 8000 + b"\r\n")
+                    await writer.drain()
+                pytest.fail("8 MB of headers were taken")
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_kept_open_serves_one_request_after_another(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_node(tmp_path) as node:
+            reader, writer = await asyncio.open_connection(HOST, node.http.port)
+            for _ in range(3):
+                writer.write(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                await reader.readuntil(b'{"status":"ok"}')
+            writer.close()
+            await writer.wait_closed()
 
     asyncio.run(scenario())
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from goqueue.protocols.http.bounded import BoundedHttpProtocol
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
@@ -78,7 +80,7 @@ class HttpListener:
 def _config(app: HttpApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
