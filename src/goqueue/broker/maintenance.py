@@ -18,6 +18,7 @@ from goqueue.broker.upkeep import (
     compaction_due,
     disk_state,
 )
+from goqueue.metrics import names
 from goqueue.model.errors import GoQueueError
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
 from goqueue.storage.compaction import Compaction
@@ -126,6 +127,15 @@ class Maintenance:
             await in_thread(self._broker.executor, compaction.build, compaction.cancel)
             await partition.flusher.settle()
             stats = compaction.install()
+        self._report_compaction(partition_id, stats)
+        return stats
+
+    def _report_compaction(self, partition_id: PartitionId, stats: CompactionStats) -> None:
+        metrics = self._broker.metrics
+        reclaimed = max(stats.bytes_before - stats.bytes_after, 0)
+        metrics.counter(names.COMPACTION_RUNS, partition_id.topic).add()
+        metrics.counter(names.COMPACTION_BYTES_RECLAIMED, partition_id.topic).add(reclaimed)
+        metrics.histogram(names.COMPACTION_LATENCY).observe(stats.duration_s)
         logger.info(
             "%s: compacted %d records to %d, %d bytes to %d, in %.1f s",
             partition_id,
@@ -135,7 +145,6 @@ class Maintenance:
             stats.bytes_after,
             stats.duration_s,
         )
-        return stats
 
     # --- Checkpoints -----------------------------------------------------------------------------
 

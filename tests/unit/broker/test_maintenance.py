@@ -12,6 +12,7 @@ import pytest
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.upkeep import DiskState, MaintenanceSettings
+from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, LogFailedError
 from goqueue.runtime.disk import DiskUsage, SystemDisk, SystemFile
 from goqueue.runtime.tasks import PeriodicTasks
@@ -115,6 +116,9 @@ def test_a_log_is_compacted_when_it_is_dirty_enough(tmp_path: Path) -> None:
             records = await read_all(broker, "dirty")
             assert len(records) < 10
             assert records[-1].offset == 29
+            reading = broker.metrics.read()
+            assert reading.values[names.COMPACTION_RUNS] == {("dirty",): 1}
+            assert reading.values[names.COMPACTION_BYTES_RECLAIMED]["dirty",] > 20 * len(VALUE)
 
     asyncio.run(scenario())
 
