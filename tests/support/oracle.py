@@ -37,7 +37,8 @@ def readable(log: Log, max_bytes: int = 1 << 20) -> Iterator[Stored]:
     while offset < log.end_offset:
         try:
             region = log.read(offset, max_bytes)
-            assert region is not None, f"nothing at {offset}, and the log ends at {log.end_offset}"
+            if region is None:
+                return  # only gaps are left
             chunk = region.load()
         except DamagedRangeError as error:
             offset = _resumed(error, offset)

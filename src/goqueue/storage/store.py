@@ -69,6 +69,17 @@ class SegmentStore:
         active = self.segments.active
         if active is not None and active.end_offset < self.end_offset:
             self.roll()  # offsets that were given out are not given again
+        self._forget_from(self.end_offset)
+
+    def _forget_from(self, end_offset: int) -> None:
+        """Let the checkpoint say nothing of batches that it announced and that were never stored.
+
+        Another leader may write there next, and its batches would be taken for damage.
+        """
+        epochs = self.epochs.ending_at(end_offset)
+        gaps_below = min(self.checkpoint.gaps_below, end_offset)
+        if (epochs, gaps_below) != (self.epochs, self.checkpoint.gaps_below):
+            self.note(epochs=epochs, gaps_below=gaps_below)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -224,7 +235,7 @@ class SegmentStore:
             file = self.disk.open(cut.keeper.path(LOG))
             file.truncate(cut.position)
             file.sync()
-        self.note(epochs=self.epochs.ending_at(end), gaps_below=min(point.gaps_below, end))
+        self._forget_from(end)
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
         """Let one segment stand where several sealed ones were."""

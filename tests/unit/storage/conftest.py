@@ -14,7 +14,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder for tests that open a log a thousand times; in memory where there is such a place."""
+    """A folder for tests that open many logs; in memory, where the machine has such a place."""
     if not MEMORY.is_dir():
         yield tmp_path
         return
