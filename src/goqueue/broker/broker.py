@@ -15,6 +15,7 @@ from goqueue.broker.partitions import Partitions
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.topics import Topics
+from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
@@ -51,6 +52,8 @@ class BrokerSettings:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     offsets_partitions: int = OFFSETS_PARTITIONS
     groups: GroupSettings = field(default_factory=GroupSettings)
+    initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Names and passwords of users to make at the first start."""
 
 
 class Broker:
@@ -76,6 +79,7 @@ class Broker:
             settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self.executor
         )
         self.producer_ids = ProducerIds(store)
+        self.users = Users(store, self.executor, settings.initial_users)
         self.publisher = Publisher(self.partitions, self.clock, self.measures)
         self.fetcher = Fetcher(
             self.partitions, self.clock, self.executor, self.measures, self._on_damage
@@ -86,6 +90,7 @@ class Broker:
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.topics.load()
+        await self.users.load()
         for name in self.partitions.remove_orphans():
             logger.info("removed what was left of deleted topic %s", name)
         for topic in self.topics.catalogue.by_name.values():

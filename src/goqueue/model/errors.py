@@ -375,5 +375,32 @@ class TransactionsUnavailableError(ProducerError):
     """A transactional request, and this broker has no transaction coordinator."""
 
 
+# --- Users -------------------------------------------------------------------------------------
+
+
+class CredentialError(GoQueueError):
+    """Something is wrong with a user's keys, or with a login."""
+
+
+class AuthenticationFailedError(CredentialError):
+    """A login failed. The text is for our log; a client is never told which part was wrong."""
+
+
+class UnacceptableCredentialError(CredentialError):
+    """A name, a salt or a number of iterations that no user may have."""
+
+
+class UnknownCredentialError(CredentialError):
+    """The user does not exist, or has no keys for that mechanism."""
+
+
+class UnsupportedMechanismError(CredentialError):
+    """A mechanism that does not exist, or that keys cannot be stored for."""
+
+
+class CorruptCredentialError(StorageError):
+    """The stored keys of a user do not decode."""
+
+
 class InvariantError(GoQueueError):
     """A check of our own state failed: a bug, never a user's mistake."""

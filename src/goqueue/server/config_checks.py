@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import UnacceptableCredentialError
 from goqueue.server.config import TABLE, Config
 from goqueue.server.config_node import ClientAuth
 from goqueue.server.config_table import Problem
+from goqueue.tenancy.credentials import MAX_USER_NAME_BYTES, check_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,7 @@ def check_config(config: Config, wrong: AbstractSet[str]) -> list[Problem]:
         *_check_copies(config),
         *_check_groups(config),
         *_check_tls(config),
-        *_check_sasl(config),
+        *_check_users(config),
     ]
     return [problem for problem in found if problem.setting not in wrong]
 
@@ -81,7 +83,9 @@ def _check_tls(config: Config) -> Iterator[Problem]:
     if not tls.enabled:
         return
     wanted: dict[str, Path | None] = {"tls.cert_file": tls.cert_file, "tls.key_file": tls.key_file}
-    if tls.client_auth is not ClientAuth.NONE:
+    if tls.self_signed and not any(wanted.values()):
+        wanted = {}
+    if tls.ca_file is not None or tls.client_auth is not ClientAuth.NONE:
         wanted["tls.ca_file"] = tls.ca_file
     for name, path in wanted.items():
         if path is None:
@@ -90,6 +94,14 @@ def _check_tls(config: Config) -> Iterator[Problem]:
             yield _problem(config, name, "a file that exists and can be read")
 
 
-def _check_sasl(config: Config) -> Iterator[Problem]:
-    if config.sasl.enabled and not config.sasl.users:
-        yield _problem(config, "sasl.users", "at least one user, since sasl.enabled is true")
+def _check_users(config: Config) -> Iterator[Problem]:
+    """Names only. Whether there is anyone at all who may log in, the stored users say too."""
+    try:
+        for name, _ in config.sasl.users:
+            check_user_name(name)
+    except UnacceptableCredentialError:
+        yield _problem(
+            config,
+            "sasl.users",
+            f"names of at most {MAX_USER_NAME_BYTES} bytes, without zero bytes",
+        )

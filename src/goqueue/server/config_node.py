@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from goqueue.metrics.registry import MAX_SERIES
-from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
     Address,
     Choice,
@@ -26,6 +26,7 @@ from goqueue.server.config_kinds import (
     Word,
 )
 from goqueue.server.config_table import setting
+from goqueue.tenancy.mechanisms import Mechanism
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
@@ -35,6 +36,7 @@ _MIB: Final = 1 << 20
 _INT32: Final = (1 << 31) - 1
 
 _LISTENER: Final = ListenerSettings()
+_SASL: Final = SaslSettings()
 
 
 class LogLevel(StrEnum):
@@ -54,9 +56,11 @@ class LogFormat(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """What a TLS client must show."""
+    """What a TLS client must show. A certificate that is shown is always verified."""
 
     NONE = "none"
+    REQUEST = "request"
+    REQUIRE = "require"
     VERIFY = "verify"
     REQUIRE_VERIFY = "require-verify"
 
@@ -66,14 +70,6 @@ class TlsVersion(StrEnum):
 
     V1_2 = "1.2"
     V1_3 = "1.3"
-
-
-class Mechanism(StrEnum):
-    """How a client says who it is."""
-
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +178,23 @@ class TlsSection:
     cert_file: Path | None = setting(
         None, FilePath("a PEM file"), "This server's certificate, with its chain."
     )
-    key_file: Path | None = setting(None, FilePath("a PEM file"), "The certificate's key.")
+    key_file: Path | None = setting(
+        None, FilePath("a PEM file"), "The certificate's key, without a passphrase."
+    )
     ca_file: Path | None = setting(
         None, FilePath("a PEM file"), "Who may have signed the certificates of clients."
+    )
+    self_signed: bool = setting(
+        False,
+        Switch(),
+        "Without files, a certificate is made in the data folder, for this machine and for tests. "
+        "Needs the extra `goqueue[tls]`.",
     )
     client_auth: ClientAuth = setting(
         ClientAuth.NONE,
         Choice(ClientAuth),
-        "Whether clients show a certificate: `none`, `verify` if they have one, `require-verify`.",
+        "Whether clients show a certificate: `none`, `verify` if they have one, `require-verify`. "
+        "What is shown is always verified: `request` is `verify`, `require` is `require-verify`.",
     )
     min_version: TlsVersion = setting(
         TlsVersion.V1_2, Choice(TlsVersion), "The oldest version of TLS that is spoken."
@@ -202,13 +207,24 @@ class SaslSection:
 
     enabled: bool = setting(False, Switch(), "Kafka clients must log in.")
     mechanisms: tuple[Mechanism, ...] = setting(
-        tuple(Mechanism),
+        _SASL.mechanisms,
         Choices(Mechanism),
         "How they may. `PLAIN` sends the password itself: combine it with TLS.",
         kafka="sasl.enabled.mechanisms",
     )
     users: Credentials = setting(
-        (), Users(), "Names and passwords. In the file, a mapping.", secret=True
+        (),
+        Users(),
+        "Names and passwords of users to make at the first start; later the stored ones count. "
+        "In the file, a mapping.",
+        secret=True,
+    )
+    session_lifetime_ms: int = setting(
+        _SASL.session_lifetime_ms,
+        Duration(0, _YEAR),
+        "How long a login counts; clients then log in anew on the same connection. "
+        "0: as long as the connection.",
+        kafka="connections.max.reauth.ms",
     )
 
 

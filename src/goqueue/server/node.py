@@ -24,9 +24,11 @@ from goqueue.protocols.kafka.listener import Listener
 from goqueue.protocols.kafka.metadata import Address
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.server import wiring
-from goqueue.server.errors import ListenError
+from goqueue.server.errors import ListenError, StartError
 from goqueue.server.folder import DataFolder
+from goqueue.server.tls import RELOAD_S, load_certificates
 
 if TYPE_CHECKING:
     import ssl
@@ -91,12 +93,13 @@ class Node:
         """Start every part; clients are served when this returns.
 
         Raises:
-            StartError: the folder is in use, or an address cannot be listened on.
+            StartError: the folder is in use, an address cannot be listened on, a certificate
+                cannot be used, or nobody could log in.
             GoQueueError: the stored data cannot be opened.
         """
         try:
-            tls = wiring.tls_context(self.config.tls)
             self._hold_folder()
+            tls = self._start_tls()
             await self._start_broker()
             await self._start_kafka(tls)
             await self._start_http(tls)
@@ -114,6 +117,15 @@ class Node:
 
         self._started("data folder", release, _STORE_S)
 
+    def _start_tls(self) -> ssl.SSLContext | None:
+        certificates = load_certificates(self.config, self._clock)
+        if certificates is None:
+            return None
+        passes = PeriodicTasks()
+        passes.start("TLS certificates", RELOAD_S, certificates.reload)
+        self._started("TLS certificates", passes.stop, _STORE_S)
+        return certificates.context
+
     async def _start_broker(self) -> None:
         config = self.config
         path = config.broker.data_dir / METADATA_FILE
@@ -130,6 +142,10 @@ class Node:
         )
         self._started("broker", self.broker.stop, _BROKER_S)
         await self.broker.start()
+        if config.sasl.enabled and not self.broker.users.all():
+            raise StartError(
+                "sasl.enabled is true and nobody can log in: name a user in sasl.users"
+            )
         self.maintenance = Maintenance(self.broker, wiring.maintenance_settings(config))
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
@@ -137,7 +153,8 @@ class Node:
     async def _start_kafka(self, tls: ssl.SSLContext | None) -> None:
         settings = wiring.kafka_listener(self.config, tls)
         advertised: dict[str, Address] = {}
-        self.kafka = Listener(build_registry(self.broker, advertised), settings)
+        registry = build_registry(self.broker, advertised, wiring.sasl_settings(self.config))
+        self.kafka = Listener(registry, settings)
         async with _listening("Kafka", settings.host, settings.port):
             await self.kafka.start()
         # No request is read before this line: the loop has not turned since the port is open.

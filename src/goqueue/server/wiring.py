@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from goqueue.broker.broker import BrokerSettings
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
-from goqueue.protocols.kafka.settings import ListenerSettings
-from goqueue.server.config_node import ClientAuth, TlsVersion
-from goqueue.server.errors import StartError
+from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 
 if TYPE_CHECKING:
-    from goqueue.server.config import Config
-    from goqueue.server.config_node import TlsSection
+    import ssl
 
-_VERSIONS: Final = {
-    TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2,
-    TlsVersion.V1_3: ssl.TLSVersion.TLSv1_3,
-}
-_CLIENT_CERTIFICATES: Final = {
-    ClientAuth.NONE: ssl.CERT_NONE,
-    ClientAuth.VERIFY: ssl.CERT_OPTIONAL,
-    ClientAuth.REQUIRE_VERIFY: ssl.CERT_REQUIRED,
-}
+    from goqueue.server.config import Config
 
 
 def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
@@ -39,6 +27,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         topic_defaults=config.topic_defaults(),
         offsets_partitions=config.groups.offsets_partitions,
         groups=_group_settings(config),
+        initial_users=config.sasl.users if config.sasl.enabled else (),
     )
 
 
@@ -79,27 +68,14 @@ def kafka_listener(config: Config, tls: ssl.SSLContext | None) -> ListenerSettin
     )
 
 
+def sasl_settings(config: Config) -> SaslSettings:
+    """How the Kafka listener lets clients log in."""
+    return SaslSettings(
+        mechanisms=config.sasl.mechanisms, session_lifetime_ms=config.sasl.session_lifetime_ms
+    )
+
+
 def _listener_name(*, encrypted: bool, login: bool) -> str:
     """Kafka's name for what is spoken on a listener."""
     plain = "SSL" if encrypted else "PLAINTEXT"
     return f"SASL_{plain}" if login else plain
-
-
-def tls_context(tls: TlsSection) -> ssl.SSLContext | None:
-    """The server's side of TLS; None when it is off.
-
-    Raises:
-        StartError: the files are no certificate and key that belong together.
-    """
-    if not tls.enabled or tls.cert_file is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[tls.min_version]
-    context.verify_mode = _CLIENT_CERTIFICATES[tls.client_auth]
-    try:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
-        if tls.ca_file is not None:
-            context.load_verify_locations(tls.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(f"TLS: {tls.cert_file} and what belongs to it: {error}") from error
-    return context

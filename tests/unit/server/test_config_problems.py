@@ -250,7 +250,7 @@ def test_a_problem_says_which_setting_from_where_what_was_found_and_what_is_expe
             "tls.ca_file",
             "a PEM file",
         ),
-        ({"GOQUEUE_SASL_ENABLED": "true"}, "sasl.users", "at least one user"),
+        ({"GOQUEUE_SASL_USERS": "é" * 128 + ":secret"}, "sasl.users", "at most 255 bytes"),
     ],
 )
 def test_settings_that_do_not_go_together_are_a_problem(
@@ -275,20 +275,21 @@ def test_all_problems_of_all_sources_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         load(
             ["--fsync", "sometimes", "--nonsense"],
-            {"GOQUEUE_BROKER_NODEID": " ", "GOQUEUE_SASL_ENABLED": "yes"},
+            {"GOQUEUE_BROKER_NODEID": " ", "GOQUEUE_TLS_ENABLED": "yes"},
             "topics: {partitions: many}\nnothing: {}\n",
         )
     assert {problem.setting for problem in caught.value.problems} == {
         "storage.fsync",
         "--nonsense",
         "broker.node_id",
-        "sasl.users",
+        "tls.cert_file",
+        "tls.key_file",
         "topics.partitions",
         "nothing",
     }
     lines = str(caught.value).splitlines()
-    assert lines[0] == "6 problems in the configuration:"
-    assert len(lines) == 7
+    assert lines[0] == "7 problems in the configuration:"
+    assert len(lines) == 8
 
 
 def test_a_setting_that_cannot_be_read_is_not_judged_by_its_default_as_well() -> None:

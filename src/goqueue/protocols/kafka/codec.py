@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = struct.Struct(">hhi")
 _FRAME_START: Final = struct.Struct(">ii")
 _CORRELATION_ID_BYTES: Final = 4
+_LENGTH: Final = struct.Struct(">i")
 
 
 class RequestPrefix(NamedTuple):
@@ -37,7 +38,13 @@ class Encoded(NamedTuple):
     parts: Sequence[Buffer]
 
 
-Response: TypeAlias = dict[str, Any] | Encoded
+class Bare(NamedTuple):
+    """A whole frame that has no header: a SASL token, as it went before SaslAuthenticate."""
+
+    token: bytes
+
+
+Response: TypeAlias = dict[str, Any] | Encoded | Bare
 """What a handler answers: Kafka's field names and plain values, or finished bytes."""
 
 
@@ -89,6 +96,8 @@ def answer_is_flexible(api_key: int, version: int) -> bool:
 
 def frame_of(correlation_id: int, body: Response, api_key: int, version: int) -> list[Buffer]:
     """A whole response frame in parts, for `writelines`."""
+    if isinstance(body, Bare):
+        return [_LENGTH.pack(len(body.token)), body.token]
     flexible = answer_is_flexible(api_key, version)
     if isinstance(body, Encoded):
         return assemble(correlation_id, body.parts, flexible=flexible)

@@ -302,6 +302,7 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Close the connection if one of its deadlines has passed."""
+        self.session.expire(now)
         if self._reason is not None:
             if now - self._closing_since > self._settings.stalled_write_s:
                 self._transport.abort()
@@ -325,6 +326,10 @@ class Connection(asyncio.Protocol):
         for call in list(self._pending):
             if call.is_long_poll and call.future is not None:
                 call.future.cancel()
+
+    def refuse(self, detail: str) -> None:
+        """Close when what is under way has been answered: the client may not stay."""
+        self._close_after_answers(CloseReason.REFUSED, detail)
 
     def _close_after_answers(self, reason: CloseReason, detail: str = "") -> None:
         """Start nothing more; what has started is still answered."""

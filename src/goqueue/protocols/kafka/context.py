@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.codec import RequestPrefix
+    from goqueue.protocols.kafka.registry import Endpoint
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for a client that was not asked who it is."""
@@ -14,7 +15,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """What lasts as long as the connection: who is on the other side, and what SASL has reached."""
 
-    __slots__ = ("authenticated", "principal", "sasl")
+    __slots__ = ("authenticated", "expires_at", "principal", "sasl", "tokens")
 
     def __init__(self, *, authenticated: bool) -> None:
         self.authenticated = authenticated
@@ -22,12 +23,22 @@ class Session:
         self.principal = ANONYMOUS
         self.sasl: object | None = None
         """The exchange under way; the SASL handlers alone know its type."""
+        self.tokens: Endpoint | None = None
+        """Set while frames are bare SASL tokens, without a header, and this is what takes them."""
+        self.expires_at: float | None = None
+        """When the login stops to count, as the event loop counts time; None: never."""
 
-    def authenticate(self, principal: str) -> None:
+    def authenticate(self, principal: str, expires_at: float | None = None) -> None:
         """Open the gate for this principal."""
         self.principal = principal
         self.authenticated = True
-        self.sasl = None
+        self.expires_at = expires_at
+        self.sasl = self.tokens = None
+
+    def expire(self, now: float) -> None:
+        """Close the gate again if the login has had its time."""
+        if self.expires_at is not None and now >= self.expires_at:
+            self.authenticated = False
 
 
 class Peer(Protocol):
@@ -51,6 +62,10 @@ class Peer(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether an answer could still reach the client."""
+        ...
+
+    def refuse(self, detail: str) -> None:
+        """Close the connection of a client that may not stay, once it has its answer."""
         ...
 
 

@@ -22,6 +22,7 @@ class CloseReason(Enum):
     SLOW_FRAME = "a frame took too long to arrive"
     SLOW_READER = "the client does not read its answers"
     IDLE = "nothing happened for too long"
+    REFUSED = "the client did not say who it is"
     TOO_MANY = "there are too many connections"
     STOPPING = "the listener is stopping"
 

@@ -12,6 +12,7 @@ from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.api_versions import unsupported_version_body
 from goqueue.protocols.kafka.codec import (
+    Bare,
     Encoded,
     RequestPrefix,
     Response,
@@ -44,6 +45,10 @@ _log = logging.getLogger(__name__)
 _BEFORE_AUTHENTICATION: Final = frozenset(
     {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 )
+
+
+_TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
+"""Stands for the header that a bare SASL token does not have."""
 
 
 class HandlerFailedError(Exception):
@@ -92,8 +97,10 @@ class Dispatcher:
         Raises:
             RequestError: it cannot be served; the connection is to be closed.
         """
-        prefix = parse_prefix(frame)
         size = len(frame) + LENGTH_BYTES
+        if peer.session.tokens is not None:
+            return Call(peer.session.tokens, RequestContext(_TOKEN, None, peer), bytes(frame), size)
+        prefix = parse_prefix(frame)
         if not peer.session.authenticated and prefix.api_key not in _BEFORE_AUTHENTICATION:
             raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")
         endpoint = self._registry.find(prefix.api_key, prefix.version)
@@ -129,7 +136,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
             self.fail(call, error)
             return None
-        if result is None or isinstance(result, Encoded | dict):
+        if result is None or isinstance(result, Encoded | dict | Bare):
             self.finish(call, result)
             return None
         return result

@@ -145,6 +145,12 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     model.FencedProducerError: ErrorCode.invalid_producer_epoch,
     model.TransactionsUnavailableError: ErrorCode.invalid_txn_state,
+    # users
+    model.CredentialError: ErrorCode.unacceptable_credential,
+    model.AuthenticationFailedError: ErrorCode.sasl_authentication_failed,
+    model.UnacceptableCredentialError: ErrorCode.unacceptable_credential,
+    model.UnknownCredentialError: ErrorCode.resource_not_found,
+    model.UnsupportedMechanismError: ErrorCode.unsupported_sasl_mechanism,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     UnsupportedResourceError: ErrorCode.invalid_request,

@@ -19,6 +19,9 @@ from goqueue.protocols.kafka.offsets import OffsetsApi
 from goqueue.protocols.kafka.produce import ProduceApi
 from goqueue.protocols.kafka.producers import ProducersApi
 from goqueue.protocols.kafka.registry import Registry
+from goqueue.protocols.kafka.sasl import SaslApi
+from goqueue.protocols.kafka.settings import SaslSettings
+from goqueue.protocols.kafka.users import UsersApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-def build_registry(broker: Broker, advertised: Mapping[str, Address]) -> Registry:
+def build_registry(
+    broker: Broker, advertised: Mapping[str, Address], sasl: SaslSettings | None = None
+) -> Registry:
     """The handlers of all families; `advertised` holds an address for each listener's name."""
     registry = Registry(
         ProduceApi(broker),
@@ -42,5 +47,7 @@ def build_registry(broker: Broker, advertised: Mapping[str, Address]) -> Registr
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
         ClusterApi(broker, advertised),
+        SaslApi(broker.users, sasl or SaslSettings()),
+        UsersApi(broker.users),
     )
     return with_api_versions(registry)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goqueue.tenancy.mechanisms import Mechanism
+
 if TYPE_CHECKING:
     import ssl
 
@@ -52,3 +54,17 @@ class ListenerSettings:
     """`connections.max.idle.ms`. A connection with nothing under way is closed after it."""
     sweep_s: float = 1.0
     """How often these deadlines are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    """How clients log in, where a listener asks them to."""
+
+    mechanisms: tuple[Mechanism, ...] = tuple(Mechanism)
+    """`sasl.enabled.mechanisms`, in the order that clients are told."""
+    session_lifetime_ms: int = 0
+    """`connections.max.reauth.ms`. A login counts for so long; a connection that has not logged in
+    anew by then is closed at its next request. 0: as long as the connection."""
+    failure_delay_s: float = 0.1
+    """`connection.failed.authentication.delay.ms`. A failed login is answered so much later, and
+    its connection is closed: guessing costs a connection and this time for each guess."""

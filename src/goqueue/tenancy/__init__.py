@@ -1,0 +1,1 @@
+"""Who the clients are: users and how they prove it."""

@@ -1,0 +1,39 @@
+"""The one message of PLAIN (RFC 4616): a name and a password, as they are."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from goqueue.model.errors import AuthenticationFailedError
+
+MAX_MESSAGE_BYTES: Final = 8192
+"""A longer message fails the login, of whatever mechanism it is."""
+
+
+class PlainLogin(NamedTuple):
+    """What the client claims."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"PlainLogin(user={self.user!r})"
+
+
+def parse_plain(message: bytes) -> PlainLogin:
+    """The name and the password.
+
+    Raises:
+        AuthenticationFailedError: it is no such message, or asks to act as somebody else.
+    """
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise AuthenticationFailedError("a PLAIN message over the limit")
+    try:
+        acting_as, user, password = message.decode().split("\0")
+    except ValueError as error:  # not three parts, or not UTF-8
+        raise AuthenticationFailedError("not a PLAIN message") from error
+    if not user or not password:
+        raise AuthenticationFailedError("a PLAIN message without a name or a password")
+    if acting_as not in {"", user}:
+        raise AuthenticationFailedError("a PLAIN message that asks to act as another user")
+    return PlainLogin(user, password)
