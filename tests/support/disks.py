@@ -183,7 +183,8 @@ class FaultyFile:
                     self._real.truncate(0)
                     self._real.write(0, self._inode.durable)
             self._disk.fail(fault, "syncing", self.path)
-            self._inode.sync()
+            if not self._disk.pretend_to_sync:
+                self._inode.sync()
 
     def truncate(self, size: int) -> None:
         self._ensure_powered()
@@ -212,6 +213,7 @@ class FaultyDisk:
         self.trace: list[str] = []
         """Every operation that changes or syncs something, with the file's name."""
         self.faults: list[Fault] = []
+        self.pretend_to_sync = False
         self.crashing = False
         self._crash_in: int | None = None
         self._real = SystemDisk()

@@ -78,13 +78,14 @@ class Oracle:
     def deleted_before(self, offset: int) -> None:
         """Records below an offset are gone on purpose."""
         self.start = max(self.start, offset)
+        self.attempts.extend(batch for batch in self.batches if batch.end <= self.start)
         self.batches = [batch for batch in self.batches if batch.end > self.start]
 
     def truncated_to(self, end: int) -> None:
         """The tail was cut on purpose."""
         self.attempts.extend(batch for batch in self.batches if batch.end > end)
         self.batches = [batch for batch in self.batches if batch.end <= end]
-        self.flushed = min(self.flushed, end)
+        self.flushed = min(self.flushed, self.end)
 
     def judge(self, log: Log, *, promised_end: int) -> None:
         """Check a log that was opened again: everything below `promised_end` must be there."""

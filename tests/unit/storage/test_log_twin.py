@@ -307,7 +307,7 @@ def _epoch(item: Stored) -> int:
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # it makes a failure slow
