@@ -150,7 +150,6 @@ class SnapshotFolder:
 
     def load(self, log_end: int) -> Snapshot | None:
         """The newest snapshot that is whole and does not reach past the end of the log."""
-        self._disk.make_folder(self._folder)
         self.damaged = []
         self._remove(self._found(_UNFINISHED))
         for found in self._found(_NAME):
