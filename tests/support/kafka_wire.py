@@ -74,7 +74,7 @@ class WireClient:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, key: int, version: int, **fields: Any) -> None:
+    def send(self, key: int, version: int, /, **fields: Any) -> None:
         """Send a request and do not wait."""
         schema = load_request_schema(key, version)
         self._correlation_id += 1
@@ -103,7 +103,7 @@ class WireClient:
         assert at + used == size, f"{size - at - used} bytes too many"
         return answer
 
-    def call(self, key: int, version: int, **fields: Any) -> Any:
+    def call(self, key: int, version: int, /, **fields: Any) -> Any:
         """Send a request and wait for its answer."""
         self.send(key, version, **fields)
         return self.receive()

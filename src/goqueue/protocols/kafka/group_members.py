@@ -47,7 +47,7 @@ class GroupMembersApi:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
 
-    @api(ApiKey.JOIN_GROUP, 0, 9, on_error=_join_refused)
+    @api(ApiKey.JOIN_GROUP, 0, 9, long_poll=True, on_error=_join_refused)
     async def join_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Be in the next generation; answered when it begins."""
         rebalance_ms = request.rebalance_timeout_ms
@@ -88,7 +88,7 @@ class GroupMembersApi:
             ],
         }
 
-    @api(ApiKey.SYNC_GROUP, 0, 5)
+    @api(ApiKey.SYNC_GROUP, 0, 5, long_poll=True)
     async def sync_group(self, ctx: RequestContext, request: Struct) -> Response:
         """Get the assignment that the leader made."""
         result = await self._groups.sync(

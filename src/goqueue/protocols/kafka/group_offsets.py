@@ -169,16 +169,16 @@ class GroupOffsetsApi:
     @api(ApiKey.OFFSET_DELETE, 0, 0)
     async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Forget places in topics that a group does not read any more."""
-        places = [
-            (topic.name, each.partition_index)
+        codes = {
+            (topic.name, each.partition_index): ErrorCode.unknown_topic_or_partition
             for topic in request.topics
             for each in topic.partitions
-        ]
-        result = await self._broker.groups.delete_offsets(request.group_id, places)
-        codes = {
-            place: ErrorCode.none if error is None else code_for(error)
-            for place, error in result.partitions
         }
+        topics = self._broker.topics.catalogue.by_name
+        places = [place for place in codes if place[0] in topics]
+        result = await self._broker.groups.delete_offsets(request.group_id, places)
+        for place, error in result.partitions:
+            codes[place] = ErrorCode.none if error is None else code_for(error)
         return {
             "error_code": ErrorCode.none,
             "topics": [

@@ -53,8 +53,8 @@ class ApiSpec:
     """It may start while earlier pipelined requests of its connection are unanswered. Without it
     a request starts, as in Kafka, when everything before it on its connection is answered."""
     long_poll: bool
-    """It waits for something to happen and changes nothing, so it is cancelled when the client
-    goes away. Other handlers run to their end."""
+    """It waits for something to happen, and what it changes it has changed before it waits. So it
+    is cancelled when the client goes away or the server stops. Other handlers run to their end."""
     parse: Parse | None
     """A hand-written parser of the body, instead of the one derived from the schema."""
     on_error: OnError | None
