@@ -11,6 +11,8 @@ from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
 from goqueue.broker.measures import Measures
+from goqueue.broker.membership import Memberships
+from goqueue.broker.messages import MessageReader, MessageWriter
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
@@ -85,6 +87,9 @@ class Broker:
             self.partitions, self.clock, self.executor, self.measures, self._on_damage
         )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
+        self.writer = MessageWriter(self.topics, self.publisher, self.clock)
+        self.reader = MessageReader(self.fetcher)
+        self.memberships = Memberships(self)
         self._reported: set[tuple[PartitionId, int]] = set()
 
     async def start(self) -> None:
