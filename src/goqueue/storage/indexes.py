@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.storage.index import SparseIndex
 from goqueue.storage.scan import Found
@@ -103,7 +104,14 @@ class SegmentIndexes:
         return self.offsets.save(size_bytes), self.times.save(size_bytes)
 
     def seal(self, size_bytes: int) -> None:
-        """No more batches will come: write both out and let the kernel hold them."""
-        self.save(size_bytes)
+        """No more batches will come: write both out and let the kernel hold them.
+
+        On a full disk they stay in memory: they can be made again, and a log that could not be
+        opened then could not be trimmed either.
+        """
+        try:
+            self.save(size_bytes)
+        except DiskFullError:
+            return
         self.offsets.seal()
         self.times.seal()

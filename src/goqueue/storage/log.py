@@ -11,11 +11,13 @@ for is the policy in `goqueue.storage.flush`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import (
     DamagedRangeError,
     DiskError,
+    DiskFullError,
     InvariantError,
     LogClosedError,
     LogFailedError,
@@ -28,7 +30,6 @@ from goqueue.runtime.disk import SystemDisk
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
 from goqueue.storage.retention import expired_count
-from goqueue.storage.segments import Segments
 from goqueue.storage.store import SegmentStore
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from goqueue.storage.lookup import TimestampHit
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Chunk, Region
+    from goqueue.storage.segments import Segments
     from goqueue.storage.store import StoreStats
 
 
@@ -79,7 +81,8 @@ class Log:
         self._closed = False
         self._store = SegmentStore(folder, self.config, disk or SystemDisk(), self._clock)
         if not self.recovery.clean or self.recovery.checkpoint_missing:
-            self.flush(checkpoint=True)
+            with suppress(DiskFullError):  # then it is failed: it can be read and trimmed
+                self.flush(checkpoint=True)
 
     # --- What there is ---------------------------------------------------------------------------
 
@@ -306,7 +309,11 @@ class Log:
             # The segment that holds the start stays whole, so its first epoch stays known too.
             oldest = next((s.base_offset for s in self.segments.since(start)), start)
             epochs = self.epochs.starting_at(min(oldest, start))
-            self._store.note(epochs=epochs, log_start=start)
+            try:
+                self._store.note(epochs=epochs, log_start=start)
+            except DiskFullError:
+                self._store.drop_below(start)  # which makes room for saying so
+                self._store.note(epochs=epochs, log_start=start)
         self._store.drop_below(self.start_offset)
         return self.start_offset
 
@@ -397,7 +404,7 @@ class Log:
 
     def _let_go(self) -> None:
         self._closed = True
-        self._store.segments = Segments()
+        self._store.let_go()
 
     def _ensure_open(self) -> None:
         if self._closed:

@@ -7,10 +7,12 @@ closed when the segment and every reader of it are gone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import DiskFullError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
@@ -194,7 +196,8 @@ class Segment:
             self._disk, self._index_paths, self._interval_bytes, batches
         )
         if self.sealed:
-            for file in indexes.save(size_bytes):
-                file.sync()
+            with suppress(DiskFullError):
+                for file in indexes.save(size_bytes):
+                    file.sync()
             indexes.seal(size_bytes)
         return indexes

@@ -16,6 +16,7 @@ from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX
 from goqueue.storage.recovery import recover
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
+from goqueue.storage.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -250,6 +251,12 @@ class SegmentStore:
                 s for s in self._sealed_since_checkpoint if s is not segment
             ]
             self.stats.segments_deleted += 1
+
+    def let_go(self) -> None:
+        """Forget every segment, so that files close which nobody reads any more."""
+        self.segments = Segments()
+        self._unsynced = []
+        self._sealed_since_checkpoint = []
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the segments contradict each other."""
