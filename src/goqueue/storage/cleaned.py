@@ -9,12 +9,15 @@ from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, segment_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.segment import Segment
 
 _WRITE_BYTES: Final = 1024 * 1024
+_MAX_OFFSET_SPAN: Final = (1 << 31) - 1
 
 
 class CleanedCopy:
@@ -62,3 +65,19 @@ def remove_copy(disk: Disk, folder: Path, base_offset: int) -> None:
     """Remove what there is of a copy."""
     for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
         disk.remove(copy_path(folder, base_offset, suffix))
+
+
+def groups_of(segments: Sequence[Segment], segment_bytes: int) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one copy together, so that small segments do not pile up."""
+    group: list[Segment] = []
+    size = 0
+    for segment in segments:
+        span = segment.end_offset - group[0].base_offset if group else 0
+        full = size > 0 and size + segment.size_bytes > segment_bytes
+        if group and (full or span > _MAX_OFFSET_SPAN):
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size_bytes
+    if group:
+        yield group

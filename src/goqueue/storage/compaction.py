@@ -34,7 +34,7 @@ from goqueue.model.errors import (
     LogFailedError,
 )
 from goqueue.records import DELETE_HORIZON, BatchInfo, Compression, Record, decode_rows, encode
-from goqueue.storage.cleaned import CleanedCopy, copy_path, remove_copy
+from goqueue.storage.cleaned import CleanedCopy, copy_path, groups_of, remove_copy
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path, swap_path
 from goqueue.storage.recovery import finish_swap
 from goqueue.storage.scan import Damage
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 DAY_MS: Final = 24 * 3600 * 1000
 MAX_KEYS: Final = 5_000_000
 """How many keys one pass remembers; at the bound it stops there, and the next pass goes on."""
-
-_MAX_OFFSET_SPAN: Final = (1 << 31) - 1
 
 
 @dataclass(slots=True)
@@ -166,7 +164,7 @@ class Compaction:
                     segment.file.sync()
             self._mapped_to = self._map_keys()
             sources = [s for s in self._sources if s.base_offset < self._mapped_to]
-            for group in _groups(sources, self._log.config.segment_bytes):
+            for group in groups_of(sources, self._log.config.segment_bytes):
                 self._clean(_Cleaned(tuple(group)))
         except (DiskError, CompactionCancelledError):
             with suppress(DiskError):
@@ -301,6 +299,7 @@ class Compaction:
         if self._log.failure is not None:
             self._discard(self._cleaned)
             raise LogFailedError(f"nothing compacted: {self._log.failure}") from self._log.failure
+        whole = all(self._is_there(s) or self._is_deleted(s) for s in self._sources)
         ready = self._ready()
         try:
             if ready:
@@ -311,7 +310,7 @@ class Compaction:
             for cleaned in ready:
                 self._install(cleaned)
                 self._stats.add(cleaned.stats)
-            if not self._cleaned:
+            if whole and not self._cleaned and self._mapped_to > self._clean_below:
                 store.note(clean_below=self._mapped_to)
             self._discard(self._cleaned)
         except DiskError as error:
@@ -321,15 +320,21 @@ class Compaction:
         self._stats.duration_s = time.monotonic() - self._started_s
         return self._stats
 
+    def _is_there(self, source: Segment) -> bool:
+        """Whether nothing has happened to a segment since the pass was planned."""
+        return source in self._store.segments.since(source.base_offset)[:1]
+
+    def _is_deleted(self, source: Segment) -> bool:
+        return source.end_offset <= self._log.start_offset
+
     def _ready(self) -> list[_Cleaned]:
         """Take the copies whose sources are all still there, up to the first that lost some."""
-        present = set(self._store.segments.sealed)
         ready: list[_Cleaned] = []
         while self._cleaned:
             cleaned = self._cleaned[0]
-            if present.issuperset(cleaned.sources):
+            if all(self._is_there(source) for source in cleaned.sources):
                 ready.append(cleaned)
-            elif cleaned.end_offset <= self._log.start_offset:
+            elif all(self._is_deleted(source) for source in cleaned.sources):
                 self._discard([cleaned])
             else:
                 break
@@ -379,19 +384,3 @@ def _rows(data: bytes) -> list[Record] | None:
 
 def _is_tombstone(record: Record) -> bool:
     return record.key is not None and record.value is None
-
-
-def _groups(segments: Sequence[Segment], segment_bytes: int) -> Iterator[list[Segment]]:
-    """Neighbours that fit into one segment together, so that small ones do not pile up."""
-    group: list[Segment] = []
-    size = 0
-    for segment in segments:
-        span = segment.end_offset - group[0].base_offset if group else 0
-        full = size > 0 and size + segment.size_bytes > segment_bytes
-        if group and (full or span > _MAX_OFFSET_SPAN):
-            yield group
-            group, size = [], 0
-        group.append(segment)
-        size += segment.size_bytes
-    if group:
-        yield group

@@ -9,7 +9,12 @@ import pytest
 from compaction_twin import Draft, Twin, stored_batches, stored_records
 from crc32c import crc32c
 
-from goqueue.model.errors import DamagedRangeError, DiskError, LogFailedError
+from goqueue.model.errors import (
+    CompactionCancelledError,
+    DamagedRangeError,
+    DiskError,
+    LogFailedError,
+)
 from goqueue.records import (
     CONTROL,
     DELETE_HORIZON,
@@ -536,6 +541,19 @@ def test_a_log_that_was_closed_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
     assert not any("cleaned" in name for name in names(log))
 
 
+def test_a_pass_that_is_called_off_leaves_the_log_and_no_leftovers(tmp_path: Path) -> None:
+    log = Log(tmp_path, SMALL)
+    for value in (b"1", b"2", b"3"):
+        put(log, (b"a", value))
+    before = names(log), contents(log)
+    compaction = Compaction(log, NOW)
+    compaction.cancel()
+    with pytest.raises(CompactionCancelledError):
+        compaction.build()
+    assert (names(log), contents(log)) == before
+    assert log.store.checkpoint.clean_below == 0
+
+
 def test_a_log_that_was_cut_meanwhile_is_compacted_anew(tmp_path: Path) -> None:
     log = Log(tmp_path, SMALL)
     for value in (b"1", b"2", b"3", b"4"):
@@ -549,6 +567,28 @@ def test_a_log_that_was_cut_meanwhile_is_compacted_anew(tmp_path: Path) -> None:
     put(log, (b"a", b"new 4"))
     compact(log, NOW)
     assert contents(log) == [(2, b"a", b"new 3"), (3, b"a", b"new 4")]
+
+
+@pytest.mark.parametrize("hurt", [False, True])
+def test_a_pass_with_nothing_to_install_does_not_call_a_cut_log_clean(
+    tmp_path: Path, hurt: bool
+) -> None:
+    log = Log(tmp_path, ROOMY)
+    put(log, (b"a", b"1"))
+    put(log, (b"b", b"1"))
+    seal(log)
+    if hurt:
+        log.close()
+        flip(tmp_path / f"{0:020d}.log", -1)
+        log = Log(tmp_path, ROOMY)
+    else:
+        compact(log, NOW)
+    compaction = Compaction(log, NOW, until=None if hurt else 0)
+    compaction.build()
+    log.truncate_to(1)
+    put(log, (b"a", b"2"))
+    compaction.install()
+    assert log.store.checkpoint.clean_below <= 1
 
 
 @pytest.mark.parametrize("killed", [False, True])
