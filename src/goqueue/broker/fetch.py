@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import Isolation, Partition, PartitionId
@@ -68,7 +68,6 @@ class _Found:
     partition: Partition | None = None
     region: Region | None = None
     error: GoQueueError | None = None
-    skipped: list[DamagedRangeError] = field(default_factory=list)
 
 
 class Fetcher:
@@ -96,11 +95,7 @@ class Fetcher:
         however small the limits. Damaged stretches are stepped over and reported.
         """
         polled_s = self._clock.monotonic_s()
-        found = self._find(request)
-        missing = request.min_bytes - _size(found)
-        if missing > 0 and request.max_wait_ms > 0 and not any(item.error for item in found):
-            await self._wait(found, missing, request.max_wait_ms / 1000)
-            found = self._find(request)
+        found = await self._find_enough(request)
         read_s = self._clock.monotonic_s()
         fetched = [await self._load(item, request.isolation) for item in found]
         now_s = self._clock.monotonic_s()
@@ -124,33 +119,58 @@ class Fetcher:
                 topic.bytes_consumed.add(len(item.data))
                 topic.bytes_read.add(len(item.data))
 
+    async def _find_enough(self, request: FetchRequest) -> list[_Found]:
+        """Look up every read; again, each time that it is woken, until there is enough to read."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        found = self._find(request)
+        while (missing := request.min_bytes - _size(found)) > 0:
+            left_s = deadline - loop.time()
+            if left_s <= 0 or any(item.error for item in found):
+                break
+            if not await self._wait(found, missing, left_s):
+                break
+            found = self._find(request)
+        return found
+
     def _find(self, request: FetchRequest) -> list[_Found]:
-        """Look up every read; the limits are for all of them together."""
+        """Look up every read; the limits are for all of them together.
+
+        Only the first partition that has something may go beyond the limits, by a single batch:
+        so a reader always gets on, and never gets much more than it asked for.
+        """
         left_bytes = request.max_bytes
         found = []
+        is_first = True
         for read in request.reads:
-            item = self._find_one(read, left_bytes, request.isolation)
+            item = self._find_one(read, request.isolation, left_bytes, is_first=is_first)
             if item.region is not None:
                 left_bytes -= item.region.length
+                is_first = False
             found.append(item)
         return found
 
-    def _find_one(self, read: PartitionRead, left_bytes: int, isolation: Isolation) -> _Found:
+    def _find_one(
+        self, read: PartitionRead, isolation: Isolation, left_bytes: int, *, is_first: bool
+    ) -> _Found:
         item = _Found(read)
+        limit = min(read.max_bytes, left_bytes)
         try:
             item.partition = self._partitions.partition(read.partition)
             item.partition.check_leader_epoch(read.leader_epoch)
-            if left_bytes > 0:
-                limit = min(read.max_bytes, left_bytes)
-                item.region = self._region(item, limit, isolation)
+            region = self._region(item, limit, isolation)
+            if region is not None and (is_first or region.length <= limit):
+                item.region = region
         except GoQueueError as error:
             item.error = error
         return item
 
-    def _region(self, item: _Found, max_bytes: int, isolation: Isolation) -> Region | None:
+    def _region(
+        self, item: _Found, max_bytes: int, isolation: Isolation, start: int | None = None
+    ) -> Region | None:
         """Where the records begin, past any damage at the place asked for."""
         assert item.partition is not None
-        offset = item.read.offset
+        offset = item.read.offset if start is None else start
         for _ in range(MAX_DAMAGED_RANGES):
             try:
                 return item.partition.find(offset, max_bytes, isolation)
@@ -159,13 +179,14 @@ class Fetcher:
                 offset = damage.resume_at
         return None
 
-    async def _wait(self, found: list[_Found], missing_bytes: int, timeout_s: float) -> None:
+    async def _wait(self, found: list[_Found], missing_bytes: int, timeout_s: float) -> bool:
+        """Wait for so many more bytes; False when the time is over."""
         waiter = Waiter(missing_bytes)
         partitions = [item.partition for item in found if item.partition is not None]
         for partition in partitions:
             partition.waiters.add(waiter)
         try:
-            await waiter.wait(timeout_s)
+            return await waiter.wait(timeout_s)
         finally:
             for partition in partitions:
                 partition.waiters.discard(waiter)
@@ -184,7 +205,7 @@ class Fetcher:
                 except DamagedRangeError as damage:
                     self._on_damage(item.read.partition, damage)
                     offset = max(damage.resume_at, offset + 1)
-                    region = partition.find(offset, region.length, isolation)
+                    region = self._region(item, region.length, isolation, offset)
         except GoQueueError as caught:
             error = caught
         return Fetched(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.waiting import Waiters
 from goqueue.model.errors import (
+    DiskError,
     FencedLeaderEpochError,
     InvariantError,
     OffsetOutOfRangeError,
@@ -100,8 +102,19 @@ class Partition:
         self._clock = clock
         self._executor = executor
         self._snapshots = SnapshotFolder(disk, folder, PRODUCERS)
+        self._show_what_was_shown()
         self.sequences = self._rebuild_sequences()
         self._visible_to = self.high_watermark
+
+    def _show_what_was_shown(self) -> None:
+        """After a crash, sync what recovery found: readers may have seen it, and will ask for it.
+
+        A disk that refuses leaves a failed log, which is looked after like any other.
+        """
+        behind = self.log.flushed_offset < self.log.end_offset
+        if behind and self.log.config.fsync is Fsync.ALWAYS:
+            with suppress(DiskError):
+                self.log.flush()
 
     # --- Watermarks ------------------------------------------------------------------------------
 
@@ -151,18 +164,21 @@ class Partition:
             placed = info._replace(base_offset=appended.first_offset)
             self.sequences.note(placed, self._clock.now_ms())
         self.flusher.appended()
-        self._tell_waiters(info.size_bytes)
+        if self._more_is_visible():
+            self.waiters.offer(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
 
     def _after_flush(self) -> None:
-        if self.log.config.fsync is Fsync.ALWAYS:
-            self._tell_waiters(1)
+        """Let waiting readers look: nobody has counted how many bytes a flush has shown them."""
+        if self._more_is_visible():
+            self.waiters.wake()
 
-    def _tell_waiters(self, size_bytes: int) -> None:
+    def _more_is_visible(self) -> bool:
         visible_to = self.high_watermark
-        if visible_to > self._visible_to:
-            self._visible_to = visible_to
-            self.waiters.offer(size_bytes)
+        if visible_to <= self._visible_to:
+            return False
+        self._visible_to = visible_to
+        return True
 
     def is_durable(self, placed: Placed) -> bool:
         """Whether an append is as durable as the topic's policy promises, without waiting."""
@@ -247,7 +263,7 @@ class Partition:
                 return
             self.log.recover()
             self.sequences = self._rebuild_sequences()
-            self._tell_waiters(1)
+            self._after_flush()
 
     # --- Ending ----------------------------------------------------------------------------------
 

@@ -86,10 +86,11 @@ class Partitions:
 
     async def delete_topic(self, topic: Topic) -> None:
         """Remove a topic's partitions and their files."""
-        for number in range(topic.partition_count):
-            partition = self._open.pop(PartitionId(topic.name, number), None)
-            if partition is not None:
-                await partition.delete()
+        # All at once: while the first is being removed, a topic of the same name may be made.
+        ids = [PartitionId(topic.name, number) for number in range(topic.partition_count)]
+        doomed = [self._open.pop(each) for each in ids if each in self._open]
+        for partition in doomed:
+            await partition.delete()
         self._disk.remove_folder(self._topic_folder(topic))
 
     def remove_orphans(self) -> list[str]:

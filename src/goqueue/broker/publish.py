@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 
 class Acks(IntEnum):
-    """What a publisher waits for; the numbers are Kafka's."""
+    """What a publisher waits for; the numbers are Kafka's.
+
+    On one node the leader is all there is. Whoever waits at all waits for what the topic promises:
+    under `fsync=always` for the disk.
+    """
 
     ALL = -1
     NONE = 0
@@ -108,8 +112,11 @@ class Publisher:
             raise DiskFullError(self.disk_full)
         info = _admit(topic, request.batch)
         batch, append_time_ms = rewritten(topic.settings, request.batch, info, self._clock)
-        placed = partition.append(batch, info if batch is request.batch else peek(batch))
-        waits = request.acks is Acks.ALL and not partition.is_durable(placed)
+        if batch is not request.batch:
+            info = peek(batch)
+            _check_size(topic, info)  # compressed anew it may be larger, or not compressed at all
+        placed = partition.append(batch, info)
+        waits = request.acks is not Acks.NONE and not partition.is_durable(placed)
         return Published(
             placed,
             partition.log_start,
@@ -125,12 +132,7 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
         raise MalformedBatchError(
             f"{len(batch) - info.size_bytes} bytes behind the batch: publish one batch at a time"
         )
-    limit = topic.settings.max_message_bytes
-    if info.size_bytes > limit:
-        raise BatchTooLargeError(
-            f"a batch of {info.size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
-            "(max.message.bytes)"
-        )
+    _check_size(topic, info)
     if info.is_control:
         raise MalformedBatchError("control batches are written by the broker alone")
     if info.is_transactional:
@@ -142,3 +144,12 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
         )
     validate(batch, 0, info)
     return info
+
+
+def _check_size(topic: Topic, info: BatchInfo) -> None:
+    limit = topic.settings.max_message_bytes
+    if info.size_bytes > limit:
+        raise BatchTooLargeError(
+            f"a batch of {info.size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
+            "(max.message.bytes)"
+        )

@@ -25,9 +25,10 @@ class Waiter:
         if not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self, timeout_s: float) -> None:
-        """Return when woken, or when the time is over."""
+    async def wait(self, timeout_s: float) -> bool:
+        """Return when woken, or when the time is over; says whether it was woken."""
         await asyncio.wait((self._future,), timeout=timeout_s)
+        return self._future.done()
 
 
 class Waiters:

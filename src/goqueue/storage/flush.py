@@ -86,7 +86,7 @@ class Flusher:
 
     def appended(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
-        if self._log.checkpoint_due:
+        if self._log.checkpoint_due or self._log.config.fsync is Fsync.ALWAYS:
             self._start()
         elif self._log.config.fsync is Fsync.INTERVAL and self._timer is None:
             delay_s = self._log.config.fsync_interval_ms / 1000
@@ -125,7 +125,7 @@ class Flusher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._running is not None:
+        while self._running is not None:
             await self._running
 
     def _on_timer(self) -> None:
@@ -152,6 +152,13 @@ class Flusher:
         else:
             log.flushed(plan)
             self._on_flushed()
-            return None
         finally:
             self._running = None
+        self._go_on()
+        return None
+
+    def _go_on(self) -> None:
+        """Flush what came during the flush, where readers wait for it whoever else may not."""
+        behind = self._log.flushed_offset < self._log.end_offset
+        if behind and self._log.config.fsync is Fsync.ALWAYS:
+            self._start()

@@ -77,9 +77,10 @@ class AdminConfigsApi:
             value = settings.text(setting.name)
             synonyms = [{"name": setting.name, "value": setting.default, "source": SOURCE_DEFAULT}]
             source = SOURCE_DEFAULT
-            if setting.name in settings.defaults:
+            of_broker = settings.defaults.get(setting.name, setting.default)
+            if of_broker != setting.default:
                 source = SOURCE_BROKER
-                synonyms.insert(0, _synonym(setting.name, settings.defaults[setting.name], source))
+                synonyms.insert(0, _synonym(setting.name, of_broker, source))
             if setting.name in settings.overrides:
                 source = SOURCE_TOPIC
                 synonyms.insert(0, _synonym(setting.name, value, source))
@@ -159,6 +160,13 @@ class AdminConfigsApi:
         """Change some settings of a topic and leave the others."""
         results = []
         for resource in request.resources:
+            objection = _objection(resource)
+            if objection is not None:
+                code = ErrorCode.invalid_request
+                results.append(
+                    {**_resource(resource), "error_code": code, "error_message": objection}
+                )
+                continue
             try:
                 overrides = self._incremental(resource)
             except GoQueueError as error:
@@ -193,6 +201,19 @@ class AdminConfigsApi:
         except GoQueueError as error:
             return _refused(resource, error)
         return _resource(resource)
+
+
+def _objection(resource: Struct) -> str | None:
+    """What is wrong with a set of changes before any setting is looked at."""
+    names = [change.name for change in resource.configs]
+    if len(names) != len(set(names)):
+        return "a setting is changed more than once"
+    for change in resource.configs:
+        if not _SET <= change.config_operation <= _SUBTRACT:
+            return f"operation {change.config_operation} on {change.name}, expected 0 to 3"
+        if change.value is None and change.config_operation != _DELETE:
+            return f"{change.name} is given no value"
+    return None
 
 
 def _edited_list(text: Any, change: Struct) -> str:

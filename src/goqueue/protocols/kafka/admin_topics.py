@@ -14,7 +14,6 @@ from goqueue.model.errors import (
     InternalTopicError,
     InvalidPartitionCountError,
     InvalidReplicationError,
-    TopicError,
 )
 from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
@@ -22,6 +21,8 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.broker.broker import Broker
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.codec import Response
@@ -94,12 +95,12 @@ class AdminTopicsApi:
             return self._broker.settings.default_partitions
         return int(asked.num_partitions)
 
-    def _check_assignments(self, assignments: list[list[int]]) -> None:
+    def _check_assignments(self, assignments: list[Sequence[int]]) -> None:
         node_id = self._broker.settings.node_id
         for replicas in assignments:
-            if replicas != [node_id]:
+            if list(replicas) != [node_id]:
                 raise InvalidReplicationError(
-                    f"replicas on brokers {replicas}, and the only broker is {node_id}"
+                    f"replicas on brokers {list(replicas)}, and the only broker is {node_id}"
                 )
 
     # --- DeleteTopics ----------------------------------------------------------------------------
@@ -146,14 +147,22 @@ class AdminTopicsApi:
     async def _grow(self, asked: Struct, *, dry: bool) -> dict[str, Any]:
         answer = {"name": asked.name, "error_code": ErrorCode.none, "error_message": None}
         try:
-            self._check_assignments([each.broker_ids for each in asked.assignments or ()])
-            if dry:
-                self._broker.topics.plan_growth(asked.name, asked.count)
-            else:
+            topic = self._broker.topics.plan_growth(asked.name, asked.count)
+            self._check_new_partitions(asked, asked.count - topic.partition_count)
+            if not dry:
                 await self._broker.grow_topic(asked.name, asked.count)
-        except TopicError as error:
+        except GoQueueError as error:
             return {**answer, "error_code": code_for(error), "error_message": str(error)}
         return answer
+
+    def _check_new_partitions(self, asked: Struct, new_count: int) -> None:
+        if asked.assignments is None:
+            return
+        if len(asked.assignments) != new_count:
+            raise InvalidReplicationError(
+                f"replicas for {len(asked.assignments)} partitions, and {new_count} are new"
+            )
+        self._check_assignments([each.broker_ids for each in asked.assignments])
 
 
 def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:

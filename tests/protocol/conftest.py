@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import warnings
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from raw_kafka import RawKafka
+
+from support.server import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas with a deprecated function, once, when it is imported.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401
+
+_numbers = count(1)
+
+# Clients that are nobody's business but their own: their complaints about a broker that a test has
+# killed would drown everything else.
+for _name in ("kafka", "aiokafka", "librdkafka"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for all tests of a module, in a process of its own."""
+    server = ServerProcess(tmp_path_factory.mktemp("broker") / "data")
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def raw(broker: ServerProcess) -> Iterator[RawKafka]:
+    """A connection that says exactly what the test says."""
+    with RawKafka(broker.kafka_port) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def name() -> Callable[[str], str]:
+    """Makes names that no other test uses."""
+    return lambda stem: f"{stem}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """The command; a machine without it can run the other tests, CI cannot do without."""
+    found = shutil.which("kcat")
+    if found is None:
+        reason = "kcat is not installed (Debian: apt-get install kcat)"
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found

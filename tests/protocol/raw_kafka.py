@@ -1,0 +1,217 @@
+"""A client that sends exactly what it is told, in any version, and shows what came back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Self
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.reading import reader_of
+from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.wire import Cursor
+from goqueue.protocols.kafka.writing import writer_of
+from goqueue.records import Compression, Record, encode, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.records.batch import BatchInfo
+
+TIMEOUT_S = 20.0
+
+
+class RawKafka:
+    """One connection. Every wait ends with an error after a while."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, key: ApiKey, version: int, **fields: Any) -> Struct:
+        """Send a request and return the answer."""
+        self.send(key, version, **fields)
+        return self.answer(key, version)
+
+    def send(self, key: ApiKey, version: int, **fields: Any) -> None:
+        """Send a request and do not wait."""
+        body = bytearray()
+        schema = schema_of(key, version, "request")
+        writer_of(schema)(body, fields)
+        self.send_bytes(key, version, bytes(body), flexible=schema.has_flexible_header)
+
+    def send_bytes(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
+        """Send a request whose body is already bytes."""
+        self._correlation_id += 1
+        header = struct.pack(">hhih", key, version, self._correlation_id, 3) + b"raw"
+        frame = header + (b"\0" if flexible else b"") + body
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def answer(self, key: ApiKey, version: int) -> Struct:
+        """The next answer, which must be that of the last request sent."""
+        correlation_id, data = self.answer_bytes()
+        assert correlation_id == self._correlation_id
+        schema = schema_of(key, version, "response")
+        return reader_of(schema)(Cursor(data[1:] if schema.has_flexible_header else data))
+
+    def answer_bytes(self) -> tuple[int, memoryview]:
+        """The correlation id of the next answer, and everything behind it."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        data = self._exactly(size)
+        return struct.unpack_from(">i", data)[0], memoryview(data)[4:]
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the server has closed the connection")
+            data += piece
+        return bytes(data)
+
+    def is_closed_by_server(self) -> bool:
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    # --- What many tests ask ---------------------------------------------------------------------
+
+    def create(self, topic: str, partitions: int = 1, **configs: str) -> UUID:
+        """Make a topic; a setting `a.b` is written `a_b`."""
+        settings = [{"name": key.replace("_", "."), "value": v} for key, v in configs.items()]
+        answer = self.ask(
+            ApiKey.CREATE_TOPICS,
+            7,
+            topics=[
+                {
+                    "name": topic,
+                    "num_partitions": partitions,
+                    "replication_factor": -1,
+                    "assignments": [],
+                    "configs": settings,
+                }
+            ],
+            timeout_ms=10_000,
+            validate_only=False,
+        )
+        (made,) = answer.topics
+        assert made.error_code == 0, made.error_message
+        topic_id: UUID = made.topic_id
+        return topic_id
+
+    def produce(
+        self, topic: str, batch: bytes, partition: int = 0, *, acks: int = -1, version: int = 9
+    ) -> Struct:
+        """The answer for the one partition."""
+        answer = self.ask(
+            ApiKey.PRODUCE, version, **produce_fields(topic, batch, partition, acks=acks)
+        )
+        ((found,),) = [each.partition_responses for each in answer.responses]
+        result: Struct = found
+        return result
+
+    def fetch(self, topic: str, offset: int = 0, partition: int = 0, **options: Any) -> Struct:
+        """The answer for the one partition, without a session."""
+        wanted = [(topic, partition, offset)]
+        answer = self.ask(ApiKey.FETCH, 11, **fetch_fields(wanted, **options))
+        assert answer.error_code == 0
+        ((found,),) = [each.partitions for each in answer.responses]
+        result: Struct = found
+        return result
+
+    def stored(self, topic: str, partition: int = 0) -> list[BatchInfo]:
+        """The headers of every batch in a partition, as they are stored."""
+        found: list[BatchInfo] = []
+        while True:
+            offset = found[-1].next_offset if found else 0
+            answer = self.fetch(topic, offset, partition, max_wait_ms=0)
+            assert answer.error_code == 0
+            if not answer.records:
+                return found
+            found.extend(info for _, info in walk(bytes(answer.records)))
+
+
+def produce_fields(
+    topic: str, batch: bytes, partition: int = 0, *, acks: int = -1
+) -> dict[str, Any]:
+    data = [{"index": partition, "records": batch}]
+    return {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout_ms": 10_000,
+        "topic_data": [{"name": topic, "partition_data": data}],
+    }
+
+
+def fetch_fields(
+    wanted: Sequence[tuple[str | UUID, int, int]],
+    *,
+    max_wait_ms: int = 1000,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    isolation: int = 0,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Sequence[tuple[str | UUID, list[int]]] = (),
+    leader_epoch: int = -1,
+) -> dict[str, Any]:
+    """The fields of a Fetch request; a topic is a name or an id, and comes with its offset."""
+    topics: dict[str | UUID, list[dict[str, Any]]] = {}
+    for topic, partition, offset in wanted:
+        topics.setdefault(topic, []).append(
+            {
+                "partition": partition,
+                "current_leader_epoch": leader_epoch,
+                "fetch_offset": offset,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": partition_max_bytes,
+            }
+        )
+    return {
+        "replica_id": -1,
+        "max_wait_ms": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": isolation,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [{**_named(topic), "partitions": reads} for topic, reads in topics.items()],
+        "forgotten_topics_data": [
+            {**_named(topic), "partitions": partitions} for topic, partitions in forgotten
+        ],
+        "rack_id": "",
+    }
+
+
+def _named(topic: str | UUID) -> dict[str, Any]:
+    return {"topic": topic} if isinstance(topic, str) else {"topic_id": topic}
+
+
+def make_batch(
+    *values: bytes | None,
+    key: bytes | None = b"k",
+    timestamps: Sequence[int] | None = None,
+    compression: Compression = Compression.NONE,
+    **fields: int,
+) -> bytes:
+    """A record batch as a producer sends it."""
+    times = timestamps or [1000] * len(values)
+    records = [Record(n, times[n], key, value) for n, value in enumerate(values)]
+    return bytes(encode(records, compression=compression, **fields))
+
+
+def sequenced(producer: tuple[int, int], sequence: int, *values: bytes) -> bytes:
+    """A batch of an idempotent producer: its id and epoch, and its first sequence number."""
+    return make_batch(
+        *values, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence
+    )
