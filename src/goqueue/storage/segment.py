@@ -190,7 +190,7 @@ class Segment:
     def _rebuilt(self, size_bytes: int) -> SegmentIndexes:
         """The indexes of the first `size_bytes`, from the batches themselves."""
         self.index_rebuilds += 1
-        anything = Context(gaps_below=ANY_OFFSET)
+        anything = Context(gaps_below=ANY_OFFSET, end_offset=self.end_offset)
         batches = scan(self.file, 0, size_bytes, self.base_offset, anything)
         indexes = SegmentIndexes.rebuild(
             self._disk, self._index_paths, self._interval_bytes, batches

@@ -78,7 +78,7 @@ class SegmentStore:
         Another leader may write there next, and its batches would be taken for damage.
         """
         epochs = self.epochs.ending_at(end_offset)
-        gaps_below = min(self.checkpoint.gaps_below, end_offset)
+        gaps_below = min(self.checkpoint.gaps_below, end_offset + 1)  # a gap may end right there
         if (epochs, gaps_below) != (self.epochs, self.checkpoint.gaps_below):
             self.note(epochs=epochs, gaps_below=gaps_below)
 
