@@ -44,6 +44,9 @@ REBALANCE_TIMEOUT_MS: Final = 60_000
 MAX_MEMBERS: Final = 100_000
 """Members whose places are kept; at the bound, those whose session has ended are looked for."""
 
+MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+"""Of all partitions together; a poll stops reading there, and the next goes on."""
+
 
 @dataclass(slots=True)
 class Member:
@@ -53,7 +56,12 @@ class Member:
     member_id: str
     reset_to_earliest: bool
     epoch: int = 0
+    releases_itself: bool = False
+    """It says when it has given up a partition; otherwise its next sign of life says so."""
     assigned: frozenset[PartitionId] = frozenset()
+    revoking: frozenset[PartitionId] = frozenset()
+    """Nothing is read of these any more, and the member still holds them until it has finished
+    with what it was handed; its commits of them count."""
     positions: dict[PartitionId, int] = field(default_factory=dict)
     """The next offset to be read of each partition that has been read."""
     heartbeat_interval_ms: int = 0
@@ -83,13 +91,18 @@ class Memberships:
         client_id: str = "",
         client_host: str = "",
         reset_to_earliest: bool = True,
+        releases_itself: bool = False,
     ) -> Member:
         """Become a member that reads these topics.
+
+        A member that `releases_itself` calls `release` when it has finished with partitions that
+        it is to give up; the group waits for it, up to the rebalance timeout.
 
         Raises:
             GroupError: the group refuses, for example because it speaks the classic protocol.
         """
         member = Member(group_id, f"{client_id or 'member'}-{uuid4().hex}", reset_to_earliest)
+        member.releases_itself = releases_itself
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -146,8 +159,8 @@ class Memberships:
     async def heartbeat(self, member: Member) -> None:
         """Stay alive, give up what is to be given up, and take over what is assigned.
 
-        Giving up is at once: whatever the member was handed before is its business, and its
-        commits count until the partition has a new owner.
+        Giving up is at once, unless the member releases partitions itself: whatever it was handed
+        before is its business, and its commits count until the partition has a new owner.
         """
         await self._heartbeat(
             member,
@@ -155,9 +168,14 @@ class Memberships:
                 group_id=member.group_id,
                 member_id=member.member_id,
                 epoch=member.epoch,
-                owned=self._with_ids(member.assigned),
+                owned=self._with_ids(member.assigned | member.revoking),
             ),
         )
+
+    async def release(self, member: Member) -> None:
+        """The member has finished with the partitions that it is to give up."""
+        member.revoking = frozenset()
+        await self.heartbeat(member)
 
     async def leave(self, member: Member) -> None:
         """Go; the partitions are free for others at once."""
@@ -182,11 +200,14 @@ class Memberships:
         if result.assignment is None:
             return
         topics = self._broker.topics.catalogue.by_id
-        member.assigned = frozenset(
+        assigned = frozenset(
             PartitionId(topics[topic_id].name, number)
             for topic_id, number in result.assignment
             if topic_id in topics
         )
+        if member.releases_itself:
+            member.revoking = (member.revoking | member.assigned) - assigned
+        member.assigned = assigned
         for partition in set(member.positions) - member.assigned:
             del member.positions[partition]
 
@@ -200,7 +221,9 @@ class Memberships:
 
     # --- Reading ---------------------------------------------------------------------------------
 
-    async def poll(self, member: Member, *, limit: int, max_wait_ms: int) -> Polled:
+    async def poll(
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+    ) -> Polled:
         """Up to `limit` messages of the member's partitions, waiting for the first.
 
         A poll is a sign of life as well. Partitions take turns at being first.
@@ -213,7 +236,9 @@ class Memberships:
         reads = [
             PartitionRead(each, self._position(member, each), 1024 * 1024) for each in assigned
         ]
-        request = FetchRequest(reads, max_wait_ms, isolation=Isolation.READ_COMMITTED)
+        request = FetchRequest(
+            reads, max_wait_ms, max_bytes=max_bytes, isolation=Isolation.READ_COMMITTED
+        )
         messages: list[StoredMessage] = []
         for fetched in await self._broker.fetcher.fetch(request):
             if isinstance(fetched.error, OffsetOutOfRangeError):
@@ -262,7 +287,7 @@ class Memberships:
             PartitionNotAssignedError: one of them is not this member's.
         """
         for partition in offsets:
-            if partition not in member.assigned:
+            if partition not in member.assigned and partition not in member.revoking:
                 raise PartitionNotAssignedError(
                     f"{partition} is not assigned to member {member.member_id!r}: only its owner "
                     "commits it"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
-from goqueue.model.errors import GoQueueError, UnknownPartitionError
+from goqueue.model.errors import GoQueueError, MalformedBatchError, UnknownPartitionError
 from goqueue.records import Record, decode_rows, encode, walk
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """A message to be published. Without a partition, its key chooses one, or its turn does."""
 
     value: bytes | None
@@ -40,8 +39,15 @@ class NewMessage:
     timestamp_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MessageResult:
+class ProducerSequence(NamedTuple):
+    """An idempotent producer, and the number that it gives to the first message of a request."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+
+
+class MessageResult(NamedTuple):
     """What became of one message: its place, or the error that says why it has none."""
 
     partition: int | None = None
@@ -50,8 +56,10 @@ class MessageResult:
     error: GoQueueError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
+_NOWHERE: Final = MessageResult()
+
+
+class StoredMessage(NamedTuple):
     """A message that was read."""
 
     topic: str
@@ -79,7 +87,11 @@ class MessageWriter:
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     async def publish(
-        self, topic_name: str, messages: Sequence[NewMessage], acks: Acks = Acks.ALL
+        self,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        acks: Acks = Acks.ALL,
+        producer: ProducerSequence | None = None,
     ) -> list[MessageResult]:
         """Publish messages to one topic; one result for each, in the order given.
 
@@ -87,33 +99,54 @@ class MessageWriter:
 
         Raises:
             UnknownTopicError: there is no such topic; nothing was published.
+            MalformedBatchError: messages with a producer's sequence name several partitions.
+        """
+        return await self.begin(topic_name, messages, acks, producer).settled()
+
+    def begin(
+        self,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        acks: Acks = Acks.ALL,
+        producer: ProducerSequence | None = None,
+    ) -> Publishing:
+        """The same, without waiting: messages are in the logs when this returns.
+
+        So a caller that begins one request after the other keeps their order, and need not wait
+        for the first to be durable before it begins the second. Raises like `publish`.
         """
         topic = self._topics.catalogue.topic(topic_name)
-        results: list[MessageResult] = [MessageResult()] * len(messages)
-        by_partition: defaultdict[int, list[int]] = defaultdict(list)
-        for index, message in enumerate(messages):
-            try:
-                by_partition[self._partition(topic, message)].append(index)
-            except UnknownPartitionError as error:
-                results[index] = MessageResult(error=error)
-        now_ms = self._clock.now_ms()
-        stamped = [
-            message if message.timestamp_ms is not None else replace(message, timestamp_ms=now_ms)
-            for message in messages
-        ]
+        if producer is not None:
+            _check_one_partition(messages)
+        results: list[MessageResult] = [_NOWHERE] * len(messages)
+        by_partition = self._by_partition(topic, messages, results)
         appended: list[_Appended] = []
-        for number, indexes in by_partition.items():
+        for number, (indexes, records) in by_partition.items():
             try:
-                published = self._append(
-                    PartitionId(topic_name, number), [stamped[index] for index in indexes], acks
-                )
+                published = self._append(PartitionId(topic_name, number), records, acks, producer)
             except GoQueueError as error:
                 _fail(results, indexes, error)
             else:
-                appended.append(_Appended(number, indexes, published))
-        for each in appended:
-            await _settle(each, stamped, results)
-        return results
+                appended.append(_Appended(number, indexes, records, published))
+        return Publishing(results, appended)
+
+    def _by_partition(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, tuple[list[int], list[Record]]]:
+        """The places in the request, and the records, of each partition; results of misfits."""
+        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
+        now_ms = self._clock.now_ms()
+        for index, message in enumerate(messages):
+            value, key, headers, _, timestamp_ms = message
+            try:
+                indexes, records = found[self._partition(topic, message)]
+            except UnknownPartitionError as error:
+                results[index] = MessageResult(error=error)
+                continue
+            indexes.append(index)
+            at_ms = now_ms if timestamp_ms is None else timestamp_ms
+            records.append(Record(len(records), at_ms, key, value, headers))
+        return found
 
     def _partition(self, topic: Topic, message: NewMessage) -> int:
         """The partition of a message: the one it names, its key's, or the next in turn."""
@@ -129,13 +162,22 @@ class MessageWriter:
         number: int = mmh3.hash(message.key, signed=False)
         return number % topic.partition_count
 
-    def _append(self, partition: PartitionId, messages: list[NewMessage], acks: Acks) -> Published:
-        batch = encode(
-            [
-                Record(at, each.timestamp_ms or 0, each.key, each.value, each.headers)
-                for at, each in enumerate(messages)
-            ]
-        )
+    def _append(
+        self,
+        partition: PartitionId,
+        records: list[Record],
+        acks: Acks,
+        producer: ProducerSequence | None,
+    ) -> Published:
+        if producer is None:
+            batch = encode(records)
+        else:
+            batch = encode(
+                records,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=producer.first_sequence,
+            )
         return self._publisher.publish(PublishRequest(partition, memoryview(batch), acks))
 
 
@@ -144,26 +186,46 @@ class _Appended(NamedTuple):
 
     partition: int
     indexes: list[int]
+    records: list[Record]
     published: Published
 
 
-async def _settle(
-    appended: _Appended, messages: list[NewMessage], results: list[MessageResult]
-) -> None:
-    """Fill in the results of one batch, once it is as durable as was asked for."""
-    published = appended.published
-    try:
-        if published.durable is not None:
-            await published.durable
-    except GoQueueError as error:
-        _fail(results, appended.indexes, error)
-        return
-    for at, index in enumerate(appended.indexes):
-        append_time_ms = published.append_time_ms
-        results[index] = MessageResult(
-            appended.partition,
-            published.placed.first_offset + at,
-            append_time_ms if append_time_ms >= 0 else messages[index].timestamp_ms,
+class Publishing:
+    """Messages on their way to being as durable as was asked for."""
+
+    __slots__ = ("_appended", "_results")
+
+    def __init__(self, results: list[MessageResult], appended: list[_Appended]) -> None:
+        self._results = results
+        self._appended = appended
+
+    async def settled(self) -> list[MessageResult]:
+        """What became of each message, once it is known. To be called once."""
+        for appended in self._appended:
+            await self._settle(appended)
+        return self._results
+
+    async def _settle(self, appended: _Appended) -> None:
+        """Fill in the results of one batch, once it is as durable as was asked for."""
+        number, indexes, records, published = appended
+        try:
+            if published.durable is not None:
+                await published.durable
+        except GoQueueError as error:
+            _fail(self._results, indexes, error)
+            return
+        first, stamp_ms = published.placed.first_offset, published.append_time_ms
+        for index, record in zip(indexes, records, strict=True):
+            at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+            self._results[index] = MessageResult(number, first + record.offset, at_ms)
+
+
+def _check_one_partition(messages: Sequence[NewMessage]) -> None:
+    """A producer numbers its messages partition by partition, so a request has one of them."""
+    if None in (partitions := {message.partition for message in messages}) or len(partitions) > 1:
+        raise MalformedBatchError(
+            "messages with a producer's sequence must all name the same partition; send one "
+            "request for each"
         )
 
 

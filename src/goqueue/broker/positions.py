@@ -1,0 +1,155 @@
+"""Where in a partition to begin: at an end, at an offset, or at a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.errors import (
+    InvalidGroupIdError,
+    NonEmptyGroupError,
+    OffsetOutOfRangeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+
+
+class Anchor(Enum):
+    """What a position is counted from."""
+
+    EARLIEST = auto()
+    LATEST = auto()
+    OFFSET = auto()
+    TIMESTAMP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in any partition; the number is an offset, or milliseconds since the epoch."""
+
+    anchor: Anchor
+    number: int = 0
+
+
+EARLIEST: Final = Position(Anchor.EARLIEST)
+LATEST: Final = Position(Anchor.LATEST)
+
+
+async def offset_of(broker: Broker, partition: Partition, position: Position) -> int:
+    """The offset that a reader of committed messages begins at.
+
+    An offset that is not kept any more means the earliest; a moment after all messages, the end.
+
+    Raises:
+        OffsetOutOfRangeError: nothing has been stored at that offset yet.
+    """
+    start, end = partition.log_start, partition.readable_to(Isolation.READ_COMMITTED)
+    match position.anchor:
+        case Anchor.EARLIEST:
+            return start
+        case Anchor.LATEST:
+            return end
+        case Anchor.OFFSET:
+            if not 0 <= position.number <= end:
+                raise OffsetOutOfRangeError(position.number, start, end)
+            return max(position.number, start)
+        case Anchor.TIMESTAMP:
+            loop = asyncio.get_running_loop()
+            find = partition.log.find_time
+            hit = await loop.run_in_executor(broker.executor, find, position.number)
+            return end if hit is None else min(hit.offset, end)
+
+
+# --- A whole group -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """Where a group goes on reading one partition, before and after a reset."""
+
+    topic: str
+    partition: int
+    before: int | None
+    """None: it had committed nothing."""
+    after: int
+
+
+async def reset_offsets(
+    broker: Broker,
+    group_id: str,
+    topic_name: str,
+    position: Position,
+    *,
+    partitions: Sequence[int] | None = None,
+    dry_run: bool = False,
+) -> list[OffsetChange]:
+    """Let a group without members go on reading elsewhere; all partitions unless some are named.
+
+    With `dry_run` nothing changes, and the group may have members.
+
+    Raises:
+        TopicError: there is no such partition.
+        OffsetOutOfRangeError: the offset asked for is not in one of the partitions.
+        NonEmptyGroupError: the group has members, which would go on where they are.
+    """
+    changes = await _plan(broker, group_id, topic_name, position, partitions)
+    if dry_run or not changes:
+        return changes
+    if _member_count(broker, group_id):
+        raise NonEmptyGroupError(
+            f"group {group_id!r} has members that would go on where they are: stop them first"
+        )
+    outcomes = await broker.groups.commit(
+        CommitRequest(
+            group_id=group_id,
+            offsets=tuple(
+                OffsetToCommit(topic=each.topic, partition=each.partition, offset=each.after)
+                for each in changes
+            ),
+        )
+    )
+    for _, error in outcomes.partitions:
+        if error is not None:
+            raise error
+    return changes
+
+
+async def _plan(
+    broker: Broker,
+    group_id: str,
+    topic_name: str,
+    position: Position,
+    partitions: Sequence[int] | None,
+) -> list[OffsetChange]:
+    if not group_id:
+        raise InvalidGroupIdError("a group needs a name")
+    topic = broker.topics.catalogue.topic(topic_name)
+    numbers = range(topic.partition_count) if partitions is None else partitions
+    places = [(topic_name, number) for number in dict.fromkeys(numbers)]
+    committed = broker.groups.coordinator(group_id).fetch_offsets(group_id, places)
+    changes = []
+    for place in places:
+        partition = broker.partitions.partition(PartitionId(*place))
+        before = committed[place]
+        changes.append(
+            OffsetChange(
+                *place,
+                before.offset if isinstance(before, CommittedOffset) else None,
+                await offset_of(broker, partition, position),
+            )
+        )
+    return changes
+
+
+def _member_count(broker: Broker, group_id: str) -> int:
+    listings = broker.groups.coordinator(group_id).list_groups()
+    return sum(each.member_count for each in listings if each.group_id == group_id)
