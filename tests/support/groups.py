@@ -174,7 +174,8 @@ class Member:
         self._process.stdout.close()
 
     def _take_note(self, at_s: float, event: str, details: list[Any]) -> None:
-        parts = [(topic, number) for topic, number in details[0]] if details else []
+        if event in ("assigned", "revoked", "lost"):
+            parts = [(topic, number) for topic, number in details[0]]
         if event == "assigned":
             self._held.update((part, self._held.get(part, at_s)) for part in parts)
         elif event in ("revoked", "lost"):

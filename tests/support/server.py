@@ -106,7 +106,8 @@ class ServerProcess:
     def start(self, timeout_s: float = START_S) -> ServerProcess:
         """Start the process; returns when it is ready to serve."""
         self.launch()
-        if not self._ready.wait(timeout_s) or self._process is None:
+        assert self._process is not None
+        if not self._ready.wait(timeout_s) or self._process.poll() is not None:
             code = self.kill()
             raise AssertionError(f"not ready (exit code {code}):\n" + "\n".join(self.log))
         return self
