@@ -85,6 +85,7 @@ class Oracle:
         """The tail was cut on purpose."""
         self.attempts.extend(batch for batch in self.batches if batch.end > end)
         self.batches = [batch for batch in self.batches if batch.end <= end]
+        self.start = min(self.start, end)
         self.flushed = min(self.flushed, self.end)
 
     def judge(self, log: Log, *, promised_end: int) -> None:

@@ -196,8 +196,8 @@ class LogMachine(RuleBasedStateMachine):
         self, advance_ms: int, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
         self.clock.advance(advance_ms)
-        size = self.log.size_bytes
         before = self.log.start_offset
+        size = sum(s.size_bytes for s in self.log.segments if s.end_offset > before)
         self.log.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
         start = self.log.start_offset
         gone = [item for item in self.stored if item.end <= start and item.end > before]
