@@ -122,7 +122,8 @@ def run_kafka_python(options: dict[str, Any]) -> None:
     consumer.subscribe(options["topics"], listener=Listener())
     tell("started")
     while not leaving:
-        for messages in consumer.poll(timeout_ms=100).values():
+        # When time is up in the middle of a rebalance, kafka-python forgets that it took part.
+        for messages in consumer.poll(timeout_ms=1000).values():
             for each in messages:
                 tell_message(each.topic, each.partition, each.offset, each.value)
     consumer.close()

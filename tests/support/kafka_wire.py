@@ -112,6 +112,7 @@ class WireClient:
         data = bytearray()
         while len(data) < size:
             chunk = self._socket.recv(size - len(data))
-            assert chunk, "the server closed the connection"
+            if not chunk:
+                raise ConnectionResetError("the server closed the connection")
             data += chunk
         return bytes(data)
