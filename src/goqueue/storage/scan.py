@@ -5,7 +5,7 @@ knows: the base offset continues the batch before, the epoch is the one that led
 the length leads to a checksum that fits, the magic is 2. So every flipped bit is found.
 
 Damage never hides what follows it: the scanner looks for the next place where a whole, intact
-batch with a higher offset starts, and goes on there.
+batch starts that continues the log, and goes on there.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _resync(window: _Window, position: int, next_offset: int, context: Context) 
             continue
         position += magic - _MAGIC_AT - at
         found = _intact(window, position, next_offset, context, exact=False)
-        if isinstance(found, Found) and found.info.base_offset > next_offset:
+        if isinstance(found, Found):
             return found
         position += 1
     return None
