@@ -7,8 +7,10 @@ one way to get it back, whoever it belongs to.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import StorageError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import peek, walk
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition, Placed
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
 
 _PUT = 0
 
@@ -77,11 +81,16 @@ class StateLog:
         return snapshot_due(self._records_since_snapshot, since_ms)
 
     def save_snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Keep the whole state as it is after the last append."""
+        """Keep the whole state as it is after the last append, if the disk lets us."""
         if self.is_empty:
             return
         now_ms = self._clock.now_ms()
-        kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
-        self._snapshots.save(Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept))
+        # Before the attempt: a disk that refuses is asked again when the next one is due, not at
+        # every change.
         self._records_since_snapshot = 0
         self._snapshot_at_ms = now_ms
+        kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
+        try:
+            self._snapshots.save(Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept))
+        except StorageError as error:
+            _log.warning("%s: no snapshot, the log holds everything: %s", self.partition.id, error)
