@@ -219,9 +219,9 @@ class Log:
         """Make a new leader's epoch durable before the first batch that carries it."""
         latest = self.epochs.latest
         for info in infos:
-            if info.leader_epoch != latest and info.leader_epoch != self.epochs.latest:
-                epochs = self.epochs.with_epoch(info.leader_epoch, info.base_offset)
-                self._store.note(epochs=epochs)
+            if info.leader_epoch != latest:
+                latest = info.leader_epoch
+                self._store.note(epochs=self.epochs.with_epoch(latest, info.base_offset))
 
     # --- Making durable --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from goqueue.model.errors import BatchError, DamagedRangeError
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records import Record, decode_rows
 from goqueue.storage.region import Region
-from goqueue.storage.scan import Context, Damage, Found
+from goqueue.storage.scan import READ_NEAR_BYTES, Context, Damage, Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,15 +117,18 @@ def _records(segment: Segment, first: int, timestamp_ms: int, context: Context) 
     if start is None:
         return
     offset = start.info.base_offset if isinstance(start, Found) else start.first_offset
-    for item in segment.walk(context, position=start.position, start_offset=offset):
+    batches = segment.walk(
+        context, position=start.position, start_offset=offset, ahead_bytes=READ_NEAR_BYTES
+    )
+    for item in batches:
         if isinstance(item, Found) and item.info.max_timestamp >= timestamp_ms:
             yield from _rows(item.info, segment.file.read(item.position, item.info.size_bytes))
 
 
 def _rows(info: BatchInfo, data: bytes) -> list[Record]:
-    """The records of a batch. One that its producer made badly counts as a single record."""
+    """The records of an intact batch. One that its producer made badly counts as one record."""
     try:
-        return decode_rows(data)
+        return decode_rows(data, check_crc=False)
     except BatchError:
         return [Record(info.base_offset, info.max_timestamp, None, None)]
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from goqueue.storage.epochs import LeaderEpochs
 
 READ_BYTES: Final = 1024 * 1024
-_READ_NEAR_BYTES: Final = 16 * 1024
+READ_NEAR_BYTES: Final = 16 * 1024
+"""Enough for a search that begins at an index entry."""
 ANY_OFFSET: Final = 1 << 63
 """As `Context.gaps_below`: gaps between batches are expected everywhere."""
 _MAGIC_AT: Final = 16
@@ -83,14 +84,15 @@ def scan(
     context: Context,
     *,
     wanted: int | None = None,
+    ahead_bytes: int = READ_BYTES,
 ) -> Iterator[Found | Damage]:
     """Every intact batch and every stretch of damage between `position` and `end`.
 
-    The batch that starts at the offset `wanted` may be damaged under its checksum: whoever looked
-    for it will read it and check it then. Every other batch is checked here, because a damaged
-    header points past its neighbours.
+    The file is read in pieces of `ahead_bytes`. The batch that starts at the offset `wanted` may
+    be damaged under its checksum: whoever looked for it will read it and check it then. Every other
+    batch is checked here, because a damaged header points past its neighbours.
     """
-    window = _Window(file, end, READ_BYTES if wanted is None else _READ_NEAR_BYTES)
+    window = _Window(file, end, ahead_bytes)
     while position < end:
         found = _intact(window, position, next_offset, context, wanted=wanted)
         if isinstance(found, Found) and found.info.base_offset > next_offset:

@@ -17,7 +17,15 @@ from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
-from goqueue.storage.scan import ANY_OFFSET, Context, Damage, Found, scan
+from goqueue.storage.scan import (
+    ANY_OFFSET,
+    READ_BYTES,
+    READ_NEAR_BYTES,
+    Context,
+    Damage,
+    Found,
+    scan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +149,14 @@ class Segment:
         """
         entry = self._entry_for(offset)
         position, start = (entry.value, entry.key) if entry else (0, self.base_offset)
-        for item in self.walk(context, position=position, start_offset=start, wanted=offset):
+        near = self.walk(
+            context,
+            position=position,
+            start_offset=start,
+            wanted=offset,
+            ahead_bytes=READ_NEAR_BYTES,
+        )
+        for item in near:
             if isinstance(item, Found):
                 if item.info.last_offset >= offset:
                     return item
@@ -156,11 +171,18 @@ class Segment:
         position: int = 0,
         start_offset: int | None = None,
         wanted: int | None = None,
+        ahead_bytes: int = READ_BYTES,
     ) -> Iterator[Found | Damage]:
         """The batches from `position` on, the first of which starts at `start_offset`."""
-        start = self.base_offset if start_offset is None else start_offset
-        bounded = replace(context, end_offset=self.end_offset)
-        return scan(self.file, position, self.size_bytes, start, bounded, wanted=wanted)
+        return scan(
+            self.file,
+            position,
+            self.size_bytes,
+            self.base_offset if start_offset is None else start_offset,
+            replace(context, end_offset=self.end_offset),
+            wanted=wanted,
+            ahead_bytes=ahead_bytes,
+        )
 
     def _entry_for(self, offset: int) -> Entry | None:
         """The index entry to start from: the last one before `offset` whose batch is intact."""
