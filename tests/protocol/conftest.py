@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function, once, when it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka  # noqa: F401
+    from kafka_clients import KCAT, Client
 
 _numbers = count(1)
 
@@ -60,3 +60,12 @@ def kcat() -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return found
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> Client:
+    """A client as `parametrize(..., indirect=True)` gives it, if it can run here."""
+    if request.param is KCAT:
+        request.getfixturevalue("kcat")
+    chosen: Client = request.param
+    return chosen

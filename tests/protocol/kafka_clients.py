@@ -63,7 +63,12 @@ def confluent_producer(address: str, **options: Any) -> confluent_kafka.Producer
 
 @contextmanager
 def confluent_consumer(address: str, **options: Any) -> Iterator[confluent_kafka.Consumer]:
-    config = {"bootstrap.servers": address, "group.id": "nobody", "enable.auto.commit": False}
+    config = {
+        "bootstrap.servers": address,
+        "group.id": "nobody",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 50,  # closing and seeking wait for the fetch that is under way
+    }
     consumer = confluent_kafka.Consumer({**config, **_dotted(options)}, **_QUIET)
     try:
         yield consumer
@@ -137,7 +142,7 @@ def python_producer(address: str, **options: Any) -> Iterator[kafka.KafkaProduce
 
 @contextmanager
 def python_consumer(address: str, **options: Any) -> Iterator[kafka.KafkaConsumer]:
-    options = {"auto_offset_reset": "earliest", **options}
+    options = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, **options}
     consumer = kafka.KafkaConsumer(bootstrap_servers=address, **options)
     try:
         yield consumer
@@ -229,6 +234,7 @@ def aio_consume(
         found: list[Message] = []
         consumer = AIOKafkaConsumer(
             bootstrap_servers=address,
+            fetch_max_wait_ms=50,
             **{"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 16 << 20, **options},
         )
         await consumer.start()

@@ -36,12 +36,12 @@ class RawKafka:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def ask(self, key: ApiKey, version: int, **fields: Any) -> Struct:
+    def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Struct:
         """Send a request and return the answer."""
         self.send(key, version, **fields)
         return self.answer(key, version)
 
-    def send(self, key: ApiKey, version: int, **fields: Any) -> None:
+    def send(self, key: ApiKey, version: int, /, **fields: Any) -> None:
         """Send a request and do not wait."""
         body = bytearray()
         schema = schema_of(key, version, "request")

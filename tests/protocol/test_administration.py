@@ -259,9 +259,9 @@ def test_kafka_python_places_replicas_only_where_there_is_a_broker(python, name)
     topic = name("placed")
     python.create_topics({topic: {"assignments": {0: [1], 1: [1]}}})
     assert len(python.describe_topics([topic])[0]["partitions"]) == 2
-    with pytest.raises(kafka.errors.InvalidReplicationFactorError):
+    with pytest.raises(kafka.errors.InvalidReplicationAssignmentError):
         python.create_topics({name("placed"): {"assignments": {0: [7]}}})
-    with pytest.raises(kafka.errors.InvalidReplicationFactorError):
+    with pytest.raises(kafka.errors.InvalidReplicationAssignmentError):
         python.create_partitions({topic: {"count": 4, "assignments": [[1]]}})
     python.create_partitions({topic: {"count": 4, "assignments": [[1], [1]]}})
     assert len(python.describe_topics([topic])[0]["partitions"]) == 4

@@ -41,10 +41,8 @@ def _value(size: int, seed: int = 0) -> bytes:
     return (line * (size // len(line) + 1))[:size]
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_messages_from_one_byte_to_ten_megabytes_pass(broker, raw, name, request, client):
-    if client is KCAT:
-        request.getfixturevalue("kcat")
+@pytest.mark.parametrize("client", CLIENTS, ids=str, indirect=True)
+def test_messages_from_one_byte_to_ten_megabytes_pass(broker, raw, name, client):
     topic = name("sizes")
     raw.create(topic, max_message_bytes=str(ROOM))
     sent = [Message(_value(size), b"%d" % size) for size in (*SIZES, LARGEST)]

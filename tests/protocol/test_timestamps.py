@@ -51,10 +51,8 @@ def test_create_time_is_the_producers(broker, name, client):
     assert [m.timestamp_ms for m in found] == [OLD_MS, OLD_MS + 1, OLD_MS + 2]
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_log_append_time_is_the_brokers(broker, raw, name, request, client):
-    if client is KCAT:
-        request.getfixturevalue("kcat")
+@pytest.mark.parametrize("client", CLIENTS, ids=str, indirect=True)
+def test_log_append_time_is_the_brokers(broker, raw, name, client):
     topic = name("append-time")
     raw.create(topic, message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)

@@ -12,12 +12,11 @@ from goqueue.broker.topics import INTERNAL_PREFIX
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopicError,
-    InvalidPartitionCountError,
     InvalidReplicationError,
 )
 from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.errors import InvalidAssignmentError, code_for
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
@@ -83,9 +82,7 @@ class AdminTopicsApi:
             self._check_assignments([each.broker_ids for each in asked.assignments])
             numbers = sorted(each.partition_index for each in asked.assignments)
             if numbers != list(range(len(numbers))):
-                raise InvalidPartitionCountError(
-                    f"partitions {numbers}, expected 0 to n without gaps"
-                )
+                raise InvalidAssignmentError(f"partitions {numbers}, expected 0 to n without gaps")
             return len(numbers)
         if asked.replication_factor not in {_DEFAULT, 1}:
             raise InvalidReplicationError(
@@ -99,7 +96,7 @@ class AdminTopicsApi:
         node_id = self._broker.settings.node_id
         for replicas in assignments:
             if list(replicas) != [node_id]:
-                raise InvalidReplicationError(
+                raise InvalidAssignmentError(
                     f"replicas on brokers {list(replicas)}, and the only broker is {node_id}"
                 )
 
@@ -159,7 +156,7 @@ class AdminTopicsApi:
         if asked.assignments is None:
             return
         if len(asked.assignments) != new_count:
-            raise InvalidReplicationError(
+            raise InvalidAssignmentError(
                 f"replicas for {len(asked.assignments)} partitions, and {new_count} are new"
             )
         self._check_assignments([each.broker_ids for each in asked.assignments])

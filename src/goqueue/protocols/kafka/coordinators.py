@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.metadata import Address
     from goqueue.protocols.kafka.reading import Struct
 
-_BATCHED_FROM = 4
+_BATCHED_FROM: Final = 4
+_KEY_TYPES: Final = frozenset({0, 1})
+"""Groups and transactional ids."""
 
 
 class CoordinatorsApi:
@@ -31,6 +33,8 @@ class CoordinatorsApi:
     @api(ApiKey.FIND_COORDINATOR, 0, 6)
     def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
         """One answer for each key that was asked for."""
+        if request.key_type not in _KEY_TYPES:
+            return self._refused(ctx, request)
         address = self._advertised[ctx.listener_name]
         here: dict[str, Any] = {
             "error_code": ErrorCode.none,
@@ -42,3 +46,15 @@ class CoordinatorsApi:
         if ctx.version < _BATCHED_FROM:
             return here
         return {"coordinators": [{**here, "key": key} for key in request.coordinator_keys]}
+
+    def _refused(self, ctx: RequestContext, request: Struct) -> Response:
+        nowhere: dict[str, Any] = {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"key type {request.key_type}, expected 0 (group) or 1 (transaction)",
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+        }
+        if ctx.version < _BATCHED_FROM:
+            return nowhere
+        return {"coordinators": [{**nowhere, "key": key} for key in request.coordinator_keys]}

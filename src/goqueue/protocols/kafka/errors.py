@@ -54,6 +54,10 @@ class UnsupportedResourceError(GoQueueError):
     """Settings were asked for of something that has none."""
 
 
+class InvalidAssignmentError(GoQueueError):
+    """Replicas are asked for on brokers, or of partitions, that there are none of."""
+
+
 class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
 
@@ -128,29 +132,14 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     model.FencedProducerError: ErrorCode.invalid_producer_epoch,
     model.TransactionsUnavailableError: ErrorCode.unsupported_version,
-    # topics and producers
-    model.UnknownTopicError: ErrorCode.unknown_topic_or_partition,
-    model.UnknownTopicIdError: ErrorCode.unknown_topic_id,
-    model.UnknownPartitionError: ErrorCode.unknown_topic_or_partition,
-    model.TopicError: ErrorCode.invalid_topic_exception,
-    model.TopicExistsError: ErrorCode.topic_already_exists,
-    model.InvalidTopicNameError: ErrorCode.invalid_topic_exception,
-    model.InvalidPartitionCountError: ErrorCode.invalid_partitions,
-    model.InvalidReplicationError: ErrorCode.invalid_replication_factor,
-    model.InvalidTopicConfigError: ErrorCode.invalid_config,
-    model.InternalTopicError: ErrorCode.invalid_topic_exception,
-    model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
-    model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
-    model.ProducerError: ErrorCode.unknown_producer_id,
-    model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
-    model.FencedProducerError: ErrorCode.invalid_producer_epoch,
-    model.TransactionsUnavailableError: ErrorCode.invalid_txn_state,
     # users
     model.CredentialError: ErrorCode.unacceptable_credential,
     model.AuthenticationFailedError: ErrorCode.sasl_authentication_failed,
     model.UnacceptableCredentialError: ErrorCode.unacceptable_credential,
     model.UnknownCredentialError: ErrorCode.resource_not_found,
     model.UnsupportedMechanismError: ErrorCode.unsupported_sasl_mechanism,
+    # requests that only Kafka has
+    InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     UnsupportedResourceError: ErrorCode.invalid_request,

@@ -113,7 +113,9 @@ class OffsetsApi:
                 "leader_epoch": partition.leader_epoch,
                 "end_offset": partition.log_end,
             }
-        end = partition.log.epochs.end_of(asked.leader_epoch, partition.log_end)
+        end = None  # of an epoch that is still to come
+        if asked.leader_epoch < partition.leader_epoch:
+            end = partition.log.epochs.end_of(asked.leader_epoch, partition.log_end)
         return {
             **answer,
             "leader_epoch": end.epoch if end else -1,

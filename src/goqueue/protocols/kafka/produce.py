@@ -47,6 +47,9 @@ class ProduceApi:
         waits: list[_Wait] = []
         results = [self._topic(topic, request.acks, waits) for topic in request.topics]
         if request.acks == Acks.NONE:
+            if any(part.error_code for result in results for part in result.partitions):
+                # As Kafka does: there is no answer to say it with, and the client must look again.
+                ctx.peer.refuse("a publish failed whose producer asked for no answer")
             return None
         if waits:
             return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
