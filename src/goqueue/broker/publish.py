@@ -15,6 +15,7 @@ from goqueue.model.errors import (
     MalformedBatchError,
     TransactionsUnavailableError,
 )
+from goqueue.records import Compression
 from goqueue.records.batch import peek, validate
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "
             "has one record for each offset, and at least one"
         )
+    Compression.of(info.compression)  # nobody could read a codec that does not exist
     validate(batch, 0, info)
     return info
 

@@ -23,6 +23,7 @@ from goqueue.model.errors import (
     OutOfOrderSequenceError,
     TransactionsUnavailableError,
     TruncatedBatchError,
+    UnknownCompressionError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -74,6 +75,7 @@ REFUSED = {
     "bytes behind the batch": (MalformedBatchError, GOOD + b"x", {}),
     "an old format": (ForeignMagicError, _changed(16, ">b", 1, seal=False), {}),
     "a wrong checksum": (ChecksumMismatchError, _changed(57, ">i", 2, seal=False)[:-1] + b"!", {}),
+    "an unknown codec": (UnknownCompressionError, _changed(21, ">h", 7), {}),
     "a marker": (MalformedBatchError, _batch(b"a", attributes=CONTROL), {}),
     "a transaction": (TransactionsUnavailableError, _batch(b"a", attributes=TRANSACTIONAL), {}),
     "no records": (MalformedBatchError, _changed(57, ">i", 0), {}),
