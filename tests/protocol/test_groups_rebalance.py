@@ -12,6 +12,7 @@ from support.groups import (
     cast,
     check_all_delivered,
     check_one_owner,
+    eventually,
     make_topic,
     share_out,
 )
@@ -84,3 +85,23 @@ def test_a_join_a_leave_and_a_death_lose_nothing_and_no_partition_ever_has_two_o
         members = [first, second, third]
         check_all_delivered(members, stream.stop())
         check_one_owner(members)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_stood_still_too_long_is_replaced_and_comes_back(
+    server: ServerProcess, protocol: str
+) -> None:
+    topic = f"frozen-{protocol}"
+    make_topic(server, topic, PARTITIONS)
+    settings = LIBRDKAFKA if protocol == "classic" else {"group.protocol": "consumer"}
+    with Stream.into(server, topic, PARTITIONS, each_s=0.05) as stream, cast() as start:
+        first, second = (
+            start("confluent", server, topic, topics=[topic], **settings) for _ in "ab"
+        )
+        share_out([first, second], topic, PARTITIONS)
+        first.freeze()
+        share_out([second], topic, PARTITIONS)
+        first.thaw()
+        eventually(lambda: first.count("lost") == 1, "it hears that its partitions are lost")
+        share_out([first, second], topic, PARTITIONS)
+        check_all_delivered([first, second], stream.stop())
