@@ -1,58 +1,90 @@
-"""The ASGI adapter: from what the HTTP server says to a `Request`, and back from a `Response`.
+"""From a request to its answer: find the endpoint, let it answer, catch what went wrong.
 
 Whatever a handler does, the client gets an answer: errors are caught here and nowhere else.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
 
-from goqueue.protocols.http.responses import Response, problem
-from goqueue.protocols.http.routing import Request
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.http.problems import internal_error, problem_of
+from goqueue.protocols.http.responses import Response
 
 if TYPE_CHECKING:
-    from goqueue.protocols.http.routing import Router
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+    from goqueue.protocols.http.binding import Request
+    from goqueue.protocols.http.routing import Match, Router
 
 _log = logging.getLogger(__name__)
 
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+
+_ALLOWED_HEADERS: Final = "Accept, Authorization, Content-Type, X-API-Key, X-Request-ID"
+_EXPOSED_HEADERS: Final = (
+    "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
+)
+CORS: Final = (
+    ("access-control-allow-origin", "*"),
+    ("access-control-expose-headers", _EXPOSED_HEADERS),
+)
+"""Any page may call: what a caller may do hangs on its key, never on where its page came from."""
+
 
 class HttpApp:
-    """An ASGI application over a router."""
+    """Answers requests, whatever they were carried by."""
 
     def __init__(self, router: Router) -> None:
-        self._router = router
+        self.router = router
+        self._run = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
 
-    async def __call__(self, scope: Message, _receive: Receive, send: Send) -> None:
-        """Serve one request. Bodies are not read: no route takes one yet."""
-        request = _request(scope)
-        await _send(send, await self._answer(request), with_body=request.method != "HEAD")
+    def request_id(self, headers: dict[bytes, bytes]) -> str:
+        """The client's own id for a request if it is a sane one, else one of ours."""
+        given = headers.get(b"x-request-id")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given.decode("ascii")
+        return f"{self._run}-{next(self._numbers):x}"
 
-    async def _answer(self, request: Request) -> Response:
+    def match(self, request: Request) -> Match:
+        """The endpoint of a request, before its body is there. Raises like `Router.match`."""
+        return self.router.match(request.method, request.raw_path)
+
+    async def answer(self, request: Request, match: Match) -> Response:
+        """Let an endpoint answer. Raises nothing but `CancelledError`."""
         try:
-            return await self._router.answer(request)
+            return await match.endpoint.answer(request, match.path)
+        except GoQueueError as error:
+            return self.refusal(request, error)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
-            _log.exception("%s %s failed", request.method, request.path)
-            return problem(500, "the server failed on this request; its log says why")
+            _log.exception("%s %r failed", request.method, request.target)
+            return internal_error(request.request_id)
 
+    def refusal(self, request: Request | None, error: GoQueueError) -> Response:
+        """What is said to a client whose request is refused."""
+        response = problem_of(error, request.request_id if request else None)
+        if response.status == 500 and request is not None:
+            _log.error("%s %r failed: %r", request.method, request.target, error)
+        return response
 
-def _request(scope: Message) -> Request:
-    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    return Request(scope["method"], scope["path"], dict(query), headers)
+    def options(self, request: Request) -> Response:
+        """What a path takes; a browser asks before it lets a page of another origin call.
 
-
-async def _send(send: Send, response: Response, *, with_body: bool) -> None:
-    headers = [
-        (b"content-type", response.content_type.encode("latin-1")),
-        (b"content-length", str(len(response.body)).encode("latin-1")),
-        *((name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers),
-    ]
-    await send({"type": "http.response.start", "status": int(response.status), "headers": headers})
-    await send({"type": "http.response.body", "body": response.body if with_body else b""})
+        Raises:
+            NoSuchPathError: there is nothing at the path.
+        """
+        star = request.target == b"*"
+        allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+        if not star:
+            allowed = self.router.allowed(request.raw_path)
+        headers = [("allow", allowed)]
+        if b"origin" in request.headers:
+            headers += [
+                ("access-control-allow-methods", allowed),
+                ("access-control-allow-headers", _ALLOWED_HEADERS),
+                ("access-control-max-age", "300"),
+            ]
+        return Response(204, b"", "", tuple(headers))

@@ -1,104 +1,137 @@
-"""The HTTP server socket: uvicorn on our event loop, without its hands on our signals."""
+"""The HTTP server socket, and what all its connections share."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
-from typing import TYPE_CHECKING, Final
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
-
-from goqueue.protocols.http.bounded import BoundedHttpProtocol
+from goqueue.protocols.http.connection import HttpConnection
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterator
+    from collections.abc import Coroutine
 
     from goqueue.protocols.http.app import HttpApp
+    from goqueue.protocols.http.settings import HttpSettings
 
 _log = logging.getLogger(__name__)
 
-MAX_REQUESTS: Final = 1000
-"""Connections and requests at once; one more is answered with 503."""
-
-IDLE_S: Final = 60
 _BACKLOG: Final = 1024
+_TLS_S: Final = 10.0
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the process, which has more to stop than HTTP."""
+class HttpService:
+    """The connections of one listener, the requests under way, and their bounds."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = asyncio.Event()
+    def __init__(self, app: HttpApp, settings: HttpSettings) -> None:
+        self.app = app
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.is_stopping = False
+        self.bodies_bytes = 0
+        """Of all requests that are coming in or being answered."""
+        self.date = b""
+        self.connections: set[HttpConnection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.changed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self.sweep()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
+    def sweep(self) -> None:
+        """Tell connections whose time is over so, and read the clock for all of them."""
+        now_s = self.loop.time()
+        self.date = formatdate(usegmt=True).encode("ascii")
+        for connection in [each for each in self.connections if each.expires_s < now_s]:
+            connection.expire()
+        self._timer = self.loop.call_later(self.settings.sweep_s, self.sweep)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    def close(self) -> None:
+        """Look at nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Take a connection in; says whether there was room for it."""
+        has_room = len(self.connections) < self.settings.max_connections
+        self.connections.add(connection)
+        return has_room and not self.is_stopping
+
+    def release(self, connection: HttpConnection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self.changed.set()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Answer a request, whether its client waits for it or not."""
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if self.is_stopping:
+            self.changed.set()
 
 
 class HttpListener:
     """One address that HTTP clients connect to."""
 
-    def __init__(
-        self, app: HttpApp, host: str, port: int, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, app: HttpApp, settings: HttpSettings) -> None:
         """Serve `app`; port 0 takes any free port, and `port` says which."""
         self._app = app
-        self._tls = tls
-        self.host = host
-        self.port = port
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self.settings = settings
+        self.host = settings.host
+        self.port = settings.port
+        self.service: HttpService | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen. The port is taken when this returns; one in use raises `OSError`."""
-        sock = await _bind(self.host, self.port)
-        self.port = int(sock.getsockname()[1])
-        self._server = _Server(_config(self._app, self._tls))
-        self._serving = asyncio.create_task(self._server.serve(sockets=[sock]))
-        self._serving.add_done_callback(_report)
-        await self._server.up.wait()
+        service = self.service = HttpService(self._app, self.settings)
+        tls = self.settings.tls
+        try:
+            sock = await _bind(self.host, self.port)
+            self.port = int(sock.getsockname()[1])
+            self._server = await service.loop.create_server(
+                lambda: HttpConnection(service),
+                sock=sock,
+                backlog=_BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=_TLS_S if tls else None,
+            )
+        except BaseException:
+            service.close()
+            raise
         _log.info("HTTP listens on %s:%d", self.host, self.port)
 
     async def stop(self, deadline_s: float = 10.0) -> None:
         """Accept no more, answer what is under way, close; what takes longer is cut off."""
-        if self._server is None or self._serving is None:
+        service, server = self.service, self._server
+        if service is None or server is None:
             return
-        self._server.config.timeout_graceful_shutdown = max(1, round(deadline_s))
-        self._server.should_exit = True
-        await asyncio.wait((self._serving,))
-        self._serving = None
-
-
-def _config(app: HttpApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
-    config = uvicorn.Config(
-        app,
-        http=BoundedHttpProtocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=MAX_REQUESTS,
-        timeout_keep_alive=IDLE_S,
-        backlog=_BACKLOG,
-    )
-    config.load()
-    config.ssl = tls
-    return config
+        self.service = self._server = None
+        service.is_stopping = True
+        server.close()
+        for connection in list(service.connections):
+            connection.stop()
+        try:
+            async with asyncio.timeout(deadline_s):
+                while service.connections or service.tasks:
+                    service.changed.clear()
+                    await service.changed.wait()
+        except TimeoutError:
+            for task in list(service.tasks):
+                task.cancel()
+            for connection in list(service.connections):
+                connection.abort()
+        service.close()
 
 
 async def _bind(host: str, port: int) -> socket.socket:
-    """A socket bound here rather than by uvicorn, which ends the process when it cannot."""
+    """A socket of the first address that the name has."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
@@ -107,13 +140,7 @@ async def _bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
         sock.bind(address)
-        sock.listen(_BACKLOG)
     except BaseException:
         sock.close()
         raise
     return sock
-
-
-def _report(serving: asyncio.Task[None]) -> None:
-    if not serving.cancelled() and (error := serving.exception()) is not None:
-        _log.critical("HTTP is no longer served", exc_info=error)

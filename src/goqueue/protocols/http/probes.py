@@ -5,55 +5,89 @@ from __future__ import annotations
 import asyncio
 import platform
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
 
 import goqueue
+from goqueue.broker.topic_views import view_topic
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.http.responses import Response, json, problem
+from goqueue.protocols.http.binding import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.errors import StoppingError, UnavailableError
+from goqueue.protocols.http.responses import Response, json
 from goqueue.protocols.http.routing import route
+from goqueue.protocols.http.shapes import Milliseconds, doc
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
-    from goqueue.cluster.metadata import MetadataStore
-    from goqueue.metrics.registry import Metrics
-    from goqueue.protocols.http.routing import Request
+    from goqueue.protocols.http.node_state import NodeState
 
 _CHECK_S: Final = 2.0
 """How long a part may take to say that it is well."""
+_HEALTH: Final = "health"
+_STATS: Final = "statistics"
 
 
-class NodeState(Protocol):
-    """What the probes know of the node around them."""
+class Health(msgspec.Struct):
+    """That somebody answers."""
 
-    @property
-    def broker(self) -> Broker:
-        """The broker."""
-        ...
+    status: str
+    timestamp: Milliseconds
 
-    @property
-    def store(self) -> MetadataStore:
-        """Where the topics are kept."""
-        ...
 
-    @property
-    def metrics(self) -> Metrics | None:
-        """What is counted; None when metrics are turned off."""
-        ...
+class Status(msgspec.Struct):
+    """That it is so."""
 
-    @property
-    def is_started(self) -> bool:
-        """Everything has been started once."""
-        ...
+    status: str
 
-    @property
-    def is_ready(self) -> bool:
-        """Started, and not stopping."""
-        ...
 
-    @property
-    def uptime_s(self) -> float:
-        """Since the start began."""
-        ...
+class Summary(msgspec.Struct):
+    """How much there is."""
+
+    node_id: int
+    cluster_id: str
+    uptime_s: float
+    topic_count: int
+    partition_count: int
+    size_bytes: int
+    failed_partitions: Annotated[list[str], doc("Those that refuse to be published to.", [])]
+
+
+class Readiness(msgspec.Struct, omit_defaults=True):
+    """Whether clients should be sent here."""
+
+    status: str
+    checks: Annotated[dict[str, str] | None, doc("Each is `ok`, or says what is not.")] = None
+    broker: Summary | None = None
+
+
+class ReadyQuery(msgspec.Struct):
+    """How much to say."""
+
+    verbose: Annotated[bool, doc("Say why.")] = False
+
+
+class Version(msgspec.Struct):
+    """What exactly runs here."""
+
+    version: str
+    record_codec: str
+    python: str
+    event_loop: str
+    platform: str
+
+
+class TopicStats(msgspec.Struct):
+    """How much there is of one topic."""
+
+    partition_count: int
+    size_bytes: int
+    offset_span: Annotated[int, doc("Offsets that can be read.", 120)]
+
+
+class Stats(Summary):
+    """How much there is, in all and by topic."""
+
+    topics: dict[str, TopicStats]
 
 
 class ProbeRoutes:
@@ -62,25 +96,25 @@ class ProbeRoutes:
     def __init__(self, node: NodeState) -> None:
         self._node = node
 
-    @route("GET", "/health")
-    async def health(self, _request: Request) -> Response:
+    @route("GET", "/health", tag=_HEALTH)
+    async def health(self) -> Health:
         """That somebody answers, and what time it is here."""
-        return json({"status": "ok", "timestamp": self._node.broker.clock.now_ms()})
+        return Health("ok", self._node.broker.clock.now_ms())
 
-    @route("GET", "/healthz")
-    async def alive(self, _request: Request) -> Response:
+    @route("GET", "/healthz", tag=_HEALTH)
+    async def alive(self) -> Status:
         """Liveness: this very answer shows that the event loop turns."""
-        return json({"status": "ok"})
+        return Status("ok")
 
-    @route("GET", "/livez")
-    async def started(self, _request: Request) -> Response:
+    @route("GET", "/livez", tag=_HEALTH)
+    async def started(self) -> Status:
         """Whether the start is complete."""
         if not self._node.is_started:
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "the server is starting")
-        return json({"status": "ok"})
+            raise StoppingError("the server is starting")
+        return Status("ok")
 
-    @route("GET", "/readyz")
-    async def ready(self, request: Request) -> Response:
+    @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness})
+    async def ready(self, query: ReadyQuery) -> Response:
         """Whether clients should be sent here; with `?verbose=true`, why."""
         checks = {
             "node": "ok" if self._node.is_ready else "starting or stopping",
@@ -88,9 +122,10 @@ class ProbeRoutes:
             "storage": self._node.broker.publisher.disk_full or "ok",
         }
         is_ready = all(verdict == "ok" for verdict in checks.values())
-        answer: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
-        if request.flag("verbose"):
-            answer |= {"checks": checks, "broker": self._summary()}
+        answer = Readiness("ready" if is_ready else "not ready")
+        if query.verbose:
+            answer.checks = checks
+            answer.broker = Summary(**self._summary())
         return json(answer, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _metadata_check(self) -> str:
@@ -103,31 +138,32 @@ class ProbeRoutes:
             return str(error)
         return "ok"
 
-    @route("GET", "/version")
-    async def version(self, _request: Request) -> Response:
+    @route("GET", "/version", tag=_HEALTH)
+    async def version(self) -> Version:
         """What exactly runs here."""
         from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - named where it is used
 
         loop = type(asyncio.get_running_loop())
-        return json(
-            {
-                "version": goqueue.__version__,
-                "record_codec": IMPLEMENTATION,
-                "python": f"{platform.python_implementation()} {platform.python_version()}",
-                "event_loop": loop.__module__.partition(".")[0],
-                "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-            }
+        return Version(
+            version=goqueue.__version__,
+            record_codec=IMPLEMENTATION,
+            python=f"{platform.python_implementation()} {platform.python_version()}",
+            event_loop=loop.__module__.partition(".")[0],
+            platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         )
 
-    @route("GET", "/stats")
-    async def stats(self, _request: Request) -> Response:
+    @route("GET", "/stats", tag=_STATS)
+    async def stats(self) -> Stats:
         """How much there is, in all and by topic."""
         broker = self._node.broker
+        views = [view_topic(broker, name) for name in broker.topics.catalogue.by_name]
         topics = {
-            topic.name: _topic_stats(broker, topic.name)
-            for topic in broker.topics.catalogue.by_name.values()
+            view.topic.name: TopicStats(
+                view.topic.partition_count, view.size_bytes, view.message_count
+            )
+            for view in views
         }
-        return json({**self._summary(), "topics": topics})
+        return Stats(**self._summary(), topics=topics)
 
     def _summary(self) -> dict[str, Any]:
         broker = self._node.broker
@@ -142,24 +178,14 @@ class ProbeRoutes:
             "failed_partitions": [str(p.id) for p in partitions if p.log.failure is not None],
         }
 
-    @route("GET", "/metrics")
+    @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"})
     async def metrics(self, request: Request) -> Response:
         """Every metric, in the text format that the client prefers."""
         if self._node.metrics is None:
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "metrics are turned off")
+            raise UnavailableError("metrics are turned off")
         # Imports prometheus-client, which a server that nobody scrapes need not pay for.
         from goqueue.metrics.exposition import exposition  # noqa: PLC0415 - as said
 
         reading = self._node.metrics.read()
-        accept = request.headers.get("accept", "")
-        content_type, body = await asyncio.to_thread(exposition, reading, accept)
+        content_type, body = await asyncio.to_thread(exposition, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)
-
-
-def _topic_stats(broker: Broker, name: str) -> dict[str, Any]:
-    partitions = broker.partitions.of_topic(broker.topics.catalogue.topic(name))
-    return {
-        "partition_count": len(partitions),
-        "size_bytes": sum(partition.log.size_bytes for partition in partitions),
-        "offset_span": sum(partition.log_end - partition.log_start for partition in partitions),
-    }

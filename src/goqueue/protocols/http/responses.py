@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 
+encode: Final = msgspec.json.Encoder().encode
 
-@dataclass(frozen=True, slots=True)
-class Response:
+
+class Response(NamedTuple):
     """A whole answer; nothing here is streamed."""
 
     status: int
@@ -24,16 +24,4 @@ class Response:
 
 def json(value: Any, status: int = HTTPStatus.OK) -> Response:
     """Anything that msgspec can write."""
-    return Response(status, msgspec.json.encode(value))
-
-
-def problem(status: int, detail: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-    """What is wrong, as RFC 9457 writes it; `error` says the same under the API's own name."""
-    body = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": int(status),
-        "detail": detail,
-        "error": detail,
-    }
-    return Response(status, msgspec.json.encode(body), PROBLEM, headers)
+    return Response(status, encode(value))

@@ -1,93 +1,203 @@
-"""How a handler says which path it serves, and how a request finds it.
+"""Which handler serves which path.
 
-A family is any object whose methods carry `@route`:
+A family of handlers is an object whose methods carry `@route`:
 
     class TopicRoutes:
-        @route("GET", "/topics")
-        async def list_topics(self, request: Request) -> Response: ...
+        @route("GET", "/topics/{topic}", tag="topics")
+        async def describe(self, path: TopicPath) -> TopicAnswer:
+            '''What a topic looks like now.'''
+
+A handler asks for what it wants by the names of its parameters: `path`, `query` and `body` are
+msgspec Structs that the request is checked against, `request` is the request itself. What it
+returns is a Struct, or a `Response` that it made itself. Everything else, the document that
+describes the API included, follows from these types; the docstring is the description.
 
 `Router(TopicRoutes(...), ...)` collects them. Every path is also there under `/v1`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes
 
-from goqueue.protocols.http.responses import Response, problem
+from goqueue.protocols.http.binding import Endpoint
+from goqueue.protocols.http.errors import (
+    MalformedRequestError,
+    MethodNotAllowedError,
+    NoSuchPathError,
+)
 
-VERSION_PREFIX: Final = "/v1"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import msgspec
+
+VERSION_PREFIX: Final = "v1"
+KILOBYTE: Final = 1024
+DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
+"""What a body may hold unless its route says otherwise; a larger one is answered with 413."""
+
 _STAMP: Final = "__http_routes__"
+_REMEMBERED_PATHS: Final = 4096
+"""Paths that need not be taken apart again; at the bound all are forgotten."""
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a handler is told."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """By their names in lower case."""
-
-    def flag(self, name: str) -> bool:
-        """Whether the query says yes to something: `?name`, `?name=true`, `?name=1`."""
-        return self.query.get(name, "no").lower() in {"", "1", "true", "yes"}
-
-
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def route(method: str, path: str) -> Callable[[_F], _F]:
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a handler is reached, and what is said of it."""
+
+    method: str
+    path: str
+    tag: str
+    status: int = 200
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """What else than problems it may answer, by status: a Struct, or a media type."""
+    max_body_bytes: int = DEFAULT_BODY_BYTES
+    polls: bool = False
+    """It waits for something to happen: no deadline, and none to wait for when the client goes."""
+
+
+def route(method: str, path: str, *, tag: str, **options: Any) -> Callable[[_F], _F]:
     """Declare that the method below serves a path; several may be stacked."""
+    declared = Route(method, path, tag, **options)
 
     def stamp(function: _F) -> _F:
-        setattr(function, _STAMP, (*getattr(function, _STAMP, ()), (method, path)))
+        setattr(function, _STAMP, (declared, *getattr(function, _STAMP, ())))
         return function
 
     return stamp
+
+
+class Match(NamedTuple):
+    """The endpoint of a request, with what its path says."""
+
+    endpoint: Endpoint
+    path: msgspec.Struct | None
+
+
+class _Node:
+    """One step of a path: what may follow, and what ends here."""
+
+    __slots__ = ("endpoints", "literals", "parameter")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.endpoints: dict[str, Endpoint] = {}
 
 
 class Router:
     """Every handler by its path and method."""
 
     def __init__(self, *families: object) -> None:
-        self._methods: dict[str, dict[str, Handler]] = {}
+        self._root = _Node()
+        self._remembered: dict[tuple[str, bytes], Match] = {}
+        self.endpoints: list[Endpoint] = []
         for family in families:
             self.add(family)
 
     def add(self, family: object) -> None:
-        """Take in the handlers of one family.
+        """Take in the handlers of one family, in the order in which they are written.
 
         Raises:
             ValueError: a path is declared twice for one method.
         """
-        for name in dir(type(family)):
-            for method, path in getattr(getattr(type(family), name), _STAMP, ()):
-                methods = self._methods.setdefault(path, {})
-                if method in methods:
-                    raise ValueError(f"two handlers declare {method} {path}")
-                methods[method] = getattr(family, name)
+        for name, function in _functions(type(family)):
+            for declared in getattr(function, _STAMP, ()):
+                endpoint = Endpoint(declared, getattr(family, name))
+                node = self._node(declared.path)
+                if declared.method in node.endpoints:
+                    raise ValueError(f"two handlers declare {declared.method} {declared.path}")
+                node.endpoints[declared.method] = endpoint
+                self.endpoints.append(endpoint)
 
-    async def answer(self, request: Request) -> Response:
-        """Let the right handler answer; say what there is when there is none."""
-        methods = self._methods.get(_plain(request.path))
-        if methods is None:
-            return problem(404, f"there is nothing at {request.path}")
-        # HEAD is GET, whose body the adapter leaves out.
-        handler = methods.get("GET" if request.method == "HEAD" else request.method)
-        if handler is None:
-            allowed = ", ".join(sorted({*methods, *({"HEAD"} if "GET" in methods else ())}))
-            return problem(
-                405, f"{request.path} takes {allowed}, not {request.method}", (("allow", allowed),)
+    def _node(self, path: str) -> _Node:
+        node = self._root
+        for step in _steps(path):
+            if step.startswith("{"):
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.literals.setdefault(step, _Node())
+        return node
+
+    def match(self, method: str, raw_path: bytes) -> Match:
+        """The endpoint that serves a request; HEAD is served by GET.
+
+        Raises:
+            NoSuchPathError, MethodNotAllowedError: there is none.
+            MalformedRequestError: the path does not decode.
+            FieldError: a part of the path is not what it has to be.
+        """
+        found = self._remembered.get((method, raw_path))
+        if found is None:
+            found = self._find(method, raw_path)
+            if len(self._remembered) >= _REMEMBERED_PATHS:
+                self._remembered.clear()
+            self._remembered[method, raw_path] = found
+        return found
+
+    def _find(self, method: str, raw_path: bytes) -> Match:
+        node, values = self._walk(raw_path)
+        endpoint = node.endpoints.get("GET" if method == "HEAD" else method)
+        if endpoint is None:
+            allowed = _allowed(node)
+            raise MethodNotAllowedError(
+                f"{_shown(raw_path)} takes {allowed}, not {method}", allowed
             )
-        return await handler(request)
+        return Match(endpoint, endpoint.bind_path(values))
+
+    def allowed(self, raw_path: bytes) -> str:
+        """The methods that a path takes. Raises like `match`."""
+        return _allowed(self._walk(raw_path)[0])
+
+    def _walk(self, raw_path: bytes) -> tuple[_Node, list[str]]:
+        steps = list(_steps(raw_path.decode("latin-1")))
+        if steps[:1] == [VERSION_PREFIX]:
+            del steps[0]
+        values: list[str] = []
+        node: _Node | None = self._root
+        for step in steps:
+            following = node.literals.get(step) if node else None
+            if following is None and node is not None and node.parameter is not None:
+                values.append(_decoded(step))
+                following = node.parameter
+            node = following
+        if node is None or not node.endpoints:
+            raise NoSuchPathError(
+                f"there is nothing at {_shown(raw_path)}; /docs says what there is"
+            )
+        return node, values
 
 
-def _plain(path: str) -> str:
-    """The path as routes are declared: without the version, without a slash at the end."""
-    if path.startswith(VERSION_PREFIX + "/"):
-        path = path.removeprefix(VERSION_PREFIX)
-    return path.rstrip("/") or "/"
+def _functions(family: type) -> Iterator[tuple[str, Any]]:
+    """What a class and its ancestors define, in the order in which it is written."""
+    for kind in reversed(family.__mro__):
+        yield from vars(kind).items()
+
+
+def _steps(path: str) -> list[str]:
+    """The parts of a path; a slash at the end says nothing."""
+    path = path.removeprefix("/").removesuffix("/")
+    return path.split("/") if path else []
+
+
+def _decoded(step: str) -> str:
+    try:
+        return unquote_to_bytes(step.encode("latin-1")).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRequestError(f"{step[:60]!r} in the path is not UTF-8") from error
+
+
+def _allowed(node: _Node) -> str:
+    more = {"OPTIONS", *({"HEAD"} if "GET" in node.endpoints else ())}
+    return ", ".join(sorted({*node.endpoints, *more}))
+
+
+def _shown(raw_path: bytes) -> str:
+    text = raw_path.decode("latin-1")
+    return text if len(text) <= 100 else text[:100] + "…"

@@ -1,0 +1,361 @@
+"""One HTTP connection: parse requests, let them be answered one after the other, write answers.
+
+What is slow or large is bounded: whatever the connection waits for has a time to end, kept in
+`expires_s` and looked at by the listener now and then, which costs a request nothing. Requests that
+arrive while one is being answered wait in the order of arrival, and the socket is not read on until
+they are through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import httptools
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.http.binding import Request
+from goqueue.protocols.http.errors import (
+    BodyTooLargeError,
+    DeadlineExceededError,
+    HeadTooLargeError,
+    MalformedRequestError,
+    OverloadedError,
+    RequestTimeoutError,
+    StoppingError,
+)
+from goqueue.protocols.http.writing import head_of
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.listener import HttpService
+    from goqueue.protocols.http.responses import Response
+    from goqueue.protocols.http.routing import Match
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LINGER_S: Final = 2.0
+"""How long a refused client may go on sending before the connection is dropped under it."""
+
+
+class Reading(Enum):
+    """What the next bytes of the client belong to."""
+
+    NOTHING = auto()
+    """No request has begun."""
+    HEAD = auto()
+    BODY = auto()
+    DEAF = auto()
+    """There will be no further request; whatever still comes in is thrown away."""
+
+
+class Exchange:
+    """One request on its way in, and what is known of how it will be answered."""
+
+    __slots__ = ("chunks", "keep_alive", "match", "old_version", "refusal", "request", "size_bytes")
+
+    def __init__(self) -> None:
+        self.request = Request("", b"")
+        self.match: Match | None = None
+        self.refusal: GoQueueError | None = None
+        self.chunks: list[bytes] = []
+        self.size_bytes = 0
+        self.keep_alive = False
+        self.old_version = False
+        """HTTP/1.0, which closes connections unless told otherwise."""
+
+    @property
+    def polls(self) -> bool:
+        """Whether the answer waits for something to happen."""
+        return self.match is not None and self.match.endpoint.route.polls
+
+
+class HttpConnection(asyncio.Protocol):
+    """The server's end of one connection."""
+
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpRequestParser(self)
+        self._client_host = ""
+        self._reading = Reading.NOTHING
+        self._head_bytes = 0
+        self._incoming = Exchange()
+        self._waiting: deque[Exchange] = deque()
+        self._active: Exchange | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._can_write = True
+        self._is_reading = True
+        self.expires_s = 0.0
+
+    # --- The connection ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Expect a request, unless there are too many of us."""
+        self._transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport
+        peer = transport.get_extra_info("peername")
+        self._client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._expire_in(self._settings.head_s)
+        if not self._service.admit(self):
+            limit = self._settings.max_connections
+            self._refuse(OverloadedError(f"there are {limit} connections already: try again soon"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nobody waits any more; what only waited for the client's sake ends."""
+        del error
+        service, active = self._service, self._active
+        service.release(self)
+        for exchange in (self._incoming, *self._waiting, *((active,) if active else ())):
+            service.bodies_bytes -= exchange.size_bytes
+            exchange.size_bytes = 0
+        self._waiting.clear()
+        self._active = None
+        if active is not None and active.polls and self._task is not None:
+            self._task.cancel()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: stay for what is under way, unless it may take long."""
+        if self._active is None or self._active.polls:
+            return False
+        self._active.keep_alive = False
+        return True
+
+    def _expire_in(self, seconds: float) -> None:
+        self.expires_s = self._service.loop.time() + seconds
+
+    def expire(self) -> None:
+        """The time for what this connection is waiting for is over."""
+        if self._active is not None:
+            limit = self._settings.answer_s
+            self._refuse(
+                DeadlineExceededError(
+                    f"no answer within {limit:.0f} s; what was asked for may still be done"
+                )
+            )
+        elif self._can_write and self._reading in {Reading.HEAD, Reading.BODY}:
+            self._refuse(RequestTimeoutError("the request did not arrive in time"))
+        else:
+            self._transport.abort()
+
+    def stop(self) -> None:
+        """Answer what has begun and take nothing more; polls are sent away at once."""
+        if self._active is None:
+            if self._reading in {Reading.NOTHING, Reading.DEAF}:
+                self._transport.close()
+        elif self._active.polls:
+            if self._task is not None:
+                self._task.cancel()
+            self._refuse(StoppingError("the server is stopping"))
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self._transport.abort()
+
+    # --- Requests coming in --------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Parse on."""
+        if self._reading is Reading.DEAF:
+            return
+        self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The request itself is whole; but nothing else than HTTP/1.1 is spoken here.
+            self._reading = Reading.DEAF
+            if (last := self._waiting[-1] if self._waiting else self._active) is not None:
+                last.keep_alive = False
+            return
+        except httptools.HttpParserError as error:
+            self._refuse(MalformedRequestError(f"this is not HTTP/1.1: {error}"))
+            return
+        limit = self._settings.max_head_bytes
+        if self._reading is Reading.HEAD and self._head_bytes > limit:
+            self._refuse(HeadTooLargeError(f"the headers are larger than {limit} bytes"))
+
+    def on_message_begin(self) -> None:
+        """Expect the rest of a head that has begun."""
+        self._reading = Reading.HEAD
+        if self._active is None:
+            self._expire_in(self._settings.head_s)
+
+    def on_url(self, url: bytes) -> None:
+        """Some or all of the target."""
+        self._incoming.request.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._incoming.request.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Find out who will answer, so that a body is taken only where it has a place."""
+        exchange = self._incoming
+        request = exchange.request
+        app = self._service.app
+        request.method = self._parser.get_method().decode("latin-1")
+        request.client_host = self._client_host
+        request.request_id = app.request_id(request.headers)
+        exchange.old_version = self._parser.get_http_version() == "1.0"
+        self._reading = Reading.BODY
+        if self._active is None:
+            self._expire_in(self._settings.body_s)
+        try:
+            if request.method != "OPTIONS":
+                exchange.match = app.match(request)
+        except GoQueueError as error:
+            exchange.refusal = error
+        self._check_size(exchange, int(request.headers.get(b"content-length", b"0")))
+        if b"expect" in request.headers and self._active is None and exchange.refusal is None:
+            self._transport.write(_CONTINUE)
+
+    def on_body(self, chunk: bytes) -> None:
+        """Some of the body."""
+        if self._reading is Reading.DEAF:
+            return
+        exchange = self._incoming
+        exchange.chunks.append(chunk)
+        exchange.size_bytes += len(chunk)
+        self._service.bodies_bytes += len(chunk)
+        self._check_size(exchange, exchange.size_bytes)
+
+    def _check_size(self, exchange: Exchange, size_bytes: int) -> None:
+        match = exchange.match
+        limit = match.endpoint.route.max_body_bytes if match else self._settings.max_head_bytes
+        if size_bytes > limit:
+            path = exchange.request.raw_path[:100].decode("latin-1")
+            error = BodyTooLargeError(
+                f"{path} takes a body of up to {limit} bytes, this one has at least {size_bytes}"
+            )
+            self._refuse(exchange.refusal or error)
+        elif self._service.bodies_bytes > self._settings.max_bodies_bytes:
+            self._refuse(OverloadedError("too many large requests at once: try again soon"))
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if self._reading is Reading.DEAF:
+            return
+        exchange = self._incoming
+        self._incoming = Exchange()
+        self._head_bytes = 0
+        self._reading = Reading.NOTHING
+        exchange.keep_alive = self._parser.should_keep_alive()
+        exchange.request.body = b"".join(exchange.chunks)
+        exchange.chunks = []
+        self._waiting.append(exchange)
+        self._go_on()
+
+    def _refuse(self, error: GoQueueError) -> None:
+        """Answer what is under way with a problem and close; nothing more is listened to.
+
+        That is the request being answered when its time is over. Otherwise it is the one coming
+        in, which has to wait for the answers to those before it.
+        """
+        if self._reading is Reading.DEAF and self._active is None:
+            return
+        is_late = isinstance(error, DeadlineExceededError | StoppingError)
+        exchange = self._active if is_late and self._active is not None else self._incoming
+        if exchange.request.request_id is None:
+            exchange.request.request_id = self._service.app.request_id({})
+        exchange.keep_alive = False
+        exchange.refusal = error
+        self._reading = Reading.DEAF
+        if exchange is self._active:
+            self._waiting.clear()
+            self._finish(exchange, self._service.app.refusal(exchange.request, error))
+        else:
+            self._waiting.append(exchange)
+            self._go_on()
+
+    # --- Answers going out ---------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin the next request, unless one is under way; read on unless some are waiting."""
+        if self._active is None and self._waiting and self._can_write:
+            self._begin(self._waiting.popleft())
+        reads = not self._waiting and self._can_write
+        if reads is not self._is_reading and not self._transport.is_closing():
+            self._is_reading = reads
+            (self._transport.resume_reading if reads else self._transport.pause_reading)()
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._active = exchange
+        app, settings = self._service.app, self._settings
+        if exchange.match is not None and exchange.refusal is None:
+            self._expire_in(settings.poll_s if exchange.polls else settings.answer_s)
+            self._task = self._service.run(self._answer(exchange, exchange.match))
+            return
+        try:
+            if exchange.refusal is not None:
+                raise exchange.refusal
+            response = app.options(exchange.request)
+        except GoQueueError as error:
+            response = app.refusal(exchange.request, error)
+        self._finish(exchange, response)
+
+    async def _answer(self, exchange: Exchange, match: Match) -> None:
+        response = await self._service.app.answer(exchange.request, match)
+        if self._active is exchange:  # otherwise its time was over, or the client has gone
+            self._finish(exchange, response)
+
+    def _finish(self, exchange: Exchange, response: Response) -> None:
+        """Write an answer and turn to the next request."""
+        service = self._service
+        service.bodies_bytes -= exchange.size_bytes
+        exchange.size_bytes = 0
+        self._active = self._task = None
+        closes = not exchange.keep_alive or service.is_stopping
+        head = head_of(
+            response,
+            exchange.request,
+            service.date,
+            closes=closes,
+            old_version=exchange.old_version,
+        )
+        self._transport.write(head if exchange.request.method == "HEAD" else head + response.body)
+        if closes:
+            self._close()
+            return
+        self._expire_in(self._patience_s())
+        self._go_on()
+
+    def _patience_s(self) -> float:
+        """How long the client has for what comes next."""
+        settings = self._settings
+        if not self._can_write:
+            return settings.write_s
+        if self._reading is Reading.NOTHING:
+            return settings.idle_s
+        return settings.head_s if self._reading is Reading.HEAD else settings.body_s
+
+    def _close(self) -> None:
+        """Close once everything is written.
+
+        A client that is still sending would lose our answer if we closed under it: it is told that
+        we are through, and what it sends is thrown away for a moment.
+        """
+        transport = self._transport
+        if transport.is_closing():
+            return
+        was_deaf, self._reading = self._reading is Reading.DEAF, Reading.DEAF
+        if was_deaf and transport.can_write_eof():
+            self._expire_in(_LINGER_S)
+            transport.write_eof()
+            if not self._is_reading:
+                self._is_reading = True
+                transport.resume_reading()
+        else:
+            self._expire_in(self._settings.write_s)
+            transport.close()
+
+    def pause_writing(self) -> None:
+        """The client reads slowly: nothing more for it until it has caught up."""
+        self._can_write = False
+        self._expire_in(self._settings.write_s)
+        self._go_on()
+
+    def resume_writing(self) -> None:
+        """It has."""
+        self._can_write = True
+        self._expire_in(self._patience_s())
+        self._go_on()

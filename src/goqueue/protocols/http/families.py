@@ -1,0 +1,36 @@
+"""The whole API of one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.http.admin import AdminRoutes
+from goqueue.protocols.http.app import HttpApp
+from goqueue.protocols.http.documents import DocumentRoutes
+from goqueue.protocols.http.groups import GroupRoutes
+from goqueue.protocols.http.members import MemberRoutes
+from goqueue.protocols.http.messages import MessageRoutes
+from goqueue.protocols.http.offsets import OffsetRoutes
+from goqueue.protocols.http.probes import ProbeRoutes
+from goqueue.protocols.http.routing import Router
+from goqueue.protocols.http.topics import TopicRoutes
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.node_state import NodeState
+
+
+def build_app(node: NodeState) -> HttpApp:
+    """Every route over one node."""
+    router = Router()
+    for family in (
+        TopicRoutes(node.broker),
+        MessageRoutes(node.broker),
+        GroupRoutes(node.broker),
+        MemberRoutes(node.broker),
+        OffsetRoutes(node.broker),
+        AdminRoutes(node),
+        ProbeRoutes(node),
+        DocumentRoutes(router),
+    ):
+        router.add(family)
+    return HttpApp(router)

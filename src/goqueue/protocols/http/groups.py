@@ -1,0 +1,202 @@
+"""Groups of any kind, seen from outside: list, describe, delete, who has what, rebalances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from goqueue.broker.group_views import list_groups, view_group
+from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.rebalances import rebalance_stats
+from goqueue.model.errors import UnknownMemberError
+from goqueue.protocols.http.routing import route
+from goqueue.protocols.http.shapes import (
+    GroupPath,
+    Milliseconds,
+    OffsetsByTopic,
+    PartitionsByTopic,
+    by_topic,
+    doc,
+    offsets_by_topic,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.group_views import MemberView
+    from goqueue.groups.describe import GroupListing
+    from goqueue.groups.stats import GroupStats
+
+_TAG: Final = "groups"
+
+
+class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose assignment is wanted."""
+
+    member_id: Annotated[str | None, doc("All members, if left out.")] = None
+
+
+class MemberInfo(msgspec.Struct):
+    """One member of a group."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    partitions: PartitionsByTopic
+
+
+class GroupLine(msgspec.Struct):
+    """One group in a list."""
+
+    group: str
+    state: Annotated[str, doc("Empty, Stable, Dead, or on the way between.", "Stable")]
+    protocol: Annotated[str, doc("classic or consumer.", "consumer")]
+    generation: int
+    member_count: int
+
+
+class GroupInfo(GroupLine):
+    """One group."""
+
+    assignor: Annotated[str, doc("How partitions are shared out.", "uniform")]
+    members: list[MemberInfo]
+    offsets: OffsetsByTopic
+    lag: Annotated[OffsetsByTopic, doc("Messages between what was committed and the end.")]
+    total_lag: int
+
+
+class GroupList(msgspec.Struct):
+    """Every group, by name."""
+
+    groups: list[GroupLine]
+
+
+class AssignmentAnswer(msgspec.Struct):
+    """Who has which partitions."""
+
+    group: str
+    generation: int
+    members: list[MemberInfo]
+
+
+class GroupDeleted(msgspec.Struct):
+    """What is gone."""
+
+    deleted: str
+
+
+class RebalanceStats(msgspec.Struct):
+    """How often partitions changed hands, and why."""
+
+    total: int
+    successful: int
+    failed: Annotated[int, doc("Given up because members did not do their part in time.", 0)]
+    superseded: Annotated[int, doc("Begun anew before they had come to an end.", 0)]
+    partitions_revoked: int
+    partitions_assigned: int
+    revocation_timeouts: int
+    last_duration_ms: int
+    average_duration_ms: Annotated[float, doc("A moving average.", 12.5)]
+    last_at: Annotated[Milliseconds | None, doc("When the last one ended; null before the first.")]
+    reasons: Annotated[dict[str, int], doc("How many by what set them off.", {"member_joined": 2})]
+    joins: int
+    leaves: Annotated[dict[str, int], doc("How many by why.", {"left": 1})]
+    heartbeats: int
+    offset_commits: int
+    offset_commit_errors: int
+
+
+class GroupRoutes:
+    """Groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("GET", "/groups", tag=_TAG)
+    async def list_all(self) -> GroupList:
+        """Every group, whichever protocol its members speak."""
+        return GroupList([GroupLine(**_line(each)) for each in list_groups(self._broker)])
+
+    @route("GET", "/groups/{group}", tag=_TAG)
+    @route("GET", "/groups/{group}/cooperative", tag=_TAG)
+    async def describe(self, path: GroupPath) -> GroupInfo:
+        """One group: its members, how far it has read, how far it is behind."""
+        view = view_group(self._broker, path.group)
+        coordinator = self._broker.groups.coordinator(path.group)
+        lags = list(group_lag(self._broker.partitions, coordinator, path.group))
+        return GroupInfo(
+            **_line(view.listing),
+            assignor=view.assignor,
+            members=[_member(each) for each in view.members],
+            offsets=offsets_by_topic(
+                (PartitionId(x.topic, x.partition), x.committed) for x in lags
+            ),
+            lag=offsets_by_topic((PartitionId(x.topic, x.partition), x.lag) for x in lags),
+            total_lag=sum(each.lag for each in lags),
+        )
+
+    @route("DELETE", "/groups/{group}", tag=_TAG)
+    async def delete(self, path: GroupPath) -> GroupDeleted:
+        """Forget a group without members, and how far it has read."""
+        outcomes = await self._broker.groups.delete(path.group)
+        for _, error in outcomes.groups:
+            if error is not None:
+                raise error
+        return GroupDeleted(path.group)
+
+    @route("GET", "/groups/{group}/assignment", tag=_TAG)
+    async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
+        """Which member has which partitions."""
+        view = view_group(self._broker, path.group)
+        members = [
+            _member(each) for each in view.members if query.member_id in {None, each.member_id}
+        ]
+        if query.member_id is not None and not members:
+            raise UnknownMemberError(f"group {path.group!r} has no member {query.member_id!r}")
+        return AssignmentAnswer(path.group, view.listing.generation, members)
+
+    @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG)
+    async def rebalances(self, path: GroupPath) -> RebalanceStats:
+        """How often one group rebalanced since this server started."""
+        return _rebalances(rebalance_stats(self._broker, path.group))
+
+    @route("GET", "/rebalance/stats", tag=_TAG)
+    async def all_rebalances(self) -> RebalanceStats:
+        """How often all groups together rebalanced since this server started."""
+        return _rebalances(rebalance_stats(self._broker))
+
+
+def _line(listing: GroupListing) -> dict[str, Any]:
+    return {
+        "group": listing.group_id,
+        "state": listing.state,
+        "protocol": listing.group_type.value,
+        "generation": listing.generation,
+        "member_count": listing.member_count,
+    }
+
+
+def _member(view: MemberView) -> MemberInfo:
+    return MemberInfo(view.member_id, view.client_id, view.client_host, by_topic(view.partitions))
+
+
+def _rebalances(stats: GroupStats) -> RebalanceStats:
+    return RebalanceStats(
+        total=stats.total,
+        successful=stats.successful,
+        failed=stats.failed,
+        superseded=stats.superseded,
+        partitions_revoked=stats.partitions_revoked,
+        partitions_assigned=stats.partitions_assigned,
+        revocation_timeouts=stats.revocation_timeouts,
+        last_duration_ms=stats.last_duration_ms,
+        average_duration_ms=stats.average_duration_ms,
+        last_at=stats.last_at_ms or None,
+        reasons={reason.value: count for reason, count in stats.reasons.items()},
+        joins=stats.joins,
+        leaves={reason.value: count for reason, count in stats.leaves.items()},
+        heartbeats=stats.heartbeats,
+        offset_commits=stats.offset_commits,
+        offset_commit_errors=stats.offset_commit_errors,
+    )

@@ -1,0 +1,188 @@
+"""How far groups have read: commit, fetch, reset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, reset_offsets
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.errors import TopicError
+from goqueue.protocols.http.codecs import Time, time_ms
+from goqueue.protocols.http.errors import AtFieldError, FieldError
+from goqueue.protocols.http.routing import route
+from goqueue.protocols.http.shapes import (
+    Generation,
+    GroupPath,
+    MemberId,
+    Offset,
+    OffsetsByTopic,
+    TopicName,
+    doc,
+    offsets_by_topic,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.messages import PartitionOutcomes
+
+ALL_PARTITIONS: Final = -1
+_TAG: Final = "offsets"
+
+
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a member has read; without a member, for a group that has none."""
+
+    offsets: Annotated[
+        dict[str, dict[Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)], Offset]],
+        doc(
+            "The next offset to be read, by topic and partition.",
+            {"orders": {"0": 42}},
+            min_length=1,
+        ),
+    ]
+    member_id: Annotated[MemberId | None, doc("Who commits.", "worker-1-5f0c")] = None
+    generation: Annotated[Generation | None, doc("Checked if it is given.", 3)] = None
+
+
+class Committed(msgspec.Struct):
+    """What was noted."""
+
+    group: str
+    committed: OffsetsByTopic
+
+
+class OffsetsAnswer(msgspec.Struct):
+    """How far a group has read."""
+
+    group: str
+    offsets: OffsetsByTopic
+    lag: Annotated[OffsetsByTopic, doc("Messages between what was committed and the end.")]
+    total_lag: int
+
+
+class ResetBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a group shall read on."""
+
+    topic: TopicName
+    strategy: Annotated[
+        Literal["earliest", "latest", "timestamp", "offset"], doc("Which place.", "earliest")
+    ]
+    partition: Annotated[int, doc("-1 is all of them.", -1, ge=ALL_PARTITIONS, le=2**31 - 1)] = (
+        ALL_PARTITIONS
+    )
+    timestamp: Annotated[Time | None, doc("With the strategy `timestamp`.")] = None
+    offset: Annotated[Offset | None, doc("With the strategy `offset`.")] = None
+    dry_run: Annotated[bool, doc("Only say what would change.")] = False
+
+
+class Change(msgspec.Struct):
+    """One partition's committed offset."""
+
+    topic: str
+    partition: int
+    before: Annotated[int | None, doc("Null if nothing was committed.", 42)]
+    after: int
+
+
+class ResetAnswer(msgspec.Struct):
+    """What a reset changes."""
+
+    group: str
+    dry_run: bool
+    changes: list[Change]
+
+
+class OffsetRoutes:
+    """Committed offsets."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("POST", "/groups/{group}/offsets", tag=_TAG)
+    async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
+        """Note how far partitions are read. A member may do so for its own partitions only."""
+        offsets = self._checked(body)
+        if body.member_id is not None:
+            members = self._broker.memberships
+            member = members.member(path.group, body.member_id, body.generation)
+            outcomes = await members.commit(member, offsets)
+        else:
+            outcomes = await self._broker.groups.commit(
+                CommitRequest(
+                    group_id=path.group,
+                    offsets=tuple(
+                        OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                        for each, offset in offsets.items()
+                    ),
+                )
+            )
+        _raise_first(outcomes)
+        return Committed(path.group, body.offsets)
+
+    def _checked(self, body: CommitBody) -> dict[PartitionId, int]:
+        found = {}
+        for topic, offsets in body.offsets.items():
+            for number, offset in offsets.items():
+                partition_id = PartitionId(topic, number)
+                try:
+                    self._broker.partitions.partition(partition_id)
+                except TopicError as error:
+                    raise AtFieldError(error, f"offsets.{topic}.{number}") from error
+                found[partition_id] = offset
+        return found
+
+    @route("GET", "/groups/{group}/offsets", tag=_TAG)
+    async def fetch(self, path: GroupPath) -> OffsetsAnswer:
+        """How far a group has read each partition, and how far it is behind."""
+        coordinator = self._broker.groups.coordinator(path.group)
+        coordinator.group_stats(path.group)  # an unknown group is refused, not shown as empty
+        lags = list(group_lag(self._broker.partitions, coordinator, path.group))
+        return OffsetsAnswer(
+            path.group,
+            offsets_by_topic((PartitionId(x.topic, x.partition), x.committed) for x in lags),
+            offsets_by_topic((PartitionId(x.topic, x.partition), x.lag) for x in lags),
+            sum(each.lag for each in lags),
+        )
+
+    @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
+    async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
+        """Let a group without members read on elsewhere; with `dry_run`, only say where."""
+        changes = await reset_offsets(
+            self._broker,
+            path.group,
+            body.topic,
+            _position(body),
+            partitions=None if body.partition == ALL_PARTITIONS else [body.partition],
+            dry_run=body.dry_run,
+        )
+        return ResetAnswer(
+            path.group,
+            body.dry_run,
+            [Change(each.topic, each.partition, each.before, each.after) for each in changes],
+        )
+
+
+def _position(body: ResetBody) -> Position:
+    if body.strategy == "earliest":
+        return EARLIEST
+    if body.strategy == "latest":
+        return LATEST
+    if body.strategy == "offset" and body.offset is not None:
+        return Position(Anchor.OFFSET, body.offset)
+    if body.strategy == "timestamp" and body.timestamp is not None:
+        return Position(Anchor.TIMESTAMP, time_ms(body.timestamp, "timestamp", location="body"))
+    raise FieldError(
+        f"strategy {body.strategy!r} needs {body.strategy!r} to say which",
+        field=body.strategy,
+        expected="a time" if body.strategy == "timestamp" else "an offset",
+    )
+
+
+def _raise_first(outcomes: PartitionOutcomes) -> None:
+    for (topic, number), error in outcomes.partitions:
+        if error is not None:
+            raise AtFieldError(error, f"offsets.{topic}.{number}") from error

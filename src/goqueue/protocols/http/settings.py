@@ -1,0 +1,42 @@
+"""What the HTTP listener is told, with what happens at each bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """Where to listen, and the bounds of connections and requests."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes any free port."""
+    tls: ssl.SSLContext | None = None
+
+    max_connections: int = 1000
+    """One more is answered with 503."""
+    max_head_bytes: int = 64 * 1024
+    """Request line and headers; more are answered with 431."""
+    max_bodies_bytes: int = 256 * 1024 * 1024
+    """Bodies of all requests under way together; what goes beyond is answered with 503."""
+
+    head_s: float = 10.0
+    """From the connection, or the first byte of a later request, to the end of its head: then
+    408."""
+    body_s: float = 30.0
+    """From the end of the head to the end of the body; then 408."""
+    answer_s: float = 30.0
+    """From the whole request to the answer; then 504, and what was begun is finished unseen."""
+    poll_s: float = 75.0
+    """The same for requests that wait for something to happen, which have a bound of their own."""
+    write_s: float = 30.0
+    """How long a client may take to accept an answer; then the connection is dropped."""
+    idle_s: float = 60.0
+    """How long a connection without a request stays open."""
+    sweep_s: float = 0.25
+    """How often connections are looked at, so how late any of these may be noticed."""
