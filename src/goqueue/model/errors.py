@@ -230,6 +230,10 @@ class StaleMemberEpochError(GroupError):
     """A commit or fetch names an epoch the member has left; ask again with the newest one."""
 
 
+class PartitionNotAssignedError(GroupError):
+    """A member commits a partition that belongs to another member."""
+
+
 class UnsupportedAssignorError(GroupError):
     """The member asks for a server-side assignor that does not exist."""
 
