@@ -15,7 +15,7 @@ from benchmarks._turns import expect
 from benchmarks.harness import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HOST: Final = "127.0.0.1"
 PARTITIONS: Final = 6
@@ -170,11 +170,13 @@ def _is_cached(descriptor: int, page: int) -> bool:
     return True
 
 
-def start_goqueue(folder: Path, *flags: str, port: int = 0) -> BrokerProcess:
+def start_goqueue(
+    folder: Path, *flags: str, port: int = 0, module: Sequence[str] = ("goqueue.cli",)
+) -> BrokerProcess:
     """`goqueue server` as it comes, but for its folder, its ports and what the flags say."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = [f"--kafka-port={port}", "--http-port=0", "--grpc-port=0"]
-    command = [sys.executable, "-m", "goqueue.cli", "server", f"--data-dir={folder}"]
+    command = [sys.executable, "-m", *module, "server", f"--data-dir={folder}"]
     partitions = f"--topics-partitions={PARTITIONS}"
     return BrokerProcess(GOQUEUE, [*command, *ports, partitions, *flags], folder)
 

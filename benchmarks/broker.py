@@ -25,6 +25,7 @@ from benchmarks._latency import (
 )
 from benchmarks._logs import KB, MB, batch_of
 from benchmarks._pairs import Pair, both, in_turn, send
+from benchmarks._profiled import report_profile, start_profiling
 from benchmarks._raw_client import first_acknowledged
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark, timed
@@ -320,3 +321,35 @@ def _open_beside_busy(server: BrokerProcess, crowd: ClientProcess) -> float:
         taken_s: float = newcomers.call("open", port=server.port, count=NEWCOMERS)
         crowd.end()
     return taken_s
+
+
+# --- Where the time goes -----------------------------------------------------------------------
+
+PROFILED_S: Final = 5.0
+PROFILED: Final = 6_000_000
+
+
+@benchmark("profile", "Where the broker's processor time goes: requests of two sizes, and fetches")
+def profile(run: Run) -> None:
+    result = run.scratch / "profile.json"
+    launcher = ("benchmarks._profiled", str(result))
+    with (
+        start_goqueue(run.scratch / "data", module=launcher) as server,
+        ClientProcess(RAW) as crowd,
+        ClientProcess(KAFKA) as client,
+    ):
+        first_acknowledged(server.port, "ready", batch_of(KB))
+        for name, size in (("1 KB", KB), ("64 KB", 64 * KB)):
+            asked = {"port": server.port, "topic": "ready", "count": SENDERS}
+            start_profiling(server)
+            crowd.call("publish", batch_bytes=size, seconds=PROFILED_S, **asked)
+            report_profile(run, server, result, f"publish {name}")
+        where = {"address": server.address, "topic": "profile"}
+        start_profiling(server)
+        send(client, server, where["topic"], PROFILED, reports=False)
+        report_profile(run, server, result, "publish by librdkafka")
+        server.make_cold()
+        start_profiling(server)
+        client.call("consume", starts=[0] * PARTITIONS, count=PROFILED, **where)
+        report_profile(run, server, result, "fetch by librdkafka, cold")
+    run.note("a C function's time is its caller's: that of writelines is _answered's")
