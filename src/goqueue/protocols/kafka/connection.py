@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
             if answer is not None and not self._transport.is_closing():
                 self._transport.writelines(answer)
         if self._close_when_answered is not None and not pending:
-            self.close(*self._close_when_answered)
+            self._close_soon(*self._close_when_answered)
 
     def _release(self, size: int) -> None:
         self._held_bytes -= size
@@ -338,6 +338,14 @@ class Connection(asyncio.Protocol):
             self._update_reading()
             if not self._pending:
                 self.close(reason, detail)
+
+    def _close_soon(self, reason: CloseReason, detail: str) -> None:
+        """Close, but let a client that was refused read why: some drop what comes with the end."""
+        linger_s = self._settings.refused_linger_s if reason is CloseReason.REFUSED else 0.0
+        if linger_s:
+            self._loop.call_later(linger_s, self.close, reason, detail)
+        else:
+            self.close(reason, detail)
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
         """Close after what is already written; one line says why."""

@@ -52,6 +52,8 @@ class ListenerSettings:
     """A client that takes nothing of its unsent answers for so long is dropped."""
     idle_s: float = 600.0
     """`connections.max.idle.ms`. A connection with nothing under way is closed after it."""
+    refused_linger_s: float = 1.0
+    """A client whose login failed has so long to read the answer before its connection ends."""
     sweep_s: float = 1.0
     """How often these deadlines are looked at."""
 

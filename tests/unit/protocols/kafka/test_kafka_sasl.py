@@ -29,12 +29,13 @@ class Echo:
 
 
 @asynccontextmanager
-async def guarded(folder, *, open_door=False, **sasl):
+async def guarded(folder, *, open_door=False, linger_s=0.0, **sasl):
     settings = SaslSettings(failure_delay_s=0.0, **sasl)
     initial = (("alice", "secret"), ("bob", "secret"))
     async with running_broker(folder, initial_users=initial) as broker:
         api = SaslApi(broker.users, settings)
-        async with listening(Echo(), api, requires_authentication=not open_door) as listener:
+        guard = {"requires_authentication": not open_door, "refused_linger_s": linger_s}
+        async with listening(Echo(), api, **guard) as listener:
             yield listener
 
 
@@ -119,6 +120,24 @@ def test_every_failure_says_the_same_and_ends_the_connection(tmp_path, token):
             assert await authenticate(client, token) == failed
             assert await client.is_closed_by_server()
             assert listener.closed[CloseReason.REFUSED] == 1
+
+    run(scenario())
+
+
+def test_a_refused_client_has_time_to_read_why_and_nothing_more_is_served(tmp_path):
+    async def scenario():
+        async with (
+            guarded(tmp_path, linger_s=3600.0) as listener,
+            connected(listener) as client,
+        ):
+            await handshake(client)
+            await authenticate(client, b"nonsense")
+            assert listener.connection_count == 1
+            client.send(frame(ApiKey.SASL_HANDSHAKE, 1, 3, string("PLAIN")))
+            (connection,) = listener._connections
+            assert not connection._is_reading
+            connection.close(CloseReason.REFUSED)
+            assert await client.is_closed_by_server()
 
     run(scenario())
 
