@@ -95,10 +95,14 @@ def scan(
     window = _Window(file, end, ahead_bytes)
     while position < end:
         found = _intact(window, position, next_offset, context, wanted=wanted)
+        onwards = position + 1
         if isinstance(found, Found) and found.info.base_offset > next_offset:
-            found = _believed(window, found, next_offset, context)
+            doubted_until = _doubted_until(window, found, next_offset, context)
+            if doubted_until:
+                found = f"offset {found.info.base_offset} does not fit the batch behind it"
+                onwards = doubted_until
         if isinstance(found, str):
-            resume = _resync(window, position + 1, next_offset, context)
+            resume = _resync(window, onwards, next_offset, context)
             if resume is None:
                 yield Damage(position, end, next_offset, None, found)
                 return
@@ -151,20 +155,22 @@ def _intact(
     return Found(position, info) if objection is None else objection
 
 
-def _believed(window: _Window, found: Found, next_offset: int, context: Context) -> Found | str:
-    """A batch behind a gap, unless the batch after it says that there is none.
+def _doubted_until(window: _Window, found: Found, next_offset: int, context: Context) -> int:
+    """How far the file cannot be believed, when a batch behind a gap is denied by the next; or 0.
 
-    No checksum covers the offset, so where gaps are expected a damaged one looks like a gap.
+    No checksum covers the offset, so where gaps are expected a damaged one looks like a gap. If the
+    next batch continues the log as though there were none, the gap was the damage; otherwise it
+    could be either of the two, and neither is handed out.
     """
     position = found.position + found.info.size_bytes
     after = _intact(window, position, next_offset, context, exact=False)
-    if isinstance(after, Found):
-        contradicted = after.info.base_offset < found.info.next_offset
-    else:
-        contradicted = context.gaps_below == ANY_OFFSET and context.end_offset is None
-    if contradicted:
-        return f"offset {found.info.base_offset} does not fit the batch behind it"
-    return found
+    if not isinstance(after, Found):
+        unbounded = context.gaps_below == ANY_OFFSET and context.end_offset is None
+        return position if unbounded else 0
+    if after.info.base_offset >= found.info.next_offset:
+        return 0
+    continues = after.info.base_offset == next_offset + found.info.last_offset_delta + 1
+    return position if continues else position + after.info.size_bytes
 
 
 def _resync(window: _Window, position: int, next_offset: int, context: Context) -> Found | None:

@@ -141,6 +141,31 @@ def assert_usable(scene: Scene, log: Log) -> None:
     scene.oracle.judge(scene.open(), promised_end=scene.oracle.flushed)
 
 
+def test_an_interrupted_truncation_leaves_a_prefix_and_no_hole(memory_path: Path) -> None:
+    total = 0
+    for step in range(100):
+        for seed in range(10):
+            scene = Scene(memory_path / f"{step}-{seed}", seed)
+            scene.prepare()
+            scene.flush(checkpoint=True)
+            assert len(scene.log.segments) > 3
+            scene.disk.crash_after(step)
+            try:
+                scene.log.truncate_to(4)
+            except SimulatedCrash:
+                total += 1
+            else:
+                assert total > 60
+                return
+            scene.disk.crash()
+            log = scene.open()
+            found = list(readable(log))
+            assert found == scene.oracle.batches[: len(found)]
+            assert log.end_offset == found[-1].end
+            assert log.truncate_to(4) == 3
+            assert list(readable(log)) == scene.oracle.batches[:1]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_one_power_cut_after_the_other_takes_only_what_was_not_flushed(
     memory_path: Path, seed: int

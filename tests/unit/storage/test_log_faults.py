@@ -181,7 +181,7 @@ def test_retention_that_cannot_roll_does_not_let_appends_pass_the_new_segment(
     disk: FaultyDisk, ending: str
 ) -> None:
     """An empty file that waits at offset 6 would hide whatever the old segment gets from there."""
-    log = open_log(disk)
+    log = open_log(disk, LogConfig())
     fill(log, 2)
     operation = "create" if ending == ".log" else "write"
     disk.fail_next(operation, errno.EIO, ending=ending)
@@ -191,7 +191,9 @@ def test_retention_that_cannot_roll_does_not_let_appends_pass_the_new_segment(
     log.append(batch(value=b"after"))
     log.flush()
     disk.kill()
-    assert values(open_log(disk))[-1] == (6, b"after")
+    log = open_log(disk, LogConfig())
+    assert log.recovery.clean
+    assert values(log)[-1] == (6, b"after")
 
 
 def test_an_index_that_does_not_fit_on_the_disk_is_kept_in_memory(

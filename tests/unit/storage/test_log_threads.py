@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -17,8 +17,9 @@ from support.disks import HastyDisk
 from support.oracle import readable, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from types import FrameType
 
 BATCHES = 1500
 CONFIG = LogConfig(segment_bytes=6000, index_interval_bytes=150)
@@ -113,6 +114,61 @@ def test_readers_see_a_growing_prefix_and_never_a_torn_batch(memory_path: Path) 
     assert len(log.segments) > 10
     assert all(segment.index_rebuilds == 0 for segment in log.segments)
     log.check_invariants()
+
+
+class BetweenLines:
+    """Calls a reader between any two lines of the storage engine that a writer runs through."""
+
+    def __init__(self, reader: Callable[[], None]) -> None:
+        self.calls = 0
+        self._reader = reader
+        self._reading = False
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> object:
+        if self._reading or "/goqueue/storage/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self._reading = True
+            try:
+                self.calls += 1
+                self._reader()
+            finally:
+                self._reading = False
+        return self._trace
+
+
+def test_between_any_two_lines_of_an_append_a_reader_sees_whole_batches_below_its_limit(
+    memory_path: Path,
+) -> None:
+    log = Log(memory_path, LogConfig(segment_bytes=500, index_interval_bytes=1), disk=HastyDisk())
+    fill(log, 1, records=1)
+
+    def read() -> None:
+        for limit in (log.end_offset, log.end_offset - 1):
+            offset = 0
+            while offset < limit:
+                region = log.read(offset, 10_000, until=limit)
+                assert region is not None
+                chunk = region.load()
+                assert offset < chunk.next_offset <= limit, "handed out past the limit"
+                offset = chunk.next_offset
+        assert log.find_time(1000) == (0, 1000)
+        assert log.find_latest_time() == (0, 1000)
+
+    with BetweenLines(read) as between:
+        for _ in range(12):
+            log.append(batch() + batch())
+    assert between.calls > 200
+    assert len(log.segments) > 2
+    assert all(segment.index_rebuilds == 0 for segment in log.segments)
+    assert len(list(readable(log))) == 25
 
 
 def test_readers_meet_deletion_and_rolling_without_an_error(memory_path: Path) -> None:
