@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -55,8 +54,7 @@ class Placed(NamedTuple):
     """The batch was already there; the offsets are those of the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionId:
+class PartitionId(NamedTuple):
     """A topic's name and the number of one of its partitions."""
 
     topic: str

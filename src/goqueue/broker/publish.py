@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
@@ -41,8 +40,7 @@ class Acks(IntEnum):
     LEADER = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PublishRequest:
+class PublishRequest(NamedTuple):
     """One batch for one partition."""
 
     partition: PartitionId
@@ -53,8 +51,7 @@ class PublishRequest:
     """The broker itself publishes, which alone may write to internal topics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What became of a batch."""
 
     placed: Placed
@@ -98,7 +95,7 @@ class Publisher:
         if published.durable is None:
             measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
             return published
-        return replace(published, durable=self._timed(published.durable, measures, started_s))
+        return published._replace(durable=self._timed(published.durable, measures, started_s))
 
     async def _timed(
         self, durable: Awaitable[None], measures: TopicMeasures, started_s: float

@@ -75,7 +75,11 @@ class Region:
         except BatchError as error:
             if end == 0:
                 raise self._damage(str(error)) from error
-        return Chunk(data if end == len(data) else data[:end], next_offset, count)
+        if isinstance(data, bytearray):
+            del data[end:]  # cheaper than a copy of what stays
+        elif end < len(data):
+            data = data[:end]
+        return Chunk(data, next_offset, count)
 
     def _damage(self, reason: str) -> DamagedRangeError:
         """The error that says where reading can go on."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from goqueue.protocols.kafka.accepting import Acceptor
 from goqueue.protocols.kafka.budget import RequestBudget
 from goqueue.protocols.kafka.connection import Connection
 from goqueue.protocols.kafka.dispatch import Dispatcher
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.settings import ListenerSettings
 
 _log = logging.getLogger(__name__)
-
-_BACKLOG: Final = 1024
-_TLS_HANDSHAKE_S: Final = 30.0
 
 
 class Listener:
@@ -35,15 +33,15 @@ class Listener:
         self._detached: set[asyncio.Future[Any]] = set()
         """Handlers that run on although their clients are gone; bounded by the budget."""
         self._all_gone = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._port = 0
         self._sweep: asyncio.TimerHandle | None = None
         self._refused_since_sweep = 0
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._port
 
     @property
     def connection_count(self) -> int:
@@ -53,24 +51,18 @@ class Listener:
     async def start(self) -> None:
         """Listen. The port is taken when this returns."""
         loop = asyncio.get_running_loop()
-        tls = self.settings.tls
-        self._server = await loop.create_server(
-            lambda: Connection(self, loop),
-            self.settings.host,
-            self.settings.port,
-            ssl=tls,
-            ssl_handshake_timeout=_TLS_HANDSHAKE_S if tls else None,
-            reuse_address=True,
-            backlog=_BACKLOG,
-        )
+        self._acceptor = Acceptor(lambda: Connection(self, loop), self.settings.tls)
+        await self._acceptor.listen(self.settings.host, self.settings.port)
+        self._port = self._acceptor.port
         self._schedule_sweep()
         _log.info("%s listens on %s:%d", self.settings.name, self.settings.host, self.port)
 
     async def stop(self, deadline_s: float = 10.0) -> None:
         """Accept no more, answer what is under way, close. What takes longer is cut off."""
-        if self._server is None:
+        if self._acceptor is None:
             return
-        self._server.close()
+        self._acceptor.close()
+        self._acceptor = None
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):
@@ -85,8 +77,6 @@ class Listener:
                 deadline_s,
             )
             await self._cut_off()
-        await self._server.wait_closed()
-        self._server = None
 
     async def _wait_until_idle(self) -> None:
         if self._connections:
