@@ -53,6 +53,12 @@ lock: $(STAMP) ## resolve the development environment anew
 		--all-extras --group dev --custom-compile-command "make lock" \
 		pyproject.toml -o requirements-dev.lock
 
+.PHONY: proto
+proto: $(STAMP) ## the Python side of the gRPC contract, made anew
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I src \
+		--python_out=src --grpc_python_out=src --mypy_out=quiet:src --mypy_grpc_out=quiet:src \
+		goqueue/protocols/grpc/v1/goqueue.proto
+
 .PHONY: clean
 clean: ## remove what the other verbs made
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info src/goqueue/records/*.so

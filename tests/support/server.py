@@ -55,6 +55,7 @@ class ServerProcess:
         self.data_dir = data_dir
         self.kafka_port = free_port()
         self.http_port = free_port()
+        self.grpc_port = free_port()
         self.flags = flags
         self.log: list[str] = []
         """Every line that it has written, across restarts."""
@@ -75,6 +76,10 @@ class ServerProcess:
         return f"http://{HOST}:{self.http_port}"
 
     @property
+    def grpc_address(self) -> str:
+        return f"{HOST}:{self.grpc_port}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -86,6 +91,7 @@ class ServerProcess:
             *("--data-dir", str(self.data_dir)),
             *("--kafka-port", str(self.kafka_port)),
             *("--http-port", str(self.http_port)),
+            *("--grpc-port", str(self.grpc_port)),
             *self.flags,
         ]
 

@@ -55,6 +55,8 @@ class Member:
     group_id: str
     member_id: str
     reset_to_earliest: bool
+    client_id: str = ""
+    client_host: str = ""
     epoch: int = 0
     releases_itself: bool = False
     """It says when it has given up a partition; otherwise its next sign of life says so."""
@@ -102,6 +104,7 @@ class Memberships:
             GroupError: the group refuses, for example because it speaks the classic protocol.
         """
         member = Member(group_id, f"{client_id or 'member'}-{uuid4().hex}", reset_to_earliest)
+        member.client_id, member.client_host = client_id, client_host
         member.releases_itself = releases_itself
         await self._heartbeat(
             member,
@@ -168,6 +171,8 @@ class Memberships:
                 group_id=member.group_id,
                 member_id=member.member_id,
                 epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
                 owned=self._with_ids(member.assigned | member.revoking),
             ),
         )
@@ -224,11 +229,17 @@ class Memberships:
     async def poll(
         self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
     ) -> Polled:
+        """A sign of life, and `read`."""
+        await self.heartbeat(member)
+        return await self.read(member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+
+    async def read(
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+    ) -> Polled:
         """Up to `limit` messages of the member's partitions, waiting for the first.
 
-        A poll is a sign of life as well. Partitions take turns at being first.
+        Partitions take turns at being first.
         """
-        await self.heartbeat(member)
         assigned = sorted(member.assigned, key=lambda each: (each.topic, each.number))
         turn = member.polls % len(assigned) if assigned else 0
         member.polls += 1

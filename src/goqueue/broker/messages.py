@@ -7,16 +7,22 @@ like every other batch. One that goes out is a record taken out of the batch tha
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import mmh3
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
-from goqueue.model.errors import GoQueueError, MalformedBatchError, UnknownPartitionError
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    GoQueueError,
+    MalformedBatchError,
+    MalformedRecordError,
+    UnknownPartitionError,
+)
 from goqueue.records import Record, decode_rows, encode, walk
 
 if TYPE_CHECKING:
@@ -77,6 +83,10 @@ class MessagesRead:
     log_start: int
 
 
+_Portion: TypeAlias = "tuple[Sequence[int], list[Record]]"
+"""The messages of one partition: their places in the request, and what is stored of them."""
+
+
 class MessageWriter:
     """Publishes messages, in as few batches as there are partitions to write to."""
 
@@ -95,7 +105,9 @@ class MessageWriter:
     ) -> list[MessageResult]:
         """Publish messages to one topic; one result for each, in the order given.
 
-        Messages for one partition keep their order and are stored all or none.
+        Messages for one partition keep their order and are stored all or none, unless they are
+        too large for one batch: then they are stored in several, and one that is too large by
+        itself, or cannot be written, is refused alone. A producer's are one batch in any case.
 
         Raises:
             UnknownTopicError: there is no such topic; nothing was published.
@@ -116,24 +128,56 @@ class MessageWriter:
         for the first to be durable before it begins the second. Raises like `publish`.
         """
         topic = self._topics.catalogue.topic(topic_name)
-        if producer is not None:
-            _check_one_partition(messages)
+        named = {message.partition for message in messages}
+        if producer is not None and (len(named) > 1 or None in named):
+            raise MalformedBatchError(
+                "messages with a producer's sequence must all name the same partition; send one "
+                "request for each"
+            )
         results: list[MessageResult] = [_NOWHERE] * len(messages)
-        by_partition = self._by_partition(topic, messages, results)
+        if len(named) == 1 and None not in named:
+            portions = self._one_portion(topic, messages, results)
+        else:
+            portions = self._portions(topic, messages, results)
         appended: list[_Appended] = []
-        for number, (indexes, records) in by_partition.items():
+        waiting = deque(portions.items())
+        while waiting:
+            number, (indexes, records) = waiting.popleft()
             try:
                 published = self._append(PartitionId(topic_name, number), records, acks, producer)
+            except (BatchTooLargeError, MalformedRecordError) as error:
+                if producer is not None or len(records) == 1:
+                    _fail(results, indexes, error)
+                else:
+                    halves = _halves(indexes, records)
+                    waiting.extendleft((number, half) for half in reversed(halves))
             except GoQueueError as error:
                 _fail(results, indexes, error)
             else:
                 appended.append(_Appended(number, indexes, records, published))
         return Publishing(results, appended)
 
-    def _by_partition(
+    def _one_portion(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
-    ) -> dict[int, tuple[list[int], list[Record]]]:
-        """The places in the request, and the records, of each partition; results of misfits."""
+    ) -> dict[int, _Portion]:
+        """`_portions` of messages that all name the same partition, in a third of the time."""
+        indexes = range(len(messages))
+        try:
+            number = self._partition(topic, messages[0])
+        except UnknownPartitionError as error:
+            _fail(results, indexes, error)
+            return {}
+        now_ms = self._clock.now_ms()
+        records = [
+            Record(at, now_ms if timestamp_ms is None else timestamp_ms, key, value, headers)
+            for at, (value, key, headers, _, timestamp_ms) in enumerate(messages)
+        ]
+        return {number: (indexes, records)}
+
+    def _portions(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, _Portion]:
+        """What goes to each partition; messages that fit nowhere have their results already."""
         found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
         now_ms = self._clock.now_ms()
         for index, message in enumerate(messages):
@@ -146,7 +190,7 @@ class MessageWriter:
             indexes.append(index)
             at_ms = now_ms if timestamp_ms is None else timestamp_ms
             records.append(Record(len(records), at_ms, key, value, headers))
-        return found
+        return dict(found)
 
     def _partition(self, topic: Topic, message: NewMessage) -> int:
         """The partition of a message: the one it names, its key's, or the next in turn."""
@@ -185,7 +229,7 @@ class _Appended(NamedTuple):
     """A batch that is in the log: which messages are in it, and where it went."""
 
     partition: int
-    indexes: list[int]
+    indexes: Sequence[int]
     records: list[Record]
     published: Published
 
@@ -218,15 +262,6 @@ class Publishing:
         for index, record in zip(indexes, records, strict=True):
             at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
             self._results[index] = MessageResult(number, first + record.offset, at_ms)
-
-
-def _check_one_partition(messages: Sequence[NewMessage]) -> None:
-    """A producer numbers its messages partition by partition, so a request has one of them."""
-    if None in (partitions := {message.partition for message in messages}) or len(partitions) > 1:
-        raise MalformedBatchError(
-            "messages with a producer's sequence must all name the same partition; send one "
-            "request for each"
-        )
 
 
 class MessageReader:
@@ -275,6 +310,13 @@ def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
         for record in decode_rows(fetched.data, position, check_crc=False):
             if record.offset >= fetched.read.offset:
                 yield StoredMessage(place.topic, place.number, record)
+
+
+def _halves(indexes: Sequence[int], records: list[Record]) -> list[_Portion]:
+    """Two batches in place of one, each counting its records from 0."""
+    middle = len(records) // 2
+    second = [record._replace(offset=at) for at, record in enumerate(records[middle:])]
+    return [(indexes[:middle], records[:middle]), (indexes[middle:], second)]
 
 
 def _fail(results: list[MessageResult], indexes: Iterable[int], error: GoQueueError) -> None:

@@ -18,6 +18,7 @@ from goqueue.server.config_data import GroupsSection, StorageSection, TopicsSect
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_node import (
     BrokerSection,
+    GrpcSection,
     LimitsSection,
     ListenersSection,
     LoggingSection,
@@ -39,6 +40,7 @@ class Config:
 
     broker: BrokerSection = field(default_factory=BrokerSection)
     listeners: ListenersSection = field(default_factory=ListenersSection)
+    grpc: GrpcSection = field(default_factory=GrpcSection)
     storage: StorageSection = field(default_factory=StorageSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
     groups: GroupsSection = field(default_factory=GroupsSection)

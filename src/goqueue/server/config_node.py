@@ -135,6 +135,15 @@ class ListenersSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcSection:
+    """The gRPC listener."""
+
+    reflection: bool = setting(
+        False, Switch(), "Anyone may ask which services and messages there are, as grpcurl does."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
     """What one client, or all of them, may take."""
 

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.listener import HttpListener
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.server.config import Config
+    from goqueue.server.tls import Certificates
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Node:
         self.metrics: Metrics | None = None
         self.kafka: Listener
         self.http: HttpListener
+        self.grpc: GrpcListener
         self.is_started = False
         self.is_ready = False
         self._disk = disk or SystemDisk()
@@ -99,10 +102,12 @@ class Node:
         """
         try:
             self._hold_folder()
-            tls = self._start_tls()
+            certificates = self._start_tls()
+            tls = None if certificates is None else certificates.context
             await self._start_broker()
             await self._start_kafka(tls)
             await self._start_http(tls)
+            await self._start_grpc(certificates)
         except BaseException:
             await self.stop()
             raise
@@ -117,14 +122,14 @@ class Node:
 
         self._started("data folder", release, _STORE_S)
 
-    def _start_tls(self) -> ssl.SSLContext | None:
+    def _start_tls(self) -> Certificates | None:
         certificates = load_certificates(self.config, self._clock)
         if certificates is None:
             return None
         passes = PeriodicTasks()
         passes.start("TLS certificates", RELOAD_S, certificates.reload)
         self._started("TLS certificates", passes.stop, _STORE_S)
-        return certificates.context
+        return certificates
 
     async def _start_broker(self) -> None:
         config = self.config
@@ -172,6 +177,24 @@ class Node:
         async with _listening("HTTP", host, port):
             await self.http.start()
         self._started("HTTP", partial(self.http.stop, self._drain_s), self._drain_s + _GRACE_S)
+
+    async def _start_grpc(self, certificates: Certificates | None) -> None:
+        from goqueue.protocols.grpc.listener import (  # noqa: PLC0415 - after Kafka is served
+            GrpcListener,
+            GrpcSettings,
+        )
+
+        credentials = None
+        if certificates is not None:
+            from goqueue.server.grpc_tls import grpc_credentials  # noqa: PLC0415 - imports grpc
+
+            credentials = grpc_credentials(certificates)
+        host, port = self.config.listeners.grpc
+        settings = GrpcSettings(host, port, self.config.grpc.reflection, credentials)
+        self.grpc = GrpcListener(self.broker, settings)
+        async with _listening("gRPC", host, port):
+            await self.grpc.start()
+        self._started("gRPC", partial(self.grpc.stop, self._drain_s), self._drain_s + _GRACE_S)
 
     @property
     def _drain_s(self) -> float:

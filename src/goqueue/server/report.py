@@ -29,8 +29,8 @@ def report_start(node: Node, took_s: float) -> None:
     for line in recovery_lines(node.broker.partitions):
         logger.warning("recovery: %s", line)
     logger.info(
-        "ready in %.0f ms: goqueue %s (%s codec, %s), %s on %s:%d, HTTP on %s:%d, data in %s, "
-        "topics: %d, partitions: %d",
+        "ready in %.0f ms: goqueue %s (%s codec, %s), %s on %s:%d, HTTP on %s:%d, gRPC on %s:%d, "
+        "data in %s, topics: %d, partitions: %d",
         took_s * 1000,
         goqueue.__version__,
         IMPLEMENTATION,
@@ -40,6 +40,8 @@ def report_start(node: Node, took_s: float) -> None:
         node.kafka.port,
         node.http.host,
         node.http.port,
+        node.grpc.settings.host,
+        node.grpc.port,
         node.config.broker.data_dir,
         len(node.broker.topics.catalogue.by_name),
         len(node.broker.partitions),

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from goqueue.server.config_node import ClientAuth, TlsVersion
 from goqueue.server.errors import StartError
@@ -66,6 +66,15 @@ def load_certificates(config: Config, clock: Clock) -> Certificates | None:
     return Certificates(tls, *self_signed(config.broker.data_dir / FOLDER, now))
 
 
+class Pem(NamedTuple):
+    """A certificate, its key and whom to believe, as the files have them."""
+
+    key: bytes
+    chain: bytes
+    authorities: bytes | None
+    requires_client: bool
+
+
 class Certificates:
     """What the listeners show, as the files have it."""
 
@@ -108,6 +117,20 @@ class Certificates:
             return False
         self._seen = stamp
         return True
+
+    def pem(self) -> Pem:
+        """The files as they are now, for a listener that has no use for a context.
+
+        Raises:
+            OSError: one of them cannot be read.
+        """
+        ca_file = self._tls.ca_file
+        return Pem(
+            key=self._key_file.read_bytes(),
+            chain=self._cert_file.read_bytes(),
+            authorities=None if ca_file is None else ca_file.read_bytes(),
+            requires_client=_CLIENT_CERTIFICATES[self._tls.client_auth] is ssl.CERT_REQUIRED,
+        )
 
     def _stamp(self) -> _Stamp:
         """What tells a changed file. Taken before loading, so a change meanwhile is seen later."""

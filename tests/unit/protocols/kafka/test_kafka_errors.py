@@ -25,7 +25,13 @@ def every_error() -> Iterator[type[GoQueueError]]:
         waiting.extend(kind.__subclasses__())
         # What lies above the protocols fails before or beside any client's request.
         if not kind.__module__.startswith(
-            ("goqueue.server", "goqueue.cli", "goqueue.protocols.http")
+            (
+                "goqueue.server",
+                "goqueue.cli",
+                "goqueue.client",
+                "goqueue.protocols.http",
+                "goqueue.protocols.grpc",
+            )
         ):
             yield kind
 

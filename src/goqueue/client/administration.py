@@ -1,0 +1,212 @@
+"""Topics, groups and offsets, as an administrator sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.client.errors import from_wire
+from goqueue.client.reading import start_fields
+from goqueue.client.types import Group, GroupOffset, Member, OffsetChange, Partition, Place, Topic
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from goqueue.client.channels import Channels
+    from goqueue.client.types import Start
+
+
+class AsyncTopics:
+    """`client.topics`."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic, with the broker's number of partitions unless told otherwise."""
+        request = pb.CreateTopicRequest(name=name, partitions=partitions, settings=settings or {})
+        ask = self._channels.ask
+        return _topic(await ask(lambda s: s.admin.CreateTopic, request, pb.Topic, again=False))
+
+    async def list(self, *, include_internal: bool = False) -> list[Topic]:
+        """Every topic, by name."""
+        request = pb.ListTopicsRequest(include_internal=include_internal)
+        answer = await self._channels.ask(
+            lambda s: s.admin.ListTopics, request, pb.ListTopicsResponse
+        )
+        return [_topic(each) for each in answer.topics]
+
+    async def describe(self, name: str) -> Topic:
+        """One topic."""
+        request = pb.TopicRequest(name=name)
+        return _topic(await self._channels.ask(lambda s: s.admin.DescribeTopic, request, pb.Topic))
+
+    async def configure(
+        self,
+        name: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        unset: Iterable[str] = (),
+    ) -> Topic:
+        """Set some settings and take others back; those not named stay."""
+        request = pb.ConfigureTopicRequest(name=name, set=settings or {}, unset=unset)
+        return _topic(await self._channels.ask(lambda s: s.admin.ConfigureTopic, request, pb.Topic))
+
+    async def grow(self, name: str, partitions: int) -> Topic:
+        """Give a topic more partitions, so many in all."""
+        request = pb.GrowTopicRequest(name=name, partitions=partitions)
+        ask = self._channels.ask
+        return _topic(await ask(lambda s: s.admin.GrowTopic, request, pb.Topic, again=False))
+
+    async def delete(self, name: str) -> None:
+        """Forget a topic and its messages."""
+        request = pb.TopicRequest(name=name)
+        await self._channels.ask(
+            lambda s: s.admin.DeleteTopic, request, pb.DeleteTopicResponse, again=False
+        )
+
+
+class AsyncGroups:
+    """`client.groups`."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def list(self) -> list[Group]:
+        """Every group, by name, without members and offsets."""
+        answer = await self._channels.ask(
+            lambda s: s.admin.ListGroups, pb.ListGroupsRequest(), pb.ListGroupsResponse
+        )
+        return [_group(each) for each in answer.groups]
+
+    async def describe(self, name: str) -> Group:
+        """One group."""
+        request = pb.GroupRequest(name=name)
+        return _group(await self._channels.ask(lambda s: s.admin.DescribeGroup, request, pb.Group))
+
+    async def delete(self, name: str) -> None:
+        """Delete a group without members, with its offsets."""
+        request = pb.GroupRequest(name=name)
+        await self._channels.ask(
+            lambda s: s.admin.DeleteGroup, request, pb.DeleteGroupResponse, again=False
+        )
+
+
+class AsyncOffsets:
+    """`client.offsets`: of groups whose members are elsewhere, or gone."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def fetch(self, group: str, partitions: Sequence[Place] = ()) -> list[GroupOffset]:
+        """How far a group has read; without partitions, all that it has committed."""
+        request = pb.FetchOffsetsRequest(
+            group=group,
+            partitions=(pb.TopicPartition(topic=t, partition=p) for t, p in partitions),
+        )
+        answer = await self._channels.ask(
+            lambda s: s.offsets.FetchOffsets, request, pb.FetchOffsetsResponse
+        )
+        return [_group_offset(each) for each in answer.offsets]
+
+    async def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Say where a group goes on reading.
+
+        Raises:
+            GoQueueError: of the first partition that was refused; others may have been committed.
+        """
+        request = pb.CommitOffsetsRequest(
+            group=group,
+            offsets=(
+                pb.PartitionOffset(topic=topic, partition=partition, offset=offset)
+                for (topic, partition), offset in offsets.items()
+            ),
+        )
+        answer = await self._channels.ask(
+            lambda s: s.offsets.CommitOffsets, request, pb.CommitOffsetsResponse
+        )
+        for outcome in answer.outcomes:
+            if outcome.HasField("error"):
+                raise from_wire(outcome.error)
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: Start,
+        *,
+        partitions: Sequence[int] = (),
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Let a group go on reading elsewhere; with `dry_run`, only say what would change."""
+        fields = start_fields(to)
+        request = pb.ResetOffsetsRequest(
+            group=group,
+            topic=topic,
+            partitions=partitions,
+            dry_run=dry_run,
+            to=fields.pop("start"),
+            **fields,
+        )
+        answer = await self._channels.ask(
+            lambda s: s.offsets.ResetOffsets, request, pb.ResetOffsetsResponse
+        )
+        return [
+            OffsetChange(
+                each.topic,
+                each.partition,
+                each.before if each.HasField("before") else None,
+                each.after,
+            )
+            for each in answer.changes
+        ]
+
+
+def _topic(topic: pb.Topic) -> Topic:
+    return Topic(
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        dict(topic.settings),
+        tuple(
+            Partition(each.partition, each.log_start, each.log_end, each.size_bytes)
+            for each in topic.partitions
+        ),
+    )
+
+
+def _group(group: pb.Group) -> Group:
+    members = tuple(
+        Member(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            tuple(Place(place.topic, place.partition) for place in each.partitions),
+        )
+        for each in group.members
+    )
+    return Group(
+        group.name,
+        group.protocol,
+        group.state,
+        group.generation,
+        group.member_count,
+        members,
+        tuple(map(_group_offset, group.offsets)),
+    )
+
+
+def _group_offset(offset: pb.CommittedOffset) -> GroupOffset:
+    return GroupOffset(
+        offset.topic,
+        offset.partition,
+        offset.offset if offset.HasField("offset") else None,
+        offset.log_end,
+        offset.lag,
+    )

@@ -1,0 +1,156 @@
+"""The client for programs on asyncio; the other one runs this one in a thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
+from goqueue.client.channels import Channels
+from goqueue.client.consumer import AUTO_COMMIT_MS, AsyncConsumer
+from goqueue.client.producer import Producer
+from goqueue.client.reading import read_batches
+from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
+from goqueue.client.types import SendStats
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Sequence
+
+    from goqueue.client.types import Content, Headers, Message, Receipt, Start
+
+
+class AsyncClient:
+    """One broker, as a program on asyncio sees it. Nothing is sent before it is used.
+
+    async with AsyncClient("127.0.0.1:9000") as client:
+        await client.publish("orders", b"an order", key=b"42")
+    """
+
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, settings: ClientSettings | None = None
+    ) -> None:
+        self.settings = settings or ClientSettings()
+        self.channels = Channels(address, self.settings)
+        self._producer: Producer | None = None
+        self.topics = AsyncTopics(self.channels)
+        self.groups = AsyncGroups(self.channels)
+        self.offsets = AsyncOffsets(self.channels)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what was published, wait for its acknowledgement, and disconnect.
+
+        Raises:
+            GoQueueError: a message that was published since the last `flush` was not stored.
+        """
+        try:
+            if self._producer is not None:
+                await self._producer.close()
+        finally:
+            await self.channels.close()
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Receipt]:
+        """Hand a message over; it is sent with others in a moment.
+
+        Returns when there is room for it. Await what it returns to know where the message was
+        stored, or `flush` to wait for all.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is no such place.
+            BatchTooLargeError: it is larger than a broker takes.
+            BufferFullError: there is no room, and the settings say not to wait for it.
+        """
+        return await self._the_producer.publish(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def flush(self) -> None:
+        """Send everything now, and return when all of it is acknowledged.
+
+        Raises:
+            GoQueueError: the first of the messages since the last flush that was not stored.
+        """
+        if self._producer is not None:
+            await self._producer.flush()
+
+    @property
+    def send_stats(self) -> SendStats:
+        """What became of the messages that were published."""
+        return SendStats() if self._producer is None else self._producer.stats
+
+    @property
+    def _the_producer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(self.channels)
+        return self._producer
+
+    # --- Consuming -------------------------------------------------------------------------------
+
+    async def consume(
+        self,
+        topic: str,
+        *,
+        partition: int = 0,
+        start: Start = "earliest",
+        until_end: bool = False,
+    ) -> AsyncIterator[Message]:
+        """The messages of one partition, from a place on; nothing is kept about the reader.
+
+        It waits for further messages for ever, or with `until_end` ends where the partition ended
+        at the beginning. A lost connection is made again, and nothing is missed or repeated.
+        """
+        batches = read_batches(self.channels, topic, partition, start, until_end=until_end)
+        async for batch in batches:
+            for message in batch:
+                yield message
+
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        start: Literal["earliest", "latest"] = "earliest",
+        auto_commit_ms: float | None = AUTO_COMMIT_MS,
+        client_id: str = "",
+    ) -> AsyncConsumer:
+        """Read topics as a member of a group, which shares their partitions among its members.
+
+        Args:
+            group: Its name; it is made when its first member joins.
+            topics: What to read.
+            start: Where to begin in partitions that the group has committed nothing of.
+            auto_commit_ms: How often what is finished is committed; None when you do it yourself.
+            client_id: Shown to those who look at the group.
+
+        Returns:
+            A consumer to be used in `async with`, and iterated over inside.
+        """
+        return AsyncConsumer(
+            self.channels,
+            group,
+            topics,
+            start=start,
+            auto_commit_ms=auto_commit_ms,
+            client_id=client_id,
+        )

@@ -1,0 +1,423 @@
+"""Sending: messages into batches, batches into a stream, answers back to those who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import mmh3
+from grpc import aio
+
+from goqueue.client.accumulator import Accumulator, Batch, Identity, Lane, Refusal
+from goqueue.client.channels import MAX_MESSAGE_BYTES
+from goqueue.client.errors import (
+    BrokerUnavailableError,
+    BufferFullError,
+    ClientClosedError,
+    DeliveryTimeoutError,
+    from_call,
+    from_wire,
+)
+from goqueue.client.types import Place, Receipt, SendStats
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    GoQueueError,
+    OutOfOrderSequenceError,
+    UnknownPartitionError,
+)
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.client.channels import Channels
+    from goqueue.client.types import Content, Headers
+
+logger = logging.getLogger(__name__)
+
+TOPIC_AGE_S: Final = 60.0
+"""How long a topic's number of partitions is believed; keys of a topic that has grown move to their
+new partitions after that."""
+
+MAX_TOPICS: Final = 10_000
+"""Topics whose number of partitions is remembered; then all are looked up anew."""
+
+_MARGIN_BYTES: Final = 4096
+_PER_MESSAGE_BYTES: Final = 32
+_NOBODY: Final = Identity(-1, -1)
+"""Of a producer that does not want to be recognised."""
+_ACKS: Final = {"all": pb.ACKS_ALL, "leader": pb.ACKS_LEADER, "none": pb.ACKS_NONE}
+
+
+class _Item(NamedTuple):
+    """One message, and who waits for it."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+    delivery: asyncio.Future[Receipt]
+
+
+class _Known(NamedTuple):
+    """What is remembered of a topic."""
+
+    partition_count: int
+    until_s: float
+    turns: Iterator[int]
+
+
+class Producer:
+    """Sends what is published, over one stream, in the background."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._settings = channels.settings
+        self._accumulator: Accumulator[_Item] = Accumulator(self._settings)
+        self._topics: dict[str, _Known] = {}
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._room = asyncio.Condition()
+        self._unsettled = 0
+        self._failure: Exception | None = None
+        """The first since the last flush."""
+        self._identity: Identity | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.stats = SendStats()
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Receipt]:
+        """Put a message into the buffer; see `AsyncClient.publish`."""
+        if self._is_closed:
+            raise ClientClosedError("the client was closed: make another one")
+        item = _Item(
+            _bytes(value), _bytes(key), _headers(headers), timestamp_ms, self._loop.create_future()
+        )
+        size_bytes = _size_bytes(item)
+        if size_bytes > MAX_MESSAGE_BYTES - _MARGIN_BYTES:
+            raise BatchTooLargeError(
+                f"a message of {size_bytes} bytes; gRPC takes up to "
+                f"{MAX_MESSAGE_BYTES - _MARGIN_BYTES}"
+            )
+        known = self._topics.get(topic)
+        if known is None or known.until_s < self._loop.time():
+            known = await self._look_up(topic)
+        place = Place(topic, _partition(known, item.key, partition))
+        if self._unsettled >= self._settings.buffer_messages:
+            await self._wait_for_room()
+        self._unsettled += 1
+        if self._accumulator.add(place, item, size_bytes, self._loop.time()):
+            self._news.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="goqueue producer")
+        return item.delivery
+
+    async def _look_up(self, topic: str) -> _Known:
+        found = await self._channels.ask(
+            lambda stubs: stubs.admin.DescribeTopic, pb.TopicRequest(name=topic), pb.Topic
+        )
+        before = self._topics.get(topic)
+        if len(self._topics) >= MAX_TOPICS:
+            self._topics.clear()
+        known = self._topics[topic] = _Known(
+            len(found.partitions),
+            self._loop.time() + TOPIC_AGE_S,
+            count() if before is None else before.turns,
+        )
+        return known
+
+    async def _wait_for_room(self) -> None:
+        bound = self._settings.buffer_messages
+        if self._settings.when_full == "raise":
+            raise BufferFullError(f"{bound} messages wait to be acknowledged: publish more slowly")
+        async with self._room:
+            await self._room.wait_for(lambda: self._unsettled < bound)
+
+    async def flush(self) -> None:
+        """Send everything and wait until it is settled; see `AsyncClient.flush`."""
+        self._accumulator.close_open()
+        self._news.set()
+        async with self._room:
+            await self._room.wait_for(lambda: not self._unsettled)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Flush, then stop."""
+        self._is_closed = True
+        try:
+            if self._task is not None:
+                await self.flush()
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._task
+
+    # --- The stream ------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Keep a stream open while there is something to send, and open it again when it breaks."""
+        failures = 0
+        while True:
+            await self._until_due()
+            answered = self.stats.batches
+            lost = await self._serve()
+            self._accumulator.lost()
+            self.stats = replace(self.stats, last_error=lost)
+            logger.info("the stream is opened anew: %s", lost)
+            failures = failures + 1 if self.stats.batches == answered else 1
+            await self._expire()
+            await asyncio.sleep(self._settings.backoff_s(failures))
+
+    async def _until_due(self) -> None:
+        """Until there is something to send."""
+        while True:
+            self._news.clear()
+            await self._expire()
+            due_s = self._accumulator.due_s()
+            now_s = self._loop.time()
+            if due_s is not None and due_s <= now_s:
+                return
+            await self._wait(due_s)
+
+    async def _wait(self, due_s: float | None) -> None:
+        """Until there is news, or that moment."""
+        if due_s is None:
+            await self._news.wait()
+            return
+        handle = self._loop.call_at(due_s, self._news.set)
+        try:
+            await self._news.wait()
+        finally:
+            handle.cancel()
+
+    async def _serve(self) -> GoQueueError:
+        """One stream, until it breaks; returns why it did."""
+        call: Any = self._channels.next().publish.PublishStream()
+        sent: deque[tuple[int, Lane[_Item]]] = deque()
+        reader = asyncio.create_task(self._read(call, sent))
+        reader.add_done_callback(lambda _: self._news.set())
+        watch = asyncio.create_task(self._watch(call))
+        try:
+            await self._write(call, sent, reader)
+            await reader
+        except aio.AioRpcError as failure:
+            return from_call(failure, self._channels.address)
+        except GoQueueError as error:
+            return error
+        except asyncio.InvalidStateError:
+            pass  # a write to a stream that has just ended
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the client is closed; otherwise only the call was cancelled
+        finally:
+            for each in (reader, watch, call):
+                each.cancel()
+        return BrokerUnavailableError(f"{self._channels.address} has ended the stream")
+
+    async def _write(
+        self, call: Any, sent: deque[tuple[int, Lane[_Item]]], reader: asyncio.Task[None]
+    ) -> None:
+        for number in count(1):
+            lane = await self._next_lane(reader)
+            if lane is None:
+                return
+            batch = lane.take(self._loop.time())
+            if batch is not None:
+                sent.append((number, lane))
+                await call.write(self._request(number, batch))
+
+    async def _watch(self, call: Any) -> None:
+        """Give up a stream whose broker does not answer any more."""
+        timeout_s = self._settings.delivery_timeout_ms / 1000
+        while True:
+            await asyncio.sleep(min(timeout_s / 4, 1.0))
+            oldest_s = self._accumulator.oldest_in_flight_s()
+            if oldest_s is not None and oldest_s < self._loop.time() - timeout_s:
+                call.cancel()
+
+    async def _next_lane(self, reader: asyncio.Task[None]) -> Lane[_Item] | None:
+        """A lane with something to send, and a name to send it by; None when the stream is over."""
+        while not reader.done():
+            self._news.clear()
+            now_s = self._loop.time()
+            lane = self._accumulator.due_lane(now_s)
+            if lane is None:
+                await self._wait(self._accumulator.due_s())
+            elif lane.identity is None:
+                lane.identify(await self._identify(fresh=lane.was_identified))
+            else:
+                return lane
+        return None
+
+    async def _identify(self, *, fresh: bool) -> Identity:
+        if not self._settings.idempotent:
+            return _NOBODY
+        if fresh or self._identity is None:
+            made = await self._channels.ask(
+                lambda stubs: stubs.publish.InitProducer,
+                pb.InitProducerRequest(),
+                pb.InitProducerResponse,
+            )
+            identity = Identity(made.producer_id, made.epoch)
+            if fresh:
+                return identity
+            self._identity = identity
+        return self._identity
+
+    def _request(self, number: int, batch: Batch[_Item]) -> pb.PublishRequest:
+        topic, partition = batch.place
+        request = pb.PublishRequest(
+            topic=topic, correlation_id=number, acks=_ACKS[self._settings.acks]
+        )
+        identity = batch.identity
+        if identity is not None and identity is not _NOBODY:
+            request.producer.producer_id = identity.producer_id
+            request.producer.epoch = identity.epoch
+            request.producer.first_sequence = batch.first_sequence
+        add = request.messages.add
+        for value, key, headers, timestamp_ms, _ in batch.items:
+            message = add(value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
+            for name, content in headers:
+                message.headers.add(name=name, value=content)
+        return request
+
+    # --- Answers ---------------------------------------------------------------------------------
+
+    async def _read(self, call: Any, sent: deque[tuple[int, Lane[_Item]]]) -> None:
+        async for response in call:
+            number, lane = sent.popleft()
+            if response.correlation_id != number:
+                raise BrokerOutOfStepError(number, response.correlation_id)
+            error = _error_of(response)
+            if error is None:
+                self._stored(lane.stored(), response)
+            else:
+                self._refused(lane, error)
+            self._news.set()
+            await self._settled()
+
+    def _stored(self, batch: Batch[_Item], response: pb.PublishResponse) -> None:
+        topic = batch.place.topic
+        for item, result in zip(batch.items, response.results, strict=True):
+            if not item.delivery.done():
+                item.delivery.set_result(
+                    Receipt(topic, result.partition, result.offset, result.timestamp_ms)
+                )
+        self._unsettled -= len(batch.items)
+        stats = self.stats
+        self.stats = replace(
+            stats,
+            acknowledged=stats.acknowledged + len(batch.items),
+            batches=stats.batches + 1,
+            bytes=stats.bytes + batch.size_bytes,
+        )
+
+    def _refused(self, lane: Lane[_Item], error: GoQueueError) -> None:
+        if isinstance(error, OutOfOrderSequenceError):
+            refusal = Refusal.OUT_OF_ORDER
+        elif isinstance(error, BatchTooLargeError):
+            refusal = Refusal.TOO_LARGE
+        else:
+            refusal = Refusal.FOR_NOW if error.retriable else Refusal.FINAL
+        if isinstance(error, UnknownPartitionError):
+            self._topics.pop(lane.place.topic, None)
+        failed = lane.refused(refusal, self._loop.time())
+        self.stats = replace(self.stats, last_error=error)
+        if failed is not None:
+            self._fail(failed, error)
+
+    def _fail(self, batch: Batch[_Item], error: GoQueueError) -> None:
+        for item in batch.items:
+            if not item.delivery.done():
+                item.delivery.set_exception(error)
+                item.delivery.exception()  # it is told by `flush` as well: nothing goes unnoticed
+        self._unsettled -= len(batch.items)
+        self._failure = self._failure or error
+        stats = self.stats
+        self.stats = replace(stats, failed=stats.failed + len(batch.items), last_error=error)
+
+    async def _expire(self) -> None:
+        timeout_s = self._settings.delivery_timeout_ms / 1000
+        for batch in self._accumulator.expired(self._loop.time() - timeout_s):
+            cause = self.stats.last_error
+            self._fail(
+                batch,
+                DeliveryTimeoutError(
+                    f"no acknowledgement in {timeout_s:g} s for {len(batch.items)} messages to "
+                    f"{batch.place.topic}-{batch.place.partition}; the last error was: {cause}"
+                ),
+            )
+        await self._settled()
+
+    async def _settled(self) -> None:
+        """Let those go on who wait for room, or for everything."""
+        async with self._room:
+            self._room.notify_all()
+
+
+class BrokerOutOfStepError(GoQueueError):
+    """The answers of a stream do not follow its requests; it is opened anew."""
+
+    def __init__(self, expected: int, found: int) -> None:
+        super().__init__(f"answer {found} came where {expected} was expected")
+
+
+def _error_of(response: pb.PublishResponse) -> GoQueueError | None:
+    """A batch is for one partition and stored all or not at all: its first result tells."""
+    if response.HasField("error"):
+        return from_wire(response.error)
+    if response.results and response.results[0].HasField("error"):
+        return from_wire(response.results[0].error)
+    return None
+
+
+def _partition(known: _Known, key: bytes | None, partition: int | None) -> int:
+    """The same choice as the broker's: the one named, the key's, or the next in turn."""
+    if partition is not None:
+        if not 0 <= partition < known.partition_count:
+            raise UnknownPartitionError(
+                f"the topic has partitions 0 to {known.partition_count - 1}, not {partition}"
+            )
+        return partition
+    if key is None:
+        return next(known.turns) % known.partition_count
+    number: int = mmh3.hash(key, signed=False)
+    return number % known.partition_count
+
+
+def _bytes(content: Content) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ...]:
+    if not headers:
+        return ()
+    pairs = headers if not hasattr(headers, "items") else headers.items()
+    return tuple((name, _bytes(value)) for name, value in pairs)
+
+
+def _size_bytes(item: _Item) -> int:
+    size = _PER_MESSAGE_BYTES + len(item.value or b"") + len(item.key or b"")
+    for name, value in item.headers:
+        size += len(name) + len(value or b"") + _PER_MESSAGE_BYTES
+    return size

@@ -1,0 +1,331 @@
+"""The client for programs without asyncio: the other one, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+
+from goqueue.client.async_client import AsyncClient
+from goqueue.client.consumer import AUTO_COMMIT_MS
+from goqueue.client.errors import BufferFullError, ClientClosedError
+from goqueue.client.reading import read_batches
+from goqueue.client.settings import DEFAULT_ADDRESS
+from goqueue.client.sync_administration import Groups, Offsets, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+
+    from goqueue.client.consumer import AsyncConsumer
+    from goqueue.client.settings import ClientSettings
+    from goqueue.client.types import (
+        Content,
+        Headers,
+        Message,
+        Place,
+        Receipt,
+        SendStats,
+        Start,
+    )
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """An event loop that runs in a thread, for callers in others."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="goqueue client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run it over there and wait for what it returns; Ctrl-C calls it off."""
+        if self.loop.is_closed() or not self._thread.is_alive():
+            work.close()
+            raise ClientClosedError("the client was closed: make another one")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+
+
+class _Publish(NamedTuple):
+    """A message on its way from the caller's thread to the loop's."""
+
+    topic: str
+    value: Content
+    options: dict[str, Any]
+    delivery: Future[Receipt]
+
+
+class Client:
+    """One broker, as a program without asyncio sees it. May be shared between threads.
+
+    with Client("127.0.0.1:9000") as client:
+        client.publish("orders", b"an order", key=b"42")
+    """
+
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, settings: ClientSettings | None = None
+    ) -> None:
+        self._thread = LoopThread()
+        self._inner = self._thread.call(_make(address, settings))
+        self.settings = self._inner.settings
+        self._handing_over: deque[_Publish] = deque()
+        self._room = threading.Condition()
+        self._unsettled = 0
+        self._is_awake = False
+        """Somebody will look at what is handed over."""
+        self._draining = asyncio.Lock()
+        """Held by whoever does, so that messages stay in their order."""
+        self._failure: Exception | None = None
+        self._is_closed = False
+        self.topics = Topics(self._thread, self._inner.topics)
+        self.groups = Groups(self._thread, self._inner.groups)
+        self.offsets = Offsets(self._thread, self._inner.offsets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what was published, wait for its acknowledgement, and disconnect.
+
+        Raises:
+            GoQueueError: a message that was published since the last `flush` was not stored.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.call(self._close())
+        finally:
+            self._thread.stop()
+
+    async def _close(self) -> None:
+        try:
+            await self._flush()
+        finally:
+            await self._inner.close()
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Future[Receipt]:
+        """Hand a message over; it is sent with others in a moment.
+
+        Returns when there is room for it. The `result()` of what it returns tells where the message
+        was stored, or raises why it was not; `flush` waits for all.
+
+        Raises:
+            BufferFullError: there is no room, and the settings say not to wait for it.
+        """
+        options = {
+            "key": key,
+            "headers": headers,
+            "partition": partition,
+            "timestamp_ms": timestamp_ms,
+        }
+        delivery: Future[Receipt] = Future()
+        with self._room:
+            if self._is_closed:
+                raise ClientClosedError("the client was closed: make another one")
+            self._wait_for_room()
+            self._unsettled += 1
+            self._handing_over.append(_Publish(topic, value, options, delivery))
+            if self._is_awake:
+                return delivery
+            self._is_awake = True
+        self._thread.loop.call_soon_threadsafe(self._wake)
+        return delivery
+
+    def _wait_for_room(self) -> None:
+        bound = self.settings.buffer_messages
+        if self._unsettled < bound:
+            return
+        if self.settings.when_full == "raise":
+            raise BufferFullError(f"{bound} messages wait to be acknowledged: publish more slowly")
+        self._room.wait_for(lambda: self._unsettled < bound)
+
+    def _wake(self) -> None:
+        self._drainer = self._thread.loop.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Take over what the callers have left, in the order they left it."""
+        async with self._draining:
+            while True:
+                with self._room:
+                    if not self._handing_over:
+                        self._is_awake = False
+                        return
+                    taken = list(self._handing_over)
+                    self._handing_over.clear()
+                for each in taken:
+                    await self._take_over(each)
+
+    async def _take_over(self, message: _Publish) -> None:
+        delivery = message.delivery
+        try:
+            sent = await self._inner.publish(message.topic, message.value, **message.options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
+            self._failure = self._failure or error
+            self._settled()
+            delivery.set_exception(error)
+            return
+        sent.add_done_callback(lambda done: self._tell(done, delivery))
+
+    def _tell(self, done: asyncio.Future[Receipt], delivery: Future[Receipt]) -> None:
+        self._settled()
+        error = done.exception()
+        if error is None:
+            delivery.set_result(done.result())
+        else:
+            delivery.set_exception(error)
+
+    def _settled(self) -> None:
+        with self._room:
+            self._unsettled -= 1
+            self._room.notify()
+
+    def flush(self) -> None:
+        """Send everything now, and return when all of it is acknowledged.
+
+        Raises:
+            GoQueueError: the first of the messages since the last flush that was not stored.
+        """
+        self._thread.call(self._flush())
+
+    async def _flush(self) -> None:
+        await self._drain()
+        failure, self._failure = self._failure, None
+        await self._inner.flush()
+        if failure is not None:
+            raise failure
+
+    @property
+    def send_stats(self) -> SendStats:
+        """What became of the messages that were published."""
+        return self._inner.send_stats
+
+    # --- Consuming -------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        topic: str,
+        *,
+        partition: int = 0,
+        start: Start = "earliest",
+        until_end: bool = False,
+    ) -> Iterator[Message]:
+        """The messages of one partition, from a place on; nothing is kept about the reader.
+
+        It waits for further messages for ever, or with `until_end` ends where the partition ended
+        at the beginning. A lost connection is made again, and nothing is missed or repeated.
+        """
+        batches = read_batches(
+            self._inner.channels,
+            topic,
+            partition,
+            start,
+            until_end=until_end,
+        )
+        try:
+            while batch := self._thread.call(_next(batches)):
+                yield from batch
+        finally:
+            self._thread.call(batches.aclose())
+
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        start: Literal["earliest", "latest"] = "earliest",
+        auto_commit_ms: float | None = AUTO_COMMIT_MS,
+        client_id: str = "",
+    ) -> Consumer:
+        """Read topics as a member of a group; see `AsyncClient.subscribe`.
+
+        Returns:
+            A consumer to be used in `with`, and iterated over inside.
+        """
+        return Consumer(
+            self._thread,
+            self._inner.subscribe(
+                group, topics, start=start, auto_commit_ms=auto_commit_ms, client_id=client_id
+            ),
+        )
+
+
+class Consumer:
+    """Iterate over it, inside of `with`; see `Client.subscribe`."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncConsumer) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def __enter__(self) -> Self:
+        self._thread.call(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
+        self._thread.call(self._inner.__aexit__(kind))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        while (message := self._inner.take()) is None:
+            if not self._thread.call(self._inner.wait()):
+                raise StopIteration
+        if self._inner.has_news:
+            self._thread.loop.call_soon_threadsafe(self._inner.taken)
+        return message
+
+    def commit(self) -> None:
+        """Note that everything taken so far is done, also the message in hand.
+
+        Raises:
+            GoQueueError: it is not noted; the messages will be handed out again.
+        """
+        self._thread.call(self._inner.commit())
+
+    @property
+    def assignment(self) -> frozenset[Place]:
+        """The partitions that this member reads at the moment."""
+        return self._inner.assignment
+
+
+async def _make(address: str, settings: ClientSettings | None) -> AsyncClient:
+    return AsyncClient(address, settings)
+
+
+async def _next(batches: Any) -> list[Message] | None:
+    return await anext(batches, None)

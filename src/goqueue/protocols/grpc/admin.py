@@ -1,0 +1,147 @@
+"""AdminService: topics and groups, made, looked at, changed and deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from goqueue.broker.group_views import list_groups, view_group
+from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.offsets import committed_offsets
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
+
+if TYPE_CHECKING:
+    from grpc.aio import ServicerContext
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics import Topic
+    from goqueue.groups.describe import GroupListing
+
+
+class AdminService(AdminServiceServicer):
+    """What administrators do."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # --- Topics ----------------------------------------------------------------------------------
+
+    async def CreateTopic(
+        self, request: pb.CreateTopicRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Topic:
+        """Make a topic."""
+        count = request.partitions if request.HasField("partitions") else None
+        topic = await self._broker.create_topic(request.name, count, dict(request.settings))
+        return self._topic(topic)
+
+    async def ListTopics(
+        self, request: pb.ListTopicsRequest, context: ServicerContext[Any, Any]
+    ) -> pb.ListTopicsResponse:
+        """Every topic, by name."""
+        topics = sorted(self._broker.topics.catalogue.by_name.items())
+        return pb.ListTopicsResponse(
+            topics=(
+                self._topic(topic)
+                for _, topic in topics
+                if request.include_internal or not topic.is_internal
+            )
+        )
+
+    async def DescribeTopic(
+        self, request: pb.TopicRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Topic:
+        """One topic."""
+        return self._topic(self._broker.topics.catalogue.topic(request.name))
+
+    async def ConfigureTopic(
+        self, request: pb.ConfigureTopicRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Topic:
+        """Set some settings of a topic and take others back; those not named stay."""
+        twice = sorted(set(request.set) & set(request.unset))
+        if twice:
+            raise InvalidRequestError(f"unset: {', '.join(twice)} cannot be set and unset at once")
+        topic = self._broker.topics.catalogue.topic(request.name)
+        kept = {
+            name: value
+            for name, value in topic.settings.overrides.items()
+            if name not in request.unset
+        }
+        changed = await self._broker.configure_topic(topic.name, {**kept, **request.set})
+        return self._topic(changed)
+
+    async def GrowTopic(
+        self, request: pb.GrowTopicRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Topic:
+        """Give a topic more partitions."""
+        return self._topic(await self._broker.grow_topic(request.name, request.partitions))
+
+    async def DeleteTopic(
+        self, request: pb.TopicRequest, context: ServicerContext[Any, Any]
+    ) -> pb.DeleteTopicResponse:
+        """Forget a topic and its messages."""
+        await self._broker.delete_topic(request.name)
+        return pb.DeleteTopicResponse()
+
+    def _topic(self, topic: Topic) -> pb.Topic:
+        return pb.Topic(
+            name=topic.name,
+            topic_id=str(topic.topic_id),
+            is_internal=topic.is_internal,
+            settings=dict(topic.settings.overrides),
+            partitions=(
+                pb.PartitionInfo(
+                    partition=each.id.number,
+                    log_start=each.log_start,
+                    log_end=each.log_end,
+                    size_bytes=each.log.size_bytes,
+                )
+                for each in self._broker.partitions.of_topic(topic)
+            ),
+        )
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    async def ListGroups(
+        self, request: pb.ListGroupsRequest, context: ServicerContext[Any, Any]
+    ) -> pb.ListGroupsResponse:
+        """Every group, by name."""
+        return pb.ListGroupsResponse(groups=map(_group, list_groups(self._broker)))
+
+    async def DescribeGroup(
+        self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Group:
+        """One group with its members and how far it has read."""
+        view = view_group(self._broker, request.name)
+        group = _group(view.listing)
+        for member in view.members:
+            group.members.add(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                partitions=(
+                    pb.TopicPartition(topic=each.topic, partition=each.number)
+                    for each in member.partitions
+                ),
+            )
+        group.offsets.extend(committed_offsets(self._broker, request.name))
+        return group
+
+    async def DeleteGroup(
+        self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
+    ) -> pb.DeleteGroupResponse:
+        """Delete a group without members, with its offsets."""
+        outcomes = await self._broker.groups.delete(request.name)
+        for _, error in outcomes.groups:
+            if error is not None:
+                raise error
+        return pb.DeleteGroupResponse()
+
+
+def _group(listing: GroupListing) -> pb.Group:
+    return pb.Group(
+        name=listing.group_id,
+        protocol=listing.group_type.value,
+        state=listing.state,
+        generation=listing.generation,
+        member_count=listing.member_count,
+    )

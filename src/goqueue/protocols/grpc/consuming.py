@@ -1,0 +1,127 @@
+"""ConsumeService: messages out, of one partition or for a member of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.positions import offset_of
+from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.subscription import Subscription
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
+from goqueue.protocols.grpc.wire import bounded, position_of, split, to_message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from grpc.aio import ServicerContext
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+    from goqueue.protocols.grpc.interceptor import OpenStreams
+
+MAX_MESSAGES: Final = 1000
+DEFAULT_MESSAGES: Final = 100
+MAX_WAIT_MS: Final = 30_000
+HEARTBEAT_MS: Final = 5_000
+READ_BYTES: Final = 1024 * 1024
+"""Read from a partition at once; handed out in portions of what the client asks for."""
+
+
+class ConsumeService(ConsumeServiceServicer):
+    """Messages on their way out. Both streams go as fast as the client takes from them."""
+
+    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
+        self._broker = broker
+        self._streams = streams
+
+    async def Consume(  # type: ignore[override]  # it writes to its context
+        self,
+        request: pb.ConsumeRequest,
+        context: ServicerContext[pb.ConsumeRequest, pb.ConsumeResponse],
+    ) -> None:
+        """One partition from a place on; without an end, as long as the client stays."""
+        self._streams.add_current()
+        limit = bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
+        wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
+        partition = self._broker.partitions.partition(PartitionId(request.topic, request.partition))
+        position = position_of(request.start, request.offset, request.timestamp_ms)
+        offset = await offset_of(self._broker, partition, position)
+        until = _until(request, partition)
+        await context.write(
+            pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark)
+        )
+        while until is None or offset < until:
+            read = await self._broker.reader.read(
+                partition.id,
+                offset,
+                limit=_ALL,
+                max_bytes=READ_BYTES,
+                max_wait_ms=0 if request.until_end else wait_ms,
+            )
+            messages = read.messages
+            if until is not None and read.next_offset >= until:
+                messages = [each for each in messages if each.record.offset < until]
+            for portion in split(messages, limit):
+                response = pb.ConsumeResponse(
+                    messages=map(to_message, portion),
+                    next_offset=portion[-1].record.offset + 1,
+                    high_watermark=read.high_watermark,
+                )
+                await context.write(response)
+            offset = read.next_offset
+            if not messages:
+                await context.write(
+                    pb.ConsumeResponse(next_offset=offset, high_watermark=read.high_watermark)
+                )
+
+    async def Subscribe(  # type: ignore[override]  # it writes to its context
+        self,
+        request_iterator: AsyncIterator[pb.SubscribeRequest],
+        context: ServicerContext[pb.SubscribeRequest, pb.SubscribeResponse],
+    ) -> None:
+        """A member of a group, from the first message of the stream to its end."""
+        self._streams.add_current()
+        first = await anext(aiter(request_iterator), None)
+        if first is None or first.WhichOneof("action") != "join":
+            raise InvalidRequestError("join: the first message of a stream must be this one")
+        join = first.join
+        if not join.topics:
+            raise InvalidRequestError("join.topics: a member reads at least one topic")
+        limit = bounded("join.max_messages", join.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
+        window = bounded("join.window", join.window, _window(limit), LEAST_WINDOW, MAX_WINDOW)
+        member = await self._broker.memberships.join(
+            join.group,
+            join.topics,
+            client_id=join.client_id,
+            client_host=_host(context.peer()),
+            reset_to_earliest=not join.start_at_latest,
+            releases_itself=True,
+        )
+        subscription = Subscription(self._broker, member, context.write, limit, window)
+        await subscription.run(request_iterator)
+
+
+_ALL: Final = 1 << 62
+
+LEAST_WINDOW: Final = 100
+MAX_WINDOW: Final = 5000
+
+
+def _window(limit: int) -> int:
+    return min(max(5 * limit, LEAST_WINDOW), MAX_WINDOW)
+
+
+def _host(peer: str) -> str:
+    """The address in what gRPC calls a peer, such as `ipv4:127.0.0.1:50312`."""
+    return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+
+
+def _until(request: pb.ConsumeRequest, partition: Partition) -> int | None:
+    """Before which offset the stream ends; None when it does not."""
+    ends = [request.until_offset] if request.HasField("until_offset") else []
+    if request.until_end:
+        ends.append(partition.readable_to(Isolation.READ_COMMITTED))
+    return min(ends, default=None)

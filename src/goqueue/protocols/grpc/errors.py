@@ -1,0 +1,121 @@
+"""What a gRPC client is told for each class of error. A test walks the whole tree.
+
+A class that has no line of its own takes the line of its nearest ancestor that has one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from grpc import StatusCode
+
+from goqueue.model import errors as model
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ERROR_KEY: Final = "goqueue-error-bin"
+"""Of the trailing metadata that carries the error of a call."""
+
+
+class InvalidRequestError(GoQueueError):
+    """A request that contradicts the contract: a field is missing or out of bounds."""
+
+
+class ServerStoppingError(GoQueueError):
+    """The server ends its streams; connect again."""
+
+    retriable = True
+
+
+class Told(NamedTuple):
+    """The status of a call, the stable code beside it, and when it makes sense to try again."""
+
+    status: StatusCode
+    code: int
+    retry_after_ms: int = 0
+
+
+_MENDING_MS: Final = 1000
+"""How long a disk that has refused may need until the broker has tried it again."""
+
+GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
+    GoQueueError: Told(StatusCode.INTERNAL, 500),
+    model.InvariantError: Told(StatusCode.INTERNAL, 500),
+    # topics and partitions
+    model.TopicError: Told(StatusCode.INVALID_ARGUMENT, 103),
+    model.UnknownTopicError: Told(StatusCode.NOT_FOUND, 100),
+    model.UnknownTopicIdError: Told(StatusCode.NOT_FOUND, 100),
+    model.UnknownPartitionError: Told(StatusCode.NOT_FOUND, 101),
+    model.TopicExistsError: Told(StatusCode.ALREADY_EXISTS, 102),
+    model.InternalTopicError: Told(StatusCode.PERMISSION_DENIED, 103),
+    model.FencedLeaderEpochError: Told(StatusCode.ABORTED, 503),
+    model.UnknownLeaderEpochError: Told(StatusCode.ABORTED, 503),
+    # groups
+    model.GroupError: Told(StatusCode.INVALID_ARGUMENT, 204),
+    model.GroupNotFoundError: Told(StatusCode.NOT_FOUND, 200),
+    model.UnknownMemberError: Told(StatusCode.NOT_FOUND, 201),
+    model.IllegalGenerationError: Told(StatusCode.ABORTED, 202),
+    model.FencedMemberEpochError: Told(StatusCode.ABORTED, 202),
+    model.StaleMemberEpochError: Told(StatusCode.ABORTED, 202),
+    model.RebalanceInProgressError: Told(StatusCode.ABORTED, 202),
+    model.FencedInstanceError: Told(StatusCode.ABORTED, 202),
+    model.UnreleasedInstanceError: Told(StatusCode.FAILED_PRECONDITION, 202),
+    model.PartitionNotAssignedError: Told(StatusCode.PERMISSION_DENIED, 203),
+    model.NonEmptyGroupError: Told(StatusCode.FAILED_PRECONDITION, 204),
+    model.GroupSubscribedError: Told(StatusCode.FAILED_PRECONDITION, 204),
+    model.InconsistentGroupProtocolError: Told(StatusCode.FAILED_PRECONDITION, 204),
+    model.GroupMaxSizeError: Told(StatusCode.RESOURCE_EXHAUSTED, 204),
+    model.TooManyGroupsError: Told(StatusCode.RESOURCE_EXHAUSTED, 204),
+    model.UnstableOffsetCommitError: Told(StatusCode.UNAVAILABLE, 204),
+    model.CoordinatorUnavailableError: Told(StatusCode.UNAVAILABLE, 502),
+    # messages
+    model.BatchError: Told(StatusCode.INVALID_ARGUMENT, 300),
+    model.BatchTooLargeError: Told(StatusCode.INVALID_ARGUMENT, 301),
+    model.OffsetOutOfRangeError: Told(StatusCode.OUT_OF_RANGE, 302),
+    model.OffsetGapError: Told(StatusCode.OUT_OF_RANGE, 302),
+    model.DamagedRangeError: Told(StatusCode.DATA_LOSS, 303),
+    InvalidRequestError: Told(StatusCode.INVALID_ARGUMENT, 304),
+    # producers
+    model.ProducerError: Told(StatusCode.INVALID_ARGUMENT, 400),
+    model.OutOfOrderSequenceError: Told(StatusCode.FAILED_PRECONDITION, 401),
+    model.FencedProducerError: Told(StatusCode.FAILED_PRECONDITION, 402),
+    model.TransactionsUnavailableError: Told(StatusCode.UNIMPLEMENTED, 403),
+    # the broker
+    model.StorageError: Told(StatusCode.INTERNAL, 501),
+    model.DiskError: Told(StatusCode.UNAVAILABLE, 501, _MENDING_MS),
+    model.DiskFullError: Told(StatusCode.RESOURCE_EXHAUSTED, 501, _MENDING_MS),
+    model.DiskPermissionError: Told(StatusCode.INTERNAL, 501),
+    model.LogClosedError: Told(StatusCode.UNAVAILABLE, 501),
+    model.LogFailedError: Told(StatusCode.UNAVAILABLE, 501, _MENDING_MS),
+    model.CompactionCancelledError: Told(StatusCode.UNAVAILABLE, 501),
+    model.MetadataError: Told(StatusCode.INTERNAL, 502),
+    model.InvalidMetadataRequestError: Told(StatusCode.INVALID_ARGUMENT, 502),
+    model.MetadataUnavailableError: Told(StatusCode.UNAVAILABLE, 502),
+    ServerStoppingError: Told(StatusCode.UNAVAILABLE, 503),
+    # users
+    model.CredentialError: Told(StatusCode.INVALID_ARGUMENT, 600),
+    model.AuthenticationFailedError: Told(StatusCode.UNAUTHENTICATED, 600),
+    model.UnknownCredentialError: Told(StatusCode.NOT_FOUND, 600),
+}
+
+
+def told(error: GoQueueError | type[GoQueueError]) -> Told:
+    """What a client is told for this error."""
+    kind = error if isinstance(error, type) else type(error)
+    return next(GRPC_CODES[each] for each in kind.__mro__ if each in GRPC_CODES)
+
+
+def to_error(error: GoQueueError) -> pb.Error:
+    """An error as the contract has it."""
+    line = told(error)
+    return pb.Error(
+        code=line.code,
+        name=type(error).__name__,
+        message=str(error),
+        retriable=error.retriable,
+        retry_after_ms=line.retry_after_ms,
+        details={name: str(value) for name, value in vars(error).items()},
+    )

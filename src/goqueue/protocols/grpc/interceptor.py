@@ -1,0 +1,109 @@
+"""The one place where the errors of handlers are caught and become the status of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+from grpc import aio
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.grpc.errors import ERROR_KEY, ServerStoppingError, to_error, told
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+Handler: TypeAlias = "Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]"
+"""Every handler of ours is a coroutine; those that stream write to their context."""
+
+
+class OpenStreams:
+    """The streams that would go on for as long as their clients want, so that a stop can end them.
+
+    Unary calls are short, and are waited for.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_stopping = False
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """End this task when the server stops."""
+        if self.is_stopping:
+            raise ServerStoppingError("the server is stopping: connect again")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def add_current(self) -> None:
+        """The same for the caller."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.add(task)
+
+    def stop(self) -> None:
+        """End all; new ones are refused."""
+        self.is_stopping = True
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+class ErrorInterceptor(aio.ServerInterceptor):
+    """Around every handler."""
+
+    def __init__(self, streams: OpenStreams) -> None:
+        self._streams = streams
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Wrap the handler of a call, whichever of the four kinds it is."""
+        handler = await continuation(handler_call_details)
+        if handler is None or not _is_ours(handler_call_details.method):
+            return handler
+        for kind in ("unary_unary", "unary_stream", "stream_stream"):
+            inner = getattr(handler, kind)
+            if inner is not None:
+                make = getattr(grpc, f"{kind}_rpc_method_handler")
+                wrapped: grpc.RpcMethodHandler[Any, Any] = make(
+                    self._guarded(inner, handler_call_details.method),
+                    request_deserializer=handler.request_deserializer,
+                    response_serializer=handler.response_serializer,
+                )
+                return wrapped
+        return handler
+
+    def _guarded(self, inner: Handler, method: str) -> Handler:
+        async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            try:
+                return await inner(request, context)
+            except GoQueueError as error:
+                await _abort(context, error)
+            except asyncio.CancelledError:
+                if not self._streams.is_stopping:
+                    raise
+                await _abort(context, ServerStoppingError("the server is stopping"))
+            except aio.AbortError:
+                raise
+            except Exception:
+                logger.exception("%s failed", method)
+                await _abort(context, GoQueueError("the broker failed; its log says how"))
+
+        return handle
+
+
+def _is_ours(method: str) -> bool:
+    """Health and reflection are not: they answer for themselves."""
+    return method.startswith("/goqueue.")
+
+
+async def _abort(context: aio.ServicerContext[Any, Any], error: GoQueueError) -> None:
+    metadata = ((ERROR_KEY, to_error(error).SerializeToString()),)
+    await context.abort(told(error).status, str(error), metadata)

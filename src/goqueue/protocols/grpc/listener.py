@@ -1,0 +1,115 @@
+"""The gRPC server: its limits, its services, its start and its stop."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from goqueue.protocols.grpc.admin import AdminService
+from goqueue.protocols.grpc.consuming import ConsumeService
+from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
+from goqueue.protocols.grpc.offsets import OffsetService
+from goqueue.protocols.grpc.publishing import PublishService
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.protocols.grpc.wire import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+MAX_STREAMS: Final = 100
+"""Calls of one connection at a time; further ones wait on the client's side."""
+
+MAX_CALLS: Final = 10_000
+"""Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED."""
+
+KEEPALIVE_MS: Final = 30_000
+KEEPALIVE_TIMEOUT_MS: Final = 10_000
+LEAST_PING_MS: Final = 10_000
+"""A client that pings more often than this is sent away."""
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_MS),
+    ("grpc.so_reuseport", 0),  # two brokers on one port would share its clients between them
+)
+SERVICES: Final = tuple(service.full_name for service in pb.DESCRIPTOR.services_by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcSettings:
+    """Where to listen, and what to tell strangers."""
+
+    host: str = "127.0.0.1"
+    port: int = 9000
+    reflection: bool = False
+    credentials: grpc.ServerCredentials | None = None
+
+
+class GrpcListener:
+    """Serves one broker over gRPC."""
+
+    def __init__(self, broker: Broker, settings: GrpcSettings) -> None:
+        self.settings = settings
+        self.port = settings.port
+        self._broker = broker
+        self._streams = OpenStreams()
+        self._health = health.aio.HealthServicer()
+        self._server: aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises `OSError` when the address cannot be listened on."""
+        server = aio.server(
+            interceptors=[ErrorInterceptor(self._streams)],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=MAX_CALLS,
+        )
+        self._add_services(server)
+        address = f"{self.settings.host}:{self.settings.port}"
+        try:
+            if self.settings.credentials is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                self.port = server.add_secure_port(address, self.settings.credentials)
+        except RuntimeError as error:
+            # All that gRPC says is that it failed; in practice somebody else has the port.
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+        await server.start()
+        self._server = server
+        for name in ("", *SERVICES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def _add_services(self, server: aio.Server) -> None:
+        broker, streams = self._broker, self._streams
+        services.add_PublishServiceServicer_to_server(PublishService(broker, streams), server)
+        services.add_ConsumeServiceServicer_to_server(ConsumeService(broker, streams), server)
+        services.add_OffsetServiceServicer_to_server(OffsetService(broker), server)
+        services.add_AdminServiceServicer_to_server(AdminService(broker), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        if self.settings.reflection:
+            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 - rarely wanted
+
+            names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+
+    async def stop(self, grace_s: float) -> None:
+        """End the streams, let short calls finish, and close.
+
+        A stream of publishes first answers what it has stored.
+        """
+        if self._server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        self._streams.stop()
+        await self._server.stop(grace_s)
+        self._server = None

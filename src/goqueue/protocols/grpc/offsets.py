@@ -1,0 +1,121 @@
+"""OffsetService: how far groups have read, looked at and set from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.positions import reset_offsets
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.errors import InvalidGroupIdError, TopicError
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
+from goqueue.protocols.grpc.wire import outcome, position_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grpc.aio import ServicerContext
+
+    from goqueue.broker.broker import Broker
+
+
+class OffsetService(OffsetServiceServicer):
+    """For groups whose members are elsewhere, or gone."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: ServicerContext[Any, Any]
+    ) -> pb.CommitOffsetsResponse:
+        """Note how far a group without members has read; an outcome for each partition."""
+        _check_group(request.group)
+        places = [PartitionId(each.topic, each.partition) for each in request.offsets]
+        errors: list[TopicError | None] = [self._missing(place) for place in places]
+        known = [
+            OffsetToCommit(topic=each.topic, partition=each.partition, offset=each.offset)
+            for each, error in zip(request.offsets, errors, strict=True)
+            if error is None
+        ]
+        response = pb.CommitOffsetsResponse()
+        refused = {}
+        if known:
+            commit = CommitRequest(group_id=request.group, offsets=tuple(known))
+            outcomes = await self._broker.groups.commit(commit)
+            refused = {PartitionId(*place): error for place, error in outcomes.partitions}
+        for place, error in zip(places, errors, strict=True):
+            response.outcomes.append(outcome(place, error or refused[place]))
+        return response
+
+    def _missing(self, place: PartitionId) -> TopicError | None:
+        try:
+            self._broker.partitions.partition(place)
+        except TopicError as error:
+            return error
+        return None
+
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: ServicerContext[Any, Any]
+    ) -> pb.FetchOffsetsResponse:
+        """Where a group goes on reading, and how far it is behind."""
+        _check_group(request.group)
+        if not request.partitions:
+            return pb.FetchOffsetsResponse(offsets=committed_offsets(self._broker, request.group))
+        places = [(each.topic, each.partition) for each in request.partitions]
+        coordinator = self._broker.groups.coordinator(request.group)
+        found = coordinator.fetch_offsets(request.group, places)
+        response = pb.FetchOffsetsResponse()
+        for place in places:
+            partition = self._broker.partitions.partition(PartitionId(*place))
+            committed, log_end = found[place], partition.log_end
+            at = committed.offset if isinstance(committed, CommittedOffset) else None
+            behind_from = partition.log_start if at is None else at
+            response.offsets.add(
+                topic=place[0],
+                partition=place[1],
+                offset=at,
+                log_end=log_end,
+                lag=max(log_end - behind_from, 0),
+            )
+        return response
+
+    async def ResetOffsets(
+        self, request: pb.ResetOffsetsRequest, context: ServicerContext[Any, Any]
+    ) -> pb.ResetOffsetsResponse:
+        """Let a group go on reading elsewhere, or see what that would change."""
+        changes = await reset_offsets(
+            self._broker,
+            request.group,
+            request.topic,
+            position_of(request.to, request.offset, request.timestamp_ms),
+            partitions=list(request.partitions) or None,
+            dry_run=request.dry_run,
+        )
+        return pb.ResetOffsetsResponse(
+            changes=(
+                pb.OffsetChange(
+                    topic=each.topic, partition=each.partition, before=each.before, after=each.after
+                )
+                for each in changes
+            )
+        )
+
+
+def committed_offsets(broker: Broker, group: str) -> Iterator[pb.CommittedOffset]:
+    """Every partition that the group has committed an offset of."""
+    for each in group_lag(broker.partitions, broker.groups.coordinator(group), group):
+        yield pb.CommittedOffset(
+            topic=each.topic,
+            partition=each.partition,
+            offset=each.committed,
+            log_end=each.log_end,
+            lag=each.lag,
+        )
+
+
+def _check_group(name: str) -> None:
+    if not name:
+        raise InvalidGroupIdError("group: a group needs a name")

@@ -1,0 +1,1 @@
+"""The contract, `goqueue.proto`, and the Python that `make proto` makes of it."""

@@ -1,0 +1,45 @@
+"""The certificates of the server, as gRPC wants them: bytes, asked for again at each handshake."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+
+if TYPE_CHECKING:
+    from goqueue.server.tls import Certificates, Pem
+
+logger = logging.getLogger(__name__)
+
+
+def grpc_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """What the gRPC listener shows; renewed files count from the next connection on.
+
+    gRPC speaks TLS 1.2 and 1.3 and cannot be told to leave one out.
+    """
+    seen = certificates.pem()
+
+    def newest() -> grpc.ServerCertificateConfiguration | None:
+        """None says that nothing has changed. Called from gRPC's own threads."""
+        nonlocal seen
+        try:
+            pem = certificates.pem()
+        except OSError as error:
+            logger.warning("TLS: the certificate in use stays in use, since: %s", error)
+            return None
+        if pem == seen:
+            return None
+        seen = pem
+        return _configuration(pem)
+
+    credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
+        _configuration(seen),
+        newest,  # type: ignore[arg-type]  # None is allowed, and not in the types
+        require_client_authentication=seen.requires_client,
+    )
+    return credentials
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.authorities)
