@@ -6,8 +6,9 @@
 `never`     an acknowledged append is in the operating system's cache, which decides when to write.
             Sealed segments are still synced, so that recovery never has to doubt them.
 
-Whatever the policy, batches reach the disk in order: what survives a power cut is a prefix of the
-log, and `Log.flushed_offset` is where it certainly ends.
+Whatever the policy, everything below `Log.flushed_offset` survives a power cut. Of what lies above
+it the operating system may have written any part: what is whole is kept under its own offset, what
+is torn at the end is cut off, and what is missing in between is reported and told to readers.
 """
 
 from __future__ import annotations

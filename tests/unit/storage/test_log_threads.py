@@ -158,13 +158,15 @@ def test_between_any_two_lines_of_an_append_a_reader_sees_whole_batches_below_it
                 assert region is not None
                 chunk = region.load()
                 assert offset < chunk.next_offset <= limit, "handed out past the limit"
+                sent = region.file.read(region.position, region.length)
+                assert split(sent)[-1].end <= limit, "and `sendfile` sends no more"
                 offset = chunk.next_offset
         assert log.find_time(1000) == (0, 1000)
         assert log.find_latest_time() == (0, 1000)
 
     with BetweenLines(read) as between:
-        for _ in range(12):
-            log.append(batch() + batch())
+        for number in range(12):
+            log.append(batch() + batch(), leader_epoch=number // 2)
     assert between.calls > 200
     assert len(log.segments) > 2
     assert all(segment.index_rebuilds == 0 for segment in log.segments)
