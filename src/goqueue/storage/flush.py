@@ -122,12 +122,14 @@ class Flusher:
             raise LogFailedError(f"not on the disk: {error}") from error
 
     async def stop(self) -> None:
-        """Cancel the timer and wait for a flush that is under way."""
+        """Cancel the timer and wait for a flush that is under way.
+
+        Cancelling the wait leaves the flush alone: its thread would run on, and nobody would know.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._running is not None:
-            await self._running
+        await self.settle()
 
     def _on_timer(self) -> None:
         self._timer = None

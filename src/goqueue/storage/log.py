@@ -374,6 +374,9 @@ class Log:
     def recover(self) -> None:
         """Make the log whole again after a failed write or sync, and accept appends again.
 
+        What the kernel has dropped is lost, but not its offsets: readers may have seen them, and a
+        record that came in their place would be taken for one that was read.
+
         Raises:
             DiskError: the disk still refuses; the log stays failed and can be recovered later.
         """
@@ -383,7 +386,7 @@ class Log:
         self._failure = None
         try:
             self._store.rewrite_unsynced()
-            self._store.load()
+            self._store.load(given_to=self.end_offset)
             self.flush(checkpoint=True)
         except DiskError as error:
             self._fail(error)

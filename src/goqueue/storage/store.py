@@ -53,14 +53,14 @@ class SegmentStore:
         self.report: RecoveryReport
         self.load()
 
-    def load(self) -> None:
-        """Recover the folder and start from what is there."""
+    def load(self, *, given_to: int = 0) -> None:
+        """Recover the folder and start from what is there; offsets below `given_to` are taken."""
         recovered = recover(self.disk, self.folder, self.config)
         self.report = recovered.report
         self.segments = recovered.segments
         self._checkpoint = CheckpointFile(self.disk, self.folder, recovered.checkpoint)
         self.epochs = LeaderEpochs(recovered.checkpoint.epochs)
-        self.end_offset = recovered.end_offset
+        self.end_offset = max(recovered.end_offset, given_to)
         self.flushed_offset = min(recovered.checkpoint.recovery_point, self.end_offset)
         self._unsynced = [s for s in self.segments if s.synced_bytes < s.size_bytes]
         self._sealed_since_checkpoint: list[Segment] = []

@@ -137,6 +137,24 @@ def test_always_a_cancelled_waiter_does_not_take_the_flush_along(memory_path: Pa
     asyncio.run(scenario())
 
 
+def test_always_a_cancelled_stop_does_not_take_the_flush_along(memory_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SlowSyncDisk(memory_path)
+        log = open_log(disk, Fsync.ALWAYS)
+        flusher = Flusher(log)
+        waiting = asyncio.create_task(append(log, flusher))
+        await entered(disk)
+        stopping = asyncio.create_task(flusher.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        disk.gate.set()
+        assert await waiting == 0
+        assert log.flushed_offset == 1
+
+    asyncio.run(scenario())
+
+
 def test_always_nobody_is_told_of_success_when_the_sync_failed(memory_path: Path) -> None:
     async def scenario() -> None:
         disk = SlowSyncDisk(memory_path)
