@@ -96,12 +96,31 @@ class Broker:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.topics.load()
         await self.users.load()
-        for name in self.partitions.remove_orphans():
-            logger.info("removed what was left of deleted topic %s", name)
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
         await self.groups.start()
+        await self._finish_deletions()
         self.metrics.add_source(BrokerGauges(self))
+
+    async def _finish_deletions(self) -> None:
+        """Do what is left of deletions that were interrupted.
+
+        Only what is marked as deleted goes: folders that the metadata does not know hold records
+        that somebody was promised, if it is the metadata that was lost.
+        """
+        for name, topic_id in await self.topics.deleted():
+            if name not in self.topics.catalogue.by_name:
+                self.groups.forget_topic(name)
+            self.partitions.remove_files(name, topic_id)
+            await self.topics.files_are_gone(topic_id)
+            logger.info("removed what was left of deleted topic %s", name)
+        for folder in self.partitions.unknown_folders():
+            logger.error(
+                "%s/%s holds records of a topic that the metadata does not know: left alone; "
+                "restore the metadata, or remove the folder",
+                self.settings.data_dir / TOPICS_FOLDER,
+                folder,
+            )
 
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
@@ -126,9 +145,11 @@ class Broker:
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic and remove its files."""
         topic = await self.topics.delete(name)
-        await self.partitions.delete_topic(topic)
+        # Before anything is awaited: of a topic made again, nobody has read anything yet.
         self.groups.forget_topic(name)
         self.measures.forget_topic(name)
+        await self.partitions.delete_topic(topic)
+        await self.topics.files_are_gone(topic.topic_id)
         return topic
 
     async def grow_topic(self, name: str, partition_count: int) -> Topic:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
     from pathlib import Path
+    from uuid import UUID
 
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
@@ -91,18 +92,23 @@ class Partitions:
         doomed = [self._open.pop(each) for each in ids if each in self._open]
         for partition in doomed:
             await partition.delete()
-        self._disk.remove_folder(self._topic_folder(topic))
+        self.remove_files(topic.name, topic.topic_id)
 
-    def remove_orphans(self) -> list[str]:
-        """Remove what a topic left behind whose deletion was interrupted."""
-        removed = []
-        for name in self._disk.names(self._folder):
-            topic = self._topics.catalogue.by_name.get(name)
-            for topic_id in self._disk.names(self._folder / name):
-                if topic is None or topic.topic_id.hex != topic_id:
-                    self._disk.remove_folder(self._folder / name / topic_id)
-                    removed.append(f"{name}/{topic_id}")
-        return removed
+    def remove_files(self, name: str, topic_id: UUID) -> None:
+        """Remove what a deleted topic left behind."""
+        self._disk.remove_folder(self._folder / name / topic_id.hex)
+
+    def unknown_folders(self) -> list[str]:
+        """Folders with the records of topics that the metadata does not know."""
+        known = {
+            (topic.name, topic.topic_id.hex) for topic in self._topics.catalogue.by_name.values()
+        }
+        return [
+            f"{name}/{topic_id}"
+            for name in self._disk.names(self._folder)
+            for topic_id in self._disk.names(self._folder / name)
+            if (name, topic_id) not in known
+        ]
 
     def _topic_folder(self, topic: Topic) -> Path:
         return self._folder / topic.name / topic.topic_id.hex

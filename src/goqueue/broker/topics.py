@@ -36,6 +36,8 @@ MAX_PARTITIONS: Final = 10_000
 
 INTERNAL_PREFIX: Final = "__"
 _PREFIX: Final = "topics/"
+_DELETED: Final = "deleted-topics/"
+"""One key for each topic whose files are to be removed; it goes when they are gone."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -189,11 +191,24 @@ class Topics:
         return await self._store_topic(self._topic(name, stored, topic.revision))
 
     async def delete(self, name: str) -> Topic:
-        """Forget a topic; removing its partitions' files is the broker's part."""
+        """Forget a topic, and note that its files may go; removing them is the broker's part."""
         topic = self._changeable(name)
-        await self._transact(topic, Delete(_PREFIX + name))
+        mark = Put(_DELETED + topic.topic_id.hex, name.encode())
+        await self._transact(topic, Delete(_PREFIX + name), mark)
         self._publish(self.catalogue.without(name))
         return topic
+
+    async def deleted(self) -> list[tuple[str, UUID]]:
+        """The names and ids of deleted topics whose files may still be there."""
+        snapshot = await self._store.range(_DELETED)
+        return [
+            (entry.value.decode(), UUID(entry.key.removeprefix(_DELETED)))
+            for entry in snapshot.entries
+        ]
+
+    async def files_are_gone(self, topic_id: UUID) -> None:
+        """The files of a deleted topic need not be looked for any more."""
+        await self._store.transact([], [Delete(_DELETED + topic_id.hex)])
 
     def _changeable(self, name: str) -> Topic:
         topic = self.catalogue.topic(name)
@@ -211,10 +226,10 @@ class Topics:
         self._publish(self.catalogue.with_topic(topic))
         return topic
 
-    async def _transact(self, topic: Topic, operation: Operation) -> Revision:
+    async def _transact(self, topic: Topic, *operations: Operation) -> Revision:
         """Change one topic, provided that nobody else has since it was read."""
         condition = Condition(_PREFIX + topic.name, topic.revision)
-        result = await self._store.transact([condition], [operation])
+        result = await self._store.transact([condition], operations)
         if isinstance(result, Committed):
             return result.revision
         if isinstance(result, Conflict) and topic.revision == ABSENT:

@@ -210,6 +210,18 @@ def test_a_deleted_topic_is_forgotten_for_good(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_topic_whose_deletion_was_interrupted_is_forgotten_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, clean=False) as broker:
+            await broker.create_topic("t", 1)
+            await broker.groups.commit(commit_of("g", 1))
+            await broker.topics.delete("t")  # and no further
+        async with running_broker(tmp_path) as broker:
+            assert committed(broker, "g") == {}
+
+    asyncio.run(scenario())
+
+
 def test_a_join_that_nobody_waits_for_any_more_leaves_nothing_behind(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()

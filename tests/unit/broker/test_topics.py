@@ -256,3 +256,30 @@ def test_what_an_interrupted_deletion_left_is_removed_at_the_next_start(tmp_path
             assert not left.exists()
 
     asyncio.run(scenario())
+
+
+def test_a_deletion_that_was_not_interrupted_leaves_no_mark(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            topic = await broker.create_topic("t", 1)
+            publish(broker, "t", b"v")
+            await broker.delete_topic("t")
+            assert not (tmp_path / "topics" / "t" / topic.topic_id.hex).exists()
+            assert await broker.topics.deleted() == []
+
+    asyncio.run(scenario())
+
+
+def test_records_of_topics_that_lost_metadata_forgot_are_left_alone(tmp_path, caplog):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            topic = await broker.create_topic("t", 1)
+            publish(broker, "t", b"v")
+        for path in tmp_path.glob("metadata.db*"):
+            path.unlink()
+        async with running_broker(tmp_path) as broker:
+            assert "t" not in broker.topics.catalogue.by_name
+            assert list((tmp_path / "topics" / "t" / topic.topic_id.hex / "0").glob("*.log"))
+        assert f"t/{topic.topic_id.hex} holds records" in caplog.text
+
+    asyncio.run(scenario())
