@@ -32,7 +32,7 @@ def serve(config: Config) -> None:
     Raises:
         GoQueueError: it could not be started; the text says why.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config))
 
 
@@ -65,7 +65,7 @@ def _on_signals(stopping: asyncio.Event) -> None:
         loop.add_signal_handler(number, on_signal, number)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """That of uvloop where there is one; None is asyncio's own."""
     if sys.platform == "win32":
         return None
