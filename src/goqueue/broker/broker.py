@@ -39,7 +39,8 @@ logger = logging.getLogger(__name__)
 
 TOPICS_FOLDER: Final = "topics"
 DISK_THREADS: Final = 8
-"""For syncs, cold reads and compaction, which all wait for the disk rather than compute."""
+"""In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
+by time, compaction and logins, behind which a sync must not have to queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,12 @@ class Broker:
         self.clock = clock or SystemClock()
         self.disk = disk or SystemDisk()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
         self.topics = Topics(store, settings.topic_defaults)
         self.partitions = Partitions(
-            settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self.executor
+            settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self._syncs
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)
@@ -127,6 +129,7 @@ class Broker:
         await self.groups.stop()
         await self.partitions.close()
         self.executor.shutdown()
+        self._syncs.shutdown()
 
     # --- Topics ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goqueue.broker.upkeep import (
@@ -19,7 +20,7 @@ from goqueue.broker.upkeep import (
     disk_state,
 )
 from goqueue.metrics import names
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, LogFailedError
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
 from goqueue.storage.compaction import Compaction
 
@@ -125,6 +126,8 @@ class Maintenance:
                 tombstone_ms=topic.settings.number("delete.retention.ms"),
             )
             await in_thread(self._broker.executor, compaction.build, compaction.cancel)
+            with suppress(LogFailedError):  # of which `install` speaks
+                await partition.flusher.checkpoint()  # or `install` would, and stop everyone
             await partition.flusher.settle()
             stats = compaction.install()
         self._report_compaction(partition_id, stats)

@@ -107,12 +107,16 @@ class Partition:
     def _show_what_was_shown(self) -> None:
         """After a crash, sync what recovery found: readers may have seen it, and will ask for it.
 
-        A disk that refuses leaves a failed log, which is looked after like any other.
+        A disk that refuses leaves a failed log, which is looked after like any other. Where nobody
+        has to wait for the disk, it is synced in time, as if it had just been appended.
         """
-        behind = self.log.flushed_offset < self.log.end_offset
-        if behind and self.log.config.fsync is Fsync.ALWAYS:
+        if self.log.flushed_offset == self.log.end_offset:
+            return
+        if self.log.config.fsync is Fsync.ALWAYS:
             with suppress(DiskError):
                 self.log.flush()
+        else:
+            self.flusher.appended()
 
     # --- Watermarks ------------------------------------------------------------------------------
 
@@ -236,6 +240,12 @@ class Partition:
 
     # --- Looking after it ------------------------------------------------------------------------
 
+    def configure(self, config: LogConfig) -> None:
+        """Follow other settings from now on, also with what is already in the log."""
+        self.log.configure(config)
+        if self.log.flushed_offset < self.log.end_offset:
+            self.flusher.appended()  # readers may have to wait for the disk from now on
+
     async def checkpoint(self) -> None:
         """Make everything durable, with what lets the next start begin here.
 
@@ -277,12 +287,12 @@ class Partition:
                 self._snapshots.save(self._sequences_now())
 
     async def delete(self) -> None:
-        """Remove the partition and its files."""
+        """Remove the partition and its files; in a thread, since large files take a while."""
         self.is_closed = True
+        self.waiters.wake()
         async with self.upkeep:
             await self.flusher.stop()
-            self.log.delete()
-            self.waiters.wake()
+            await in_thread(self._executor, self.log.delete)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the watermarks or what lies under them contradict."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from goqueue.broker.partition import Partition, PartitionId
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 
 class Partitions:
@@ -77,7 +80,7 @@ class Partitions:
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
         for partition in self.of_topic(topic):
-            partition.log.configure(topic.settings.log_config())
+            partition.configure(topic.settings.log_config())
 
     def of_topic(self, topic: Topic) -> list[Partition]:
         """The partitions of one topic, in order."""
@@ -90,8 +93,8 @@ class Partitions:
         # All at once: while the first is being removed, a topic of the same name may be made.
         ids = [PartitionId(topic.name, number) for number in range(topic.partition_count)]
         doomed = [self._open.pop(each) for each in ids if each in self._open]
-        for partition in doomed:
-            await partition.delete()
+        # What refuses to go stays marked as deleted; the others go nevertheless.
+        await asyncio.gather(*(each.delete() for each in doomed), return_exceptions=True)
         self.remove_files(topic.name, topic.topic_id)
 
     def remove_files(self, name: str, topic_id: UUID) -> None:
@@ -114,6 +117,14 @@ class Partitions:
         return self._folder / topic.name / topic.topic_id.hex
 
     async def close(self) -> None:
-        """Close all, so that the next start has nothing to recover."""
-        await asyncio.gather(*(partition.close() for partition in self._open.values()))
+        """Close all, so that the next start has nothing to recover.
+
+        One that cannot be closed does not keep the others open; the next start recovers it.
+        """
+        partitions = tuple(self)
+        closing = (partition.close() for partition in partitions)
+        outcomes = await asyncio.gather(*closing, return_exceptions=True)
         self._open.clear()
+        for partition, outcome in zip(partitions, outcomes, strict=True):
+            if outcome is not None:
+                logger.error("%s was not closed cleanly: %s", partition.id, outcome)

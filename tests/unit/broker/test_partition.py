@@ -154,6 +154,34 @@ def test_without_that_promise_readers_see_an_append_at_once(tmp_path, config):
     asyncio.run(scenario())
 
 
+def test_a_promise_made_later_holds_for_what_is_there_already(tmp_path):
+    async def scenario():
+        async with opened(tmp_path, NEVER) as partition:
+            _append(partition, b"a")
+            partition.configure(ALWAYS)
+            assert partition.high_watermark == 0
+            await asyncio.wait_for(partition.flusher.settle(), 10)
+            assert _visible(partition) == [b"a"]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_killed_process_left_unsynced_is_synced_within_the_interval(tmp_path):
+    config = LogConfig(fsync=Fsync.INTERVAL, fsync_interval_ms=1)
+
+    async def scenario():
+        async with opened(tmp_path, NEVER) as partition:
+            _append(partition, b"a")
+        async with opened(tmp_path, config) as partition:
+            async with asyncio.timeout(10):
+                while partition.log.flushed_offset == 0:  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(0)
+            assert _visible(partition) == [b"a"]
+            await partition.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_reader_waits_for_bytes_and_is_woken_by_the_append_that_completes_them(tmp_path):
     async def scenario():
         async with opened(tmp_path, NEVER) as partition:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 
 import pytest
 from crc32c import crc32c
 
+from goqueue.broker.broker import DISK_THREADS
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (
@@ -254,3 +256,18 @@ def test_only_what_must_be_on_the_disk_is_waited_for(tmp_path, acks, policy):
             assert broker.partitions.partition(PartitionId("kept", 0)).log.flushed_offset == 2
 
     _run(tmp_path, scenario)
+
+
+def test_a_publisher_waits_for_its_sync_and_not_behind_cold_reads(tmp_path):
+    async def scenario(broker):
+        may_go_on = threading.Event()
+        try:
+            for _ in range(DISK_THREADS):
+                broker.executor.submit(may_go_on.wait, 30)
+            published = _publish(broker, bytearray(GOOD))
+            assert published.durable is not None
+            await asyncio.wait_for(published.durable, 10)
+        finally:
+            may_go_on.set()
+
+    _run(tmp_path, scenario, topic_defaults={"goqueue.fsync": "always"})

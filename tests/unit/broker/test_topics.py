@@ -15,6 +15,7 @@ from goqueue.broker.partition import PartitionId
 from goqueue.broker.topics import MAX_PARTITIONS, Topics, check_name
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
+    DiskError,
     InternalTopicError,
     InvalidPartitionCountError,
     InvalidTopicConfigError,
@@ -26,7 +27,7 @@ from goqueue.model.errors import (
 )
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
-from support.disks import HastyDisk
+from support.disks import FaultyDisk, HastyDisk
 
 NAMES = ("a", "b", "c.d-e_f", "__internal")
 DEFAULTS = {"retention.ms": "1000"}
@@ -281,5 +282,44 @@ def test_records_of_topics_that_lost_metadata_forgot_are_left_alone(tmp_path, ca
             assert "t" not in broker.topics.catalogue.by_name
             assert list((tmp_path / "topics" / "t" / topic.topic_id.hex / "0").glob("*.log"))
         assert f"t/{topic.topic_id.hex} holds records" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_refuses_to_go_does_not_keep_the_others(tmp_path):
+    async def scenario():
+        disk = FaultyDisk(tmp_path / "topics")
+        async with running_broker(tmp_path, disk=disk) as broker:
+            topic = await broker.create_topic("t", 3)
+            folder = tmp_path / "topics" / "t" / topic.topic_id.hex
+            publish(broker, "t", b"v")
+            disk.fail_next("remove_folder", ending="0")
+            disk.fail_next("remove_folder", ending=topic.topic_id.hex)
+            with pytest.raises(DiskError):
+                await broker.delete_topic("t")
+            assert "t" not in broker.topics.catalogue.by_name
+            assert all(partition.id.topic != "t" for partition in broker.partitions)
+            assert folder.is_dir()
+        async with running_broker(tmp_path):
+            assert not folder.exists()
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(tmp_path, caplog):
+    async def scenario():
+        disk = FaultyDisk(tmp_path / "topics")
+        async with running_broker(tmp_path, disk=disk) as broker:
+            await broker.create_topic("a", 1, {"goqueue.fsync": "never"})
+            await broker.create_topic("b", 1, {"goqueue.fsync": "never"})
+            publish(broker, "a", b"v")
+            publish(broker, "b", b"v")
+            disk.fail_next("sync", ending=".log")
+        assert "a-0 was not closed cleanly" in caplog.text
+        async with running_broker(tmp_path) as broker:
+            scanned = {p.id.topic: p.log.recovery.scanned_bytes for p in broker.partitions}
+            assert scanned["a"] > 0
+            assert scanned["b"] == 0
+            assert [record.value for record in await read_all(broker, "a")] == [b"v"]
 
     asyncio.run(scenario())
