@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _READ_BYTES: Final = 16 * 1024 * 1024
 """What one reading may load of all partitions together, apart from one batch of each."""
 _LEAST_BYTES: Final = 64 * 1024
+_ROUNDS: Final = 5
+"""How often it is read on when there were too few messages; then the caller has to ask again."""
 
 
 class Span(NamedTuple):
@@ -91,7 +93,20 @@ async def read_spans(
     Raises:
         TopicError, StorageError: they cannot be read.
     """
-    max_bytes = max(_READ_BYTES // max(len(spans), 1), _LEAST_BYTES)
+    messages: list[StoredMessage] = []
+    rest = list(spans)
+    for _ in range(_ROUNDS):
+        if not rest or len(messages) >= limit:
+            break
+        merged = merge(await _pages(broker, topic_name, rest, limit), limit - len(messages))
+        rest = merged.rest
+        messages += [each for each in merged.messages if _is_between(each, begin_ms, end_ms)]
+    return Merged(messages, rest)
+
+
+async def _pages(broker: Broker, topic_name: str, spans: Sequence[Span], limit: int) -> list[Page]:
+    """What can be read at once of each span; those with nothing left to read are left out."""
+    max_bytes = max(_READ_BYTES // len(spans), _LEAST_BYTES)
     pages = []
     for span in spans:
         partition_id = PartitionId(topic_name, span.partition)
@@ -104,10 +119,7 @@ async def read_spans(
         inside = [each for each in found.messages if each.record.offset < end]
         next_offset = max(found.next_offset, start + 1)  # an empty stretch is stepped over
         pages.append(Page(Span(span.partition, start, end), inside, next_offset))
-    merged = merge(pages, limit)
-    return Merged(
-        [each for each in merged.messages if _is_between(each, begin_ms, end_ms)], merged.rest
-    )
+    return pages
 
 
 def _is_between(message: StoredMessage, begin_ms: int | None, end_ms: int | None) -> bool:

@@ -195,6 +195,8 @@ class HttpConnection(asyncio.Protocol):
         app = self._service.app
         request.method = self._parser.get_method().decode("latin-1")
         request.client_host = self._client_host
+        if not request.target.startswith((b"/", b"*")):
+            request.target = _relative(request.target)
         request.request_id = app.request_id(request.headers)
         exchange.old_version = self._parser.get_http_version() == "1.0"
         self._reading = Reading.BODY
@@ -359,3 +361,12 @@ class HttpConnection(asyncio.Protocol):
         self._can_write = True
         self._expire_in(self._patience_s())
         self._go_on()
+
+
+def _relative(target: bytes) -> bytes:
+    """The path and query of an address in full, which clients of proxies send."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return target
+    return (url.path or b"/") + (b"?" + url.query if url.query else b"")

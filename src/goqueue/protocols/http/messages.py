@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ from goqueue.protocols.http.shapes import PartitionNumber, PartitionPath, TopicP
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult
+    from goqueue.broker.messages import MessageResult, MessagesRead
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 MAX_MESSAGES: Final = 10_000
@@ -28,6 +29,7 @@ MAX_MESSAGES: Final = 10_000
 MAX_LIMIT: Final = 1000
 MAX_READ_BYTES: Final = 4 * 1024 * 1024
 MAX_WAIT_MS: Final = 20_000
+_MORE_ROUNDS: Final = 4
 _TAG: Final = "messages"
 _ACKS: Final = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 
@@ -162,9 +164,7 @@ class MessageRoutes:
         partition_id = PartitionId(path.topic, path.partition)
         partition = self._broker.partitions.partition(partition_id)
         start = await offset_of(self._broker, partition, _position(query))
-        found = await self._broker.reader.read(
-            partition_id, start, limit=query.limit, max_bytes=MAX_READ_BYTES, max_wait_ms=wait_ms
-        )
+        found = await self._read(partition_id, start, query.limit, wait_ms)
         force = query.encoding == "base64"
         return ReadAnswer(
             [message_out(each, force_base64=force) for each in found.messages],
@@ -172,6 +172,24 @@ class MessageRoutes:
             found.high_watermark,
             found.log_start,
         )
+
+    async def _read(
+        self, partition: PartitionId, offset: int, limit: int, wait_ms: int
+    ) -> MessagesRead:
+        """Read on over the ends of segments, so that a short answer mostly means the end."""
+        reader = self._broker.reader
+        found = await reader.read(
+            partition, offset, limit=limit, max_bytes=MAX_READ_BYTES, max_wait_ms=wait_ms
+        )
+        for _ in range(_MORE_ROUNDS):
+            missing = limit - len(found.messages)
+            if not missing or found.next_offset >= found.high_watermark:
+                break
+            more = await reader.read(
+                partition, found.next_offset, limit=missing, max_bytes=MAX_READ_BYTES
+            )
+            found = replace(more, messages=found.messages + more.messages)
+        return found
 
     @route("GET", "/topics/{topic}/messages", tag=_TAG)
     async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:

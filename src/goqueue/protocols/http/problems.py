@@ -202,7 +202,7 @@ def internal_error(request_id: str | None = None) -> Response:
 
 # --- What msgspec says -------------------------------------------------------------------------
 
-_PLACE: Final = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
+_PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _NAMED: Final = re.compile(r"field `(?P<name>[^`]*)`")
 _EXPECTED: Final = re.compile(r"^Expected (?P<what>.*?)(, got (?P<got>.*))?$", re.DOTALL)
 

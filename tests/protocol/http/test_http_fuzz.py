@@ -1,0 +1,96 @@
+"""Requests made up from the API's own description: never a 5xx, and answers as described."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+if TYPE_CHECKING:
+    from support.http_api import HttpApi
+    from support.server import ServerProcess
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+EXAMPLES = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+KNOWN = {"topic": "orders", "group": "billing", "partition": 0}
+
+
+@pytest.fixture(scope="module")
+def description(broker: ServerProcess) -> Any:
+    return schemathesis.openapi.from_url(f"{broker.http_url}/openapi.json")
+
+
+def make_known(api: HttpApi) -> None:
+    """What made-up requests may ask about; an earlier one may have deleted it."""
+    api.ask("POST", "/topics", {"name": "orders", "num_partitions": 3})
+    api.publish("orders", "one", "two", "three", partition=0)
+    api.ask("POST", "/groups/billing/offsets", {"offsets": {"orders": {"0": 1}}})
+
+
+def bounded(case: Any) -> Any:
+    """Keep made-up requests small: no thousand partitions, no minute of waiting."""
+    if isinstance(case.body, dict):
+        for field in ("num_partitions", "count"):
+            if isinstance(case.body.get(field), int):
+                case.body[field] = min(case.body[field], 8)
+    for field in ("timeout", "wait"):
+        if case.query and field in case.query:
+            case.query[field] = "0"
+    return case
+
+
+def strategy(operation: Any, kind: str) -> Any:
+    """Requests as described; such about things that exist; such as are not as described."""
+    if kind == "wrong":
+        return operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+    named = {name: KNOWN[name] for name in re.findall(r"{(\w+)}", operation.path)}
+    return operation.as_strategy(
+        generation_mode=GenerationMode.POSITIVE,
+        path_parameters=named if kind == "known" and named else None,
+    )
+
+
+@pytest.mark.parametrize("kind", ["right", "known", "wrong"])
+@pytest.mark.parametrize(
+    "tag", ["topics", "messages", "groups", "offsets", "admin", "health", "statistics", "documents"]
+)
+def test_no_request_makes_the_server_fail_or_say_something_else_than_described(
+    description: Any, api: HttpApi, tag: str, kind: str
+) -> None:
+    operations = [found.ok() for found in description.get_all_operations()]
+    chosen = [each for each in operations if tag in each.definition.raw["tags"]]
+    assert chosen
+    with requests.Session() as session:
+        for operation in chosen:
+            if kind != "right" and not operation.body and not list(operation.iter_parameters()):
+                continue  # there is nothing to be known, or wrong
+            make_known(api)
+
+            @EXAMPLES
+            @given(strategy(operation, kind))
+            def check(case: Any) -> None:
+                bounded(case).call_and_validate(checks=CHECKS, session=session)
+
+            check()

@@ -1,0 +1,72 @@
+"""A plain HTTP client for tests: one connection, JSON in and out, nothing hidden."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any, NamedTuple
+
+HOST = "127.0.0.1"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The stable code of a problem."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        problem = self.json
+        assert problem["status"] == self.status
+        assert problem["error"] == problem["detail"]
+        return str(problem["code"])
+
+
+class HttpApi:
+    """Keeps its connection from request to request."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection(HOST, port, timeout=70)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        data = raw if body is None else json.dumps(body).encode()
+        self._connection.request(method, path, data, headers or {})
+        response = self._connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read())
+
+    def get(self, path: str) -> Any:
+        """The JSON of a GET that must succeed."""
+        answer = self.ask("GET", path)
+        assert answer.status == 200, answer
+        return answer.json
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """The JSON of a POST that must succeed."""
+        answer = self.ask("POST", path, body)
+        assert answer.status in {200, 201}, answer
+        return answer.json
+
+    def publish(self, topic: str, *values: str, **fields: Any) -> list[dict[str, Any]]:
+        messages = [{"value": value, **fields} for value in values]
+        results: list[dict[str, Any]] = self.post(
+            f"/topics/{topic}/messages", {"messages": messages}
+        )["results"]
+        return results
+
+    def close(self) -> None:
+        self._connection.close()
