@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+
+MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
+"""`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,
+unless it is a single batch."""
 
 
 def _refused(ctx: RequestContext, request: fetch_wire.FetchRequest, code: ErrorCode) -> Response:
@@ -62,12 +66,13 @@ class FetchApi:
                     read.current_leader_epoch,
                 )
             )
+        max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
         fetched = await self._broker.fetcher.fetch(
             FetchRequest(
                 reads,
                 0 if unknown else request.max_wait_ms,
-                request.min_bytes,
-                request.max_bytes,
+                min(request.min_bytes, max_bytes),
+                max_bytes,
                 Isolation(request.isolation_level),
             )
         )

@@ -30,6 +30,10 @@ MAX_SESSIONS: Final = 1000
 """`max.incremental.fetch.session.cache.slots`; beyond it the one unused longest is forgotten, and
 its client starts over."""
 
+MAX_PLACES: Final = 500_000
+"""Partitions in all sessions together, whether they exist or not; beyond it likewise. A session
+that has more by itself is not remembered: its client names everything every time."""
+
 _LARGEST: Final = (1 << 31) - 1
 
 
@@ -86,8 +90,10 @@ class FetchSession:
 class FetchSessions:
     """Every session of this broker."""
 
-    def __init__(self, max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(self, max_sessions: int = MAX_SESSIONS, max_places: int = MAX_PLACES) -> None:
         self._max_sessions = max_sessions
+        self._max_places = max_places
+        self._place_count = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -100,21 +106,35 @@ class FetchSessions:
             FetchSessionNotFoundError, InvalidFetchSessionEpochError: start a new one.
         """
         if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
-            self._sessions.pop(request.session_id, None)
+            self._forget(request.session_id)
             session = FetchSession(NO_SESSION, request.session_epoch)
-            if request.session_epoch == INITIAL_EPOCH:
-                self._remember(session)
         else:
             session = self._known(request)
+            self._forget(session.session_id)
         session.update(request)
+        if request.session_epoch != FINAL_EPOCH:
+            self._remember(session)
         return session
 
     def _remember(self, session: FetchSession) -> None:
+        """Put a session behind the others, and forget the first ones if there are too many."""
+        size = len(session.wanted)
+        if size > self._max_places:
+            session.session_id = NO_SESSION
+            return
         while session.session_id == NO_SESSION or session.session_id in self._sessions:
             session.session_id = secrets.randbelow(_LARGEST) + 1
+        while self._sessions and (
+            len(self._sessions) >= self._max_sessions or self._place_count + size > self._max_places
+        ):
+            self._forget(next(iter(self._sessions)))
         self._sessions[session.session_id] = session
-        while len(self._sessions) > self._max_sessions:
-            self._sessions.popitem(last=False)
+        self._place_count += size
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._place_count -= len(session.wanted)
 
     def _known(self, request: FetchRequest) -> FetchSession:
         session = self._sessions.get(request.session_id)
@@ -127,5 +147,4 @@ class FetchSessions:
                 f"{request.session_epoch}, expected {expected}"
             )
         session.epoch = expected
-        self._sessions.move_to_end(session.session_id)
         return session

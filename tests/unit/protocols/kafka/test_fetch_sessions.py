@@ -50,7 +50,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.sessions = FetchSessions(max_sessions=3)
+        self.sessions = FetchSessions(max_sessions=3, max_places=6)
         self.ends = dict.fromkeys(PLACES, 0)
         self.offsets: dict[Place, int] = {}
         """What the client reads, and from where."""
@@ -145,6 +145,8 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def is_bounded(self):
         assert len(self.sessions) <= 3
+        places = sum(len(each.wanted) for each in self.sessions._sessions.values())
+        assert places == self.sessions._place_count <= 6
 
 
 TestSessionsAgainstFullFetches = SessionMachine.TestCase
@@ -176,6 +178,26 @@ def test_the_session_that_was_used_last_stays_longest():
     sessions.resume(_request(first.session_id, 2))
     with pytest.raises(FetchSessionNotFoundError):
         sessions.resume(_request(second.session_id, 1))
+
+
+def test_a_session_of_too_many_partitions_is_not_remembered():
+    sessions = FetchSessions(max_places=3)
+    other = sessions.resume(_request(0, 0, [(PLACES[0], 0)]))
+    large = sessions.resume(_request(0, 0, [(place, 0) for place in PLACES]))
+    assert (large.session_id, len(large.wanted)) == (0, 4)
+    assert sessions.resume(_request(other.session_id, 1)) is other
+
+
+def test_a_session_that_grows_pushes_out_others_and_in_the_end_itself():
+    sessions = FetchSessions(max_places=3)
+    other = sessions.resume(_request(0, 0, [(PLACES[0], 0)]))
+    session = sessions.resume(_request(0, 0, [(PLACES[0], 0)]))
+    known_as = session.session_id
+    sessions.resume(_request(known_as, 1, [(place, 0) for place in PLACES[1:3]]))
+    with pytest.raises(FetchSessionNotFoundError):
+        sessions.resume(_request(other.session_id, 1))
+    grown = sessions.resume(_request(known_as, 2, [(PLACES[3], 0)]))
+    assert (grown.session_id, len(grown.wanted), len(sessions)) == (0, 4, 0)
 
 
 def test_the_epoch_of_a_session_starts_over_at_one():

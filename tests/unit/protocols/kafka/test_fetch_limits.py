@@ -1,0 +1,51 @@
+"""What one Fetch may cost, whatever it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.kafka import fetch
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.codec import RequestPrefix
+from goqueue.protocols.kafka.context import RequestContext
+from goqueue.protocols.kafka.fetch_wire import FetchPartition, FetchRequest, FetchTopic
+from support.brokers import publish, running_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+LARGE = (1 << 31) - 1
+
+
+def test_an_answer_is_bounded_whatever_the_client_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "MAX_FETCH_BYTES", 1000)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=LARGE,
+        min_bytes=LARGE,
+        max_bytes=LARGE,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic("t", None, [FetchPartition(0, -1, 0, -1, -1, LARGE)])],
+        forgotten=[],
+        rack_id="",
+    )
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            for _ in range(20):
+                publish(broker, "t", b"." * 200)
+            prefix = RequestPrefix(ApiKey.FETCH, 12, 1)
+            ctx = RequestContext(prefix, None, None)  # type: ignore[arg-type]  # no peer is needed
+            answer = await asyncio.wait_for(fetch.FetchApi(broker).fetch(ctx, request), 10)
+            size = sum(len(part) for part in answer.parts)  # type: ignore[union-attr]  # encoded
+            assert 500 < size < 1100
+
+    asyncio.run(scenario())
