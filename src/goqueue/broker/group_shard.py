@@ -2,7 +2,8 @@
 
 The coordinator decides, this does: it stores what must be durable, and only then lets the replies
 go. When the log refuses, everyone who waits is told, and the coordinator is built anew from what
-the log holds: what could not be stored has not happened.
+the log holds: what could not be stored has not happened. Until the log takes appends again, every
+request is refused at once, because building it anew takes far longer than a request.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from uuid import uuid4
 
 from goqueue.groups.coordinator import GroupCoordinator
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _R = TypeVar("_R")
 
+_RETRY_S: Final = 1.0
+"""Between looks whether a log that refused takes appends again."""
+
 
 class GroupShard:
     """The groups whose ids lead to one partition of the offsets topic."""
@@ -41,6 +45,9 @@ class GroupShard:
         self._timer: asyncio.TimerHandle | None = None
         self._unsettled: deque[tuple[Placed, list[Reply]]] = deque()
         self._settling: asyncio.Task[None] | None = None
+        self._is_suspended = False
+        """The log has failed since something could not be stored; nothing happens until it has
+        recovered."""
         self.coordinator = self._load()
 
     def _load(self) -> GroupCoordinator:
@@ -55,7 +62,12 @@ class GroupShard:
         """Let the coordinator see an event; the future is its one answer.
 
         The future raises `GroupError` when the event was refused.
+
+        Raises:
+            CoordinatorUnavailableError: the log refuses appends.
         """
+        if not self._may_act():
+            raise _unavailable()
         token = Token(self._next_token)
         self._next_token += 1
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -114,14 +126,22 @@ class GroupShard:
     def _give_up(self, effects: Effects, error: StorageError) -> None:
         """Nothing that was not stored has happened: start again from the log."""
         _log.error("group state could not be stored: %s", error)
-        refusal = CoordinatorUnavailableError("the group's state could not be stored; try again")
+        refusal = _unavailable()
         for reply in effects.replies:
             future = self._waiting.pop(reply.token, None)
             if future is not None and not future.done():
                 future.set_exception(refusal)
         self._send(self.coordinator.abandon().replies)
         self.coordinator = self._load()
+        self._is_suspended = self._state.partition.log.failure is not None
         self._arm()
+
+    def _may_act(self) -> bool:
+        """Whether what happens can be stored. After a failure members have a whole session anew."""
+        if self._is_suspended and self._state.partition.log.failure is None:
+            self.coordinator = self._load()
+            self._is_suspended = False
+        return not self._is_suspended
 
     # --- Time ------------------------------------------------------------------------------------
 
@@ -130,14 +150,21 @@ class GroupShard:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        loop = asyncio.get_running_loop()
+        if self._is_suspended:
+            self._timer = loop.call_later(_RETRY_S, self._on_timer)
+            return
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None:
             delay_s = max(deadline_ms - self._now_ms(), 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+            self._timer = loop.call_later(delay_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.perform(self.coordinator.tick(self._now_ms()))
+        if self._may_act():
+            self.perform(self.coordinator.tick(self._now_ms()))
+        else:
+            self._arm()
 
     async def stop(self) -> None:
         """Tell everyone who waits to come again, and keep the state for the next start."""
@@ -148,3 +175,7 @@ class GroupShard:
             await self._settling
         self._state.save_snapshot(self.coordinator.dump())
         self._send(self.coordinator.abandon().replies)
+
+
+def _unavailable() -> CoordinatorUnavailableError:
+    return CoordinatorUnavailableError("the group's state could not be stored; try again")

@@ -109,6 +109,31 @@ def test_everyone_who_waits_is_told_when_the_log_refuses(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+def test_while_the_log_refuses_requests_are_refused_without_reading_it_again(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(tmp_path)
+        async with running_broker(tmp_path, disk=disk, clean=False) as broker:
+            await broker.groups.commit(commit_of("g", 1))
+            disk.fail_next("write", errno.EIO, ending=".log")
+            with pytest.raises(CoordinatorUnavailableError):
+                await broker.groups.commit(commit_of("g", 2))
+            reads = disk.counts["read"]
+            for _ in range(10):
+                with pytest.raises(CoordinatorUnavailableError):
+                    await broker.groups.commit(commit_of("g", 3))
+                shard_of(broker, "g")._on_timer()
+            assert disk.counts["read"] == reads
+            partition = shard_of(broker, "g")._state.partition
+            await partition.recover()
+            shard_of(broker, "g")._on_timer()
+            await broker.groups.commit(commit_of("g", 4))
+            assert committed(broker, "g") == {0: 4}
+
+    asyncio.run(scenario())
+
+
 def test_a_snapshot_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FaultyDisk(tmp_path)
