@@ -167,13 +167,13 @@ class Node:
         self._started("Kafka", partial(self.kafka.stop, self._drain_s), self._drain_s + _GRACE_S)
 
     async def _start_http(self, tls: ssl.SSLContext | None) -> None:
-        from goqueue.protocols.http.families import build_app  # noqa: PLC0415 - after Kafka is served
+        from goqueue.protocols.http.app import api_of  # noqa: PLC0415 - after Kafka is served
         from goqueue.protocols.http.listener import HttpListener  # noqa: PLC0415 - as above
         from goqueue.protocols.http.settings import HttpSettings  # noqa: PLC0415 - as above
 
         host, port = self.config.listeners.http
         settings = HttpSettings(host=host, port=port, tls=tls)
-        self.http = HttpListener(build_app(self), settings)
+        self.http = HttpListener(api_of(self), settings)
         async with _listening("HTTP", host, port):
             await self.http.start()
         self._started("HTTP", partial(self.http.stop, self._drain_s), self._drain_s + _GRACE_S)

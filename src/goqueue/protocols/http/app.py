@@ -9,14 +9,17 @@ import itertools
 import logging
 import re
 import secrets
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import GoQueueError
-from goqueue.protocols.http.problems import internal_error, problem_of
+from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.http.responses import Response
 
 if TYPE_CHECKING:
-    from goqueue.protocols.http.binding import Request
+    from collections.abc import Callable
+
+    from goqueue.protocols.http.node_state import NodeState
+    from goqueue.protocols.http.requests import Request
     from goqueue.protocols.http.routing import Match, Router
 
 _log = logging.getLogger(__name__)
@@ -34,13 +37,29 @@ CORS: Final = (
 """Any page may call: what a caller may do hangs on its key, never on where its page came from."""
 
 
+def api_of(node: NodeState) -> HttpApp:
+    """The whole API of one node, loaded with the first request: a start need not wait for it."""
+
+    def load() -> Router:
+        from goqueue.protocols.http.families import build_router  # noqa: PLC0415 - as said
+
+        return build_router(node)
+
+    return HttpApp(load)
+
+
 class HttpApp:
     """Answers requests, whatever they were carried by."""
 
-    def __init__(self, router: Router) -> None:
-        self.router = router
+    def __init__(self, load: Callable[[], Router]) -> None:
+        self._load = load
         self._run = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+
+    @cached_property
+    def router(self) -> Router:
+        """Every route."""
+        return self._load()
 
     def request_id(self, headers: dict[bytes, bytes]) -> str:
         """The client's own id for a request if it is a sane one, else one of ours."""
@@ -61,12 +80,14 @@ class HttpApp:
             return self.refusal(request, error)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
             _log.exception("%s %r failed", request.method, request.target)
-            return internal_error(request.request_id)
+            return self.refusal(request, InvariantError())
 
-    def refusal(self, request: Request | None, error: GoQueueError) -> Response:
+    def refusal(self, request: Request, error: GoQueueError) -> Response:
         """What is said to a client whose request is refused."""
-        response = problem_of(error, request.request_id if request else None)
-        if response.status == 500 and request is not None:
+        from goqueue.protocols.http.problems import problem_of  # noqa: PLC0415 - as `api_of`
+
+        response = problem_of(error, request.request_id)
+        if response.status == 500 and str(error):
             _log.error("%s %r failed: %r", request.method, request.target, error)
         return response
 

@@ -6,9 +6,8 @@ pays for none of it.
 
 from __future__ import annotations
 
-import inspect
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -22,31 +21,10 @@ from goqueue.protocols.http.responses import Response, encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from goqueue.protocols.http.requests import Request
     from goqueue.protocols.http.routing import Route
 
 _MAX_QUERY_FIELDS: Final = 100
-
-
-@dataclass(slots=True)
-class Request:
-    """What a client has sent, as far as it is not in a handler's types."""
-
-    method: str
-    target: bytes
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    """By their names in lower case."""
-    body: bytes = b""
-    client_host: str = ""
-    request_id: str | None = None
-
-    @property
-    def raw_path(self) -> bytes:
-        """The part before the question mark."""
-        return self.target.partition(b"?")[0]
-
-    def header(self, name: bytes) -> str:
-        """The value of a header, or nothing."""
-        return self.headers.get(name, b"").decode("latin-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +48,7 @@ class Endpoint:
     @cached_property
     def types(self) -> Types:
         """What the handler's annotations say."""
-        function = inspect.unwrap(self.handler)
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(self.handler)
         returned = hints.pop("return", None)
         return Types(
             hints.get("path"),

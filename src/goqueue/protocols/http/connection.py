@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import httptools
 
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.http.binding import Request
 from goqueue.protocols.http.errors import (
     BodyTooLargeError,
     DeadlineExceededError,
@@ -26,6 +25,7 @@ from goqueue.protocols.http.errors import (
     RequestTimeoutError,
     StoppingError,
 )
+from goqueue.protocols.http.requests import Request
 from goqueue.protocols.http.writing import head_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.http.admin import AdminRoutes
-from goqueue.protocols.http.app import HttpApp
 from goqueue.protocols.http.documents import DocumentRoutes
 from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.node_state import NodeState
 
 
-def build_app(node: NodeState) -> HttpApp:
+def build_router(node: NodeState) -> Router:
     """Every route over one node."""
     router = Router()
     for family in (
@@ -33,4 +32,4 @@ def build_app(node: NodeState) -> HttpApp:
         DocumentRoutes(router),
     ):
         router.add(family)
-    return HttpApp(router)
+    return router

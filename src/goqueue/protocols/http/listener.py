@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from email.utils import formatdate
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.http.connection import HttpConnection
@@ -20,6 +20,21 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
 _TLS_S: Final = 10.0
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = [
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+]
 
 
 class HttpService:
@@ -42,7 +57,7 @@ class HttpService:
     def sweep(self) -> None:
         """Tell connections whose time is over so, and read the clock for all of them."""
         now_s = self.loop.time()
-        self.date = formatdate(usegmt=True).encode("ascii")
+        self.date = _http_date(time.time())
         for connection in [each for each in self.connections if each.expires_s < now_s]:
             connection.expire()
         self._timer = self.loop.call_later(self.settings.sweep_s, self.sweep)
@@ -144,3 +159,11 @@ async def _bind(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _http_date(now_s: float) -> bytes:
+    """As HTTP writes a date, whatever language the process speaks."""
+    at = time.gmtime(now_s)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {clock} GMT".encode("ascii")

@@ -15,11 +15,11 @@ import msgspec
 from goqueue.broker.group_views import view_group
 from goqueue.broker.membership import REBALANCE_TIMEOUT_MS
 from goqueue.model.errors import TopicError
-from goqueue.protocols.http.binding import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.codecs import Duration, duration_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
 from goqueue.protocols.http.message_shapes import MessageOut, message_out
 from goqueue.protocols.http.messages import MAX_READ_BYTES, Limit, OutEncoding
+from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import (
     Generation,

@@ -12,8 +12,8 @@ import msgspec
 import goqueue
 from goqueue.broker.topic_views import view_topic
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.http.binding import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.errors import StoppingError, UnavailableError
+from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.responses import Response, json
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Milliseconds, doc

@@ -195,11 +195,6 @@ def _headers(error: GoQueueError, status: int) -> tuple[tuple[str, str], ...]:
     return ()
 
 
-def internal_error(request_id: str | None = None) -> Response:
-    """The answer when a handler failed in a way that nobody foresaw."""
-    return problem_of(model.InvariantError(), request_id)
-
-
 # --- What msgspec says -------------------------------------------------------------------------
 
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(?P<path>[^`]*)`$")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.protocols.http.app import CORS
 
 if TYPE_CHECKING:
-    from goqueue.protocols.http.binding import Request
+    from goqueue.protocols.http.requests import Request
     from goqueue.protocols.http.responses import Response
 
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from goqueue.protocols.http.app import HttpApp
-from goqueue.protocols.http.binding import Request
 from goqueue.protocols.http.errors import (
     FieldError,
     MalformedRequestError,
     MethodNotAllowedError,
     NoSuchPathError,
 )
+from goqueue.protocols.http.requests import Request
 from goqueue.protocols.http.responses import Response
 from goqueue.protocols.http.routing import Router, route
 
@@ -63,7 +63,7 @@ def router() -> Router:
 
 def ask(router: Router, method: str, target: bytes, body: bytes = b"") -> Response:
     async def scenario() -> Response:
-        app = HttpApp(router)
+        app = HttpApp(lambda: router)
         request = Request(method, target, {}, body, "here", "id")
         return await app.answer(request, app.match(request))
 

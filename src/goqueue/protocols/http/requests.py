@@ -1,0 +1,27 @@
+"""What a client has sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Request:
+    """What a client has sent, as far as it is not in a handler's types."""
+
+    method: str
+    target: bytes
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    """By their names in lower case."""
+    body: bytes = b""
+    client_host: str = ""
+    request_id: str | None = None
+
+    @property
+    def raw_path(self) -> bytes:
+        """The part before the question mark."""
+        return self.target.partition(b"?")[0]
+
+    def header(self, name: bytes) -> str:
+        """The value of a header, or nothing."""
+        return self.headers.get(name, b"").decode("latin-1")
