@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from goqueue.server.descriptors import allow_many_files
 from goqueue.server.node import Node
 from goqueue.server.report import process_age_s, report_start
 
@@ -32,6 +33,7 @@ def serve(config: Config) -> None:
     Raises:
         GoQueueError: it could not be started; the text says why.
     """
+    allow_many_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config))
 

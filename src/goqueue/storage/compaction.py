@@ -344,6 +344,8 @@ class Compaction:
     def _install(self, cleaned: _Cleaned) -> None:
         store = self._store
         base, end = cleaned.base_offset, cleaned.end_offset
+        for source in cleaned.sources:
+            source.hold()  # a reader who opened it later would find the copy under its name
         swap = swap_path(store.folder, base, end)
         store.disk.rename(copy_path(store.folder, base, LOG), swap)
         store.disk.sync_folder(store.folder)

@@ -140,6 +140,18 @@ class Segment:
         self.end_offset = end_offset
         self.sealed = True
 
+    def hold(self) -> None:
+        """Open what there is: whoever has this segment can read it when its names are gone."""
+        _ = self.file, self.indexes
+
+    def rest(self) -> None:
+        """Give the descriptors of a sealed segment back; whoever reads it next opens it again.
+
+        Only once all of it, indexes included, is on the disk.
+        """
+        self.__dict__.pop("file", None)
+        self.__dict__.pop("indexes", None)
+
     # --- Searching -------------------------------------------------------------------------------
 
     def locate(self, offset: int, context: Context) -> Found | Damage | None:

@@ -181,11 +181,17 @@ class SegmentStore:
         self._unsynced = [s for s in self._unsynced if s.synced_bytes < s.size_bytes]
         self._durable_name_changes = max(self._durable_name_changes, plan.name_changes)
         if plan.checkpoint is not None:
-            self._sealed_since_checkpoint = [
-                s for s in self._sealed_since_checkpoint if s.end_offset > plan.end_offset
-            ]
+            self._let_rest(plan.end_offset)
         self.flushed_offset = max(self.flushed_offset, plan.end_offset)
         self.stats.syncs += 1
+
+    def _let_rest(self, end_offset: int) -> None:
+        """Nobody writes to these segments any more: a log of thousands must not hold them open."""
+        sealed = self._sealed_since_checkpoint
+        for segment in sealed:
+            if segment.end_offset <= end_offset and segment not in self._unsynced:
+                segment.rest()
+        self._sealed_since_checkpoint = [s for s in sealed if s.end_offset > end_offset]
 
     def rewrite_unsynced(self) -> None:
         """Write once more what a failed sync may have dropped, and cut what was never published.

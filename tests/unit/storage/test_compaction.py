@@ -25,6 +25,7 @@ from goqueue.records import (
     decode_rows,
     encode,
 )
+from goqueue.storage import lookup
 from goqueue.storage.compaction import DAY_MS, Compaction, compact, dirty_ratio
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
@@ -720,3 +721,25 @@ def test_a_checkpoint_inside_a_segment_that_was_replaced_misleads_nobody(tmp_pat
     assert again.recovery.clean
     assert contents(again) == left
     assert again.find_time(0) == (0, 1000)
+
+
+def test_a_search_that_began_before_the_installation_reads_the_old_files(tmp_path: Path) -> None:
+    log = Log(tmp_path, ROOMY)
+    put(log, (b"a", b"." * 500))
+    put(log, (b"b", b"1"))
+    put(log, (b"a", b"2"))
+    seal(log)
+    put(log, (b"c", b"1"))
+    log.close()
+    log = Log(tmp_path, ROOMY)
+    before, context = log.segments, log.store.context  # as a thread has them that has read nothing
+    compaction = Compaction(log, NOW)
+    compaction.build()
+    for segment in before.sealed:
+        segment.rest()
+    compaction.install()
+    assert contents(log)[0] == (1, b"b", b"1")
+    region = lookup.find_region(before, 1, log.end_offset, 1, context)
+    assert region is not None
+    assert [record.key for record in decode_rows(region.load().data)] == [b"b"]
+    assert lookup.find_time(before, 0, 0, context) == lookup.TimestampHit(0, 1000)

@@ -314,6 +314,22 @@ def test_a_closed_log_holds_no_files(tmp_path: Path) -> None:
     assert not [name for name in open_files() if name.startswith(str(tmp_path))]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed in /proc")
+def test_a_log_of_many_segments_holds_few_files_open(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log", CONFIG)
+    stored = []
+    for _ in range(20):
+        stored += fill(log, 3)
+        log.flush(checkpoint=log.checkpoint_due)
+    log.flush(checkpoint=True)
+    assert len(log.segments) >= 20
+    held = [name for name in open_files() if name.startswith(str(tmp_path))]
+    assert len(held) <= 3, "the segment that grows, and its indexes"
+    assert [item.data for item in readable(log)] == stored
+    assert log.segments.active is not None
+    assert all(segment.index_rebuilds == 0 for segment in log.segments)
+
+
 def open_files() -> list[str]:
     names = []
     for link in Path("/proc/self/fd").iterdir():
