@@ -23,6 +23,7 @@ from goqueue.groups.messages import (
 )
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import (
+    FencedMemberEpochError,
     GroupError,
     OffsetOutOfRangeError,
     PartitionNotAssignedError,
@@ -92,10 +93,14 @@ class Memberships:
         *,
         client_id: str = "",
         client_host: str = "",
+        member_id: str = "",
         reset_to_earliest: bool = True,
         releases_itself: bool = False,
     ) -> Member:
         """Become a member that reads these topics.
+
+        With the id of a member that was lost without a word, its place is taken at once; should it
+        still be there, it is fenced.
 
         A member that `releases_itself` calls `release` when it has finished with partitions that
         it is to give up; the group waits for it, up to the rebalance timeout.
@@ -103,7 +108,8 @@ class Memberships:
         Raises:
             GroupError: the group refuses, for example because it speaks the classic protocol.
         """
-        member = Member(group_id, f"{client_id or 'member'}-{uuid4().hex}", reset_to_earliest)
+        member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
+        member = Member(group_id, member_id, reset_to_earliest)
         member.client_id, member.client_host = client_id, client_host
         member.releases_itself = releases_itself
         await self._heartbeat(
@@ -164,7 +170,11 @@ class Memberships:
 
         Giving up is at once, unless the member releases partitions itself: whatever it was handed
         before is its business, and its commits count until the partition has a new owner.
+
+        Raises:
+            GroupError: the group has removed it, or somebody has taken its place.
         """
+        self._check_kept(member)
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -183,8 +193,12 @@ class Memberships:
         await self.heartbeat(member)
 
     async def leave(self, member: Member) -> None:
-        """Go; the partitions are free for others at once."""
-        self._members.pop((member.group_id, member.member_id), None)
+        """Go; the partitions are free for others at once.
+
+        One whose place was taken has nothing to leave.
+        """
+        if not self._forget(member):
+            return
         await self._broker.groups.consumer_heartbeat(
             ConsumerHeartbeat(
                 group_id=member.group_id, member_id=member.member_id, epoch=LEAVING_EPOCH
@@ -195,9 +209,24 @@ class Memberships:
         try:
             result = await self._broker.groups.consumer_heartbeat(request)
         except GroupError:
-            self._members.pop((member.group_id, member.member_id), None)
+            self._forget(member)
             raise
         self._take_over(member, result)
+
+    def _check_kept(self, member: Member) -> None:
+        if self._members.get((member.group_id, member.member_id)) is not member:
+            raise FencedMemberEpochError(
+                f"member {member.member_id!r} is not in group {member.group_id!r} any more, or "
+                "somebody has taken its place: join again"
+            )
+
+    def _forget(self, member: Member) -> bool:
+        """Keep nothing for a member any more; False when it is not, or no longer, kept."""
+        key = (member.group_id, member.member_id)
+        if self._members.get(key) is not member:
+            return False
+        del self._members[key]
+        return True
 
     def _take_over(self, member: Member, result: ConsumerHeartbeatResult) -> None:
         member.epoch = result.epoch
@@ -296,7 +325,9 @@ class Memberships:
 
         Raises:
             PartitionNotAssignedError: one of them is not this member's.
+            GroupError: the group has removed the member, or somebody has taken its place.
         """
+        self._check_kept(member)
         for partition in offsets:
             if partition not in member.assigned and partition not in member.revoking:
                 raise PartitionNotAssignedError(

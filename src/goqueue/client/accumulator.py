@@ -1,9 +1,13 @@
 """Messages on their way out, as plain state: batches, their order, their numbers, their tries.
 
 A lane is one partition. Messages fill its open batch, closed batches wait in line, and a few are in
-flight, answered in the order they were sent. What makes a retry safe is the numbering: a batch
-keeps its sequence for as long as it may have been stored, and gets another only when it is known
-that it was not.
+flight, answered in the order they were sent. What makes a retry safe is the numbering:
+
+- A batch whose answer was lost is in doubt, and keeps its number until it is known what became of
+  it. Only two answers tell: that it is stored, or that the broker misses a batch before it. Another
+  refusal says nothing about the first time.
+- A number is never used for another batch while one in doubt may have it: a lane that gives up such
+  a batch goes on as another producer.
 
 Nothing here waits, reads a clock or knows gRPC; the producer does.
 """
@@ -62,6 +66,13 @@ class Batch(Generic[T]):
     identity: Identity | None = None
     first_sequence: int = -1
     """-1 until it is sent for the first time, and again once it is known not to be stored."""
+    in_doubt: bool = False
+    """It was sent, and the connection was lost before the answer came."""
+
+    @property
+    def end_sequence(self) -> int:
+        """The number of the first message behind it."""
+        return (self.first_sequence + len(self.items)) % _SEQUENCES
 
 
 class Lane(Generic[T]):
@@ -153,8 +164,9 @@ class Lane(Generic[T]):
     def stored(self) -> Batch[T]:
         """The oldest batch in flight is stored."""
         batch = self.in_flight.popleft()
-        self._is_known = True
-        self._stored_to = (batch.first_sequence + len(batch.items)) % _SEQUENCES
+        if batch.identity == self.identity:
+            self._is_known = True
+            self._stored_to = _later(self._stored_to, batch.end_sequence)
         self._settle()
         return batch
 
@@ -163,10 +175,11 @@ class Lane(Generic[T]):
         batch = self.in_flight.popleft()
         failed: Batch[T] | None = None
         if refusal is Refusal.OUT_OF_ORDER:
-            if not self._is_draining:
+            batch.in_doubt = False
+            if not self._is_draining and batch.identity == self.identity:
                 self.identity = None  # the broker's memory is not ours: start anew
             self.returned.append(batch)
-        elif refusal is Refusal.TOO_LARGE and len(batch.items) > 1:
+        elif refusal is Refusal.TOO_LARGE and len(batch.items) > 1 and not batch.in_doubt:
             self.returned.extend(_halves(batch))
         else:
             batch.tries += 1
@@ -175,12 +188,15 @@ class Lane(Generic[T]):
                 self.returned.append(batch)
             else:
                 failed = batch
+                self._give_up(batch)
         self._is_draining = True
         self._settle()
         return failed
 
     def lost(self) -> None:
-        """The connection is gone. What was in flight may be stored: it keeps its numbers."""
+        """The connection is gone. What was in flight may be stored."""
+        for batch in self.in_flight:
+            batch.in_doubt = True
         if self._is_draining:
             self.returned.extend(self.in_flight)
             self.in_flight.clear()
@@ -196,9 +212,17 @@ class Lane(Generic[T]):
         self._is_draining = False
         self.waiting.extendleft(reversed(self.returned))
         self.returned.clear()
-        for batch in self.waiting:
-            batch.first_sequence = -1
         self._next_sequence = self._stored_to
+        for batch in self.waiting:
+            if not batch.in_doubt:
+                batch.first_sequence = -1
+            elif batch.identity == self.identity:
+                self._next_sequence = _later(self._next_sequence, batch.end_sequence)
+
+    def _give_up(self, batch: Batch[T]) -> None:
+        """A batch fails. Where it may be stored, its number must not be given to another."""
+        if batch.in_doubt:
+            self.identity = None
 
     def identify(self, identity: Identity) -> None:
         """Go on as this producer, which the broker has not heard of."""
@@ -214,6 +238,7 @@ class Lane(Generic[T]):
         batches: list[Batch[T]] = []
         while self.waiting and self.waiting[0].opened_s < before_s:
             batches.append(self.waiting.popleft())
+            self._give_up(batches[-1])
         return batches
 
     def batches(self) -> Iterator[Batch[T]]:
@@ -224,6 +249,11 @@ class Lane(Generic[T]):
         yield from self.waiting
         if self.open is not None:
             yield self.open
+
+
+def _later(one: int, other: int) -> int:
+    """The later of two sequence numbers that are not far apart, though they start over at 2^31."""
+    return other if (other - one) % _SEQUENCES < _SEQUENCES // 2 else one
 
 
 def _halves(batch: Batch[T]) -> Iterator[Batch[T]]:
@@ -247,6 +277,12 @@ class Accumulator(Generic[T]):
             lane = self.lanes[place] = Lane(place, self._settings)
         was_idle = lane.open is None
         return lane.add(item, size_bytes, now_s) or was_idle
+
+    def items(self) -> Iterator[T]:
+        """Every message that is not settled."""
+        for lane in self.lanes.values():
+            for batch in lane.batches():
+                yield from batch.items
 
     def close_open(self) -> None:
         """Let everything be sent."""

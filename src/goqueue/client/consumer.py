@@ -209,6 +209,8 @@ class AsyncConsumer:
             await asyncio.sleep(interval_s)
             try:
                 await self._commit(finished_only=True)
+            except BrokerUnavailableError:
+                continue  # whoever joins again will read it again
             except GoQueueError as error:
                 logger.warning("the next commit will try again: %s", error)
 
@@ -281,6 +283,7 @@ class AsyncConsumer:
 
     def _assigned(self, assignment: pb.Assignment) -> None:
         """Take over what is new; give up what is taken away once it is not in hand any more."""
+        self._join.member_id = assignment.member_id  # so that a new stream goes on as this member
         self.assignment = _places(assignment.partitions)
         self._revoked = _places(assignment.revoked)
         self.inbox.drop(self._revoked)

@@ -6,15 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-import mmh3
 from grpc import aio
 
 from goqueue.client.accumulator import Accumulator, Batch, Identity, Lane, Refusal
-from goqueue.client.channels import MAX_MESSAGE_BYTES
 from goqueue.client.errors import (
     BrokerUnavailableError,
     BufferFullError,
@@ -23,6 +20,7 @@ from goqueue.client.errors import (
     from_call,
     from_wire,
 )
+from goqueue.client.outgoing import NOBODY, Item, KnownTopic, to_bytes, to_headers, to_request
 from goqueue.client.types import Place, Receipt, SendStats
 from goqueue.model.errors import (
     BatchTooLargeError,
@@ -33,8 +31,6 @@ from goqueue.model.errors import (
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from goqueue.client.channels import Channels
     from goqueue.client.types import Content, Headers
 
@@ -47,30 +43,6 @@ new partitions after that."""
 MAX_TOPICS: Final = 10_000
 """Topics whose number of partitions is remembered; then all are looked up anew."""
 
-_MARGIN_BYTES: Final = 4096
-_PER_MESSAGE_BYTES: Final = 32
-_NOBODY: Final = Identity(-1, -1)
-"""Of a producer that does not want to be recognised."""
-_ACKS: Final = {"all": pb.ACKS_ALL, "leader": pb.ACKS_LEADER, "none": pb.ACKS_NONE}
-
-
-class _Item(NamedTuple):
-    """One message, and who waits for it."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    timestamp_ms: int | None
-    delivery: asyncio.Future[Receipt]
-
-
-class _Known(NamedTuple):
-    """What is remembered of a topic."""
-
-    partition_count: int
-    until_s: float
-    turns: Iterator[int]
-
 
 class Producer:
     """Sends what is published, over one stream, in the background."""
@@ -78,8 +50,8 @@ class Producer:
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._settings = channels.settings
-        self._accumulator: Accumulator[_Item] = Accumulator(self._settings)
-        self._topics: dict[str, _Known] = {}
+        self._accumulator: Accumulator[Item] = Accumulator(self._settings)
+        self._topics: dict[str, KnownTopic] = {}
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._room = asyncio.Condition()
@@ -89,7 +61,20 @@ class Producer:
         self._identity: Identity | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
-        self.stats = SendStats()
+        self._published = self._acknowledged = self._failed = self._batches = self._bytes = 0
+        self._last_error: Exception | None = None
+
+    @property
+    def stats(self) -> SendStats:
+        """What became of the messages so far."""
+        return SendStats(
+            self._published,
+            self._acknowledged,
+            self._failed,
+            self._batches,
+            self._bytes,
+            self._last_error,
+        )
 
     # --- Publishing ------------------------------------------------------------------------------
 
@@ -106,36 +91,32 @@ class Producer:
         """Put a message into the buffer; see `AsyncClient.publish`."""
         if self._is_closed:
             raise ClientClosedError("the client was closed: make another one")
-        item = _Item(
-            _bytes(value), _bytes(key), _headers(headers), timestamp_ms, self._loop.create_future()
-        )
-        size_bytes = _size_bytes(item)
-        if size_bytes > MAX_MESSAGE_BYTES - _MARGIN_BYTES:
-            raise BatchTooLargeError(
-                f"a message of {size_bytes} bytes; gRPC takes up to "
-                f"{MAX_MESSAGE_BYTES - _MARGIN_BYTES}"
-            )
+        delivery = self._loop.create_future()
+        item = Item(to_bytes(value), to_bytes(key), to_headers(headers), timestamp_ms, delivery)
+        size_bytes = item.size_bytes()
         known = self._topics.get(topic)
         if known is None or known.until_s < self._loop.time():
             known = await self._look_up(topic)
-        place = Place(topic, _partition(known, item.key, partition))
+        place = Place(topic, known.partition(item.key, partition))
         if self._unsettled >= self._settings.buffer_messages:
             await self._wait_for_room()
         self._unsettled += 1
+        self._published += 1
         if self._accumulator.add(place, item, size_bytes, self._loop.time()):
             self._news.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="goqueue producer")
         return item.delivery
 
-    async def _look_up(self, topic: str) -> _Known:
+    async def _look_up(self, topic: str) -> KnownTopic:
         found = await self._channels.ask(
             lambda stubs: stubs.admin.DescribeTopic, pb.TopicRequest(name=topic), pb.Topic
         )
         before = self._topics.get(topic)
         if len(self._topics) >= MAX_TOPICS:
             self._topics.clear()
-        known = self._topics[topic] = _Known(
+        known = self._topics[topic] = KnownTopic(
+            topic,
             len(found.partitions),
             self._loop.time() + TOPIC_AGE_S,
             count() if before is None else before.turns,
@@ -153,8 +134,9 @@ class Producer:
         """Send everything and wait until it is settled; see `AsyncClient.flush`."""
         self._accumulator.close_open()
         self._news.set()
-        async with self._room:
-            await self._room.wait_for(lambda: not self._unsettled)
+        waiting = [item.delivery for item in self._accumulator.items()]
+        if waiting:
+            await asyncio.wait(waiting)
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -178,12 +160,12 @@ class Producer:
         failures = 0
         while True:
             await self._until_due()
-            answered = self.stats.batches
+            answered = self._batches
             lost = await self._serve()
             self._accumulator.lost()
-            self.stats = replace(self.stats, last_error=lost)
+            self._last_error = lost
             logger.info("the stream is opened anew: %s", lost)
-            failures = failures + 1 if self.stats.batches == answered else 1
+            failures = failures + 1 if self._batches == answered else 1
             await self._expire()
             await asyncio.sleep(self._settings.backoff_s(failures))
 
@@ -212,7 +194,7 @@ class Producer:
     async def _serve(self) -> GoQueueError:
         """One stream, until it breaks; returns why it did."""
         call: Any = self._channels.next().publish.PublishStream()
-        sent: deque[tuple[int, Lane[_Item]]] = deque()
+        sent: deque[tuple[int, Lane[Item]]] = deque()
         reader = asyncio.create_task(self._read(call, sent))
         reader.add_done_callback(lambda _: self._news.set())
         watch = asyncio.create_task(self._watch(call))
@@ -235,7 +217,7 @@ class Producer:
         return BrokerUnavailableError(f"{self._channels.address} has ended the stream")
 
     async def _write(
-        self, call: Any, sent: deque[tuple[int, Lane[_Item]]], reader: asyncio.Task[None]
+        self, call: Any, sent: deque[tuple[int, Lane[Item]]], reader: asyncio.Task[None]
     ) -> None:
         for number in count(1):
             lane = await self._next_lane(reader)
@@ -244,7 +226,7 @@ class Producer:
             batch = lane.take(self._loop.time())
             if batch is not None:
                 sent.append((number, lane))
-                await call.write(self._request(number, batch))
+                await call.write(to_request(number, batch, self._settings.acks))
 
     async def _watch(self, call: Any) -> None:
         """Give up a stream whose broker does not answer any more."""
@@ -255,7 +237,7 @@ class Producer:
             if oldest_s is not None and oldest_s < self._loop.time() - timeout_s:
                 call.cancel()
 
-    async def _next_lane(self, reader: asyncio.Task[None]) -> Lane[_Item] | None:
+    async def _next_lane(self, reader: asyncio.Task[None]) -> Lane[Item] | None:
         """A lane with something to send, and a name to send it by; None when the stream is over."""
         while not reader.done():
             self._news.clear()
@@ -271,7 +253,7 @@ class Producer:
 
     async def _identify(self, *, fresh: bool) -> Identity:
         if not self._settings.idempotent:
-            return _NOBODY
+            return NOBODY
         if fresh or self._identity is None:
             made = await self._channels.ask(
                 lambda stubs: stubs.publish.InitProducer,
@@ -284,26 +266,9 @@ class Producer:
             self._identity = identity
         return self._identity
 
-    def _request(self, number: int, batch: Batch[_Item]) -> pb.PublishRequest:
-        topic, partition = batch.place
-        request = pb.PublishRequest(
-            topic=topic, correlation_id=number, acks=_ACKS[self._settings.acks]
-        )
-        identity = batch.identity
-        if identity is not None and identity is not _NOBODY:
-            request.producer.producer_id = identity.producer_id
-            request.producer.epoch = identity.epoch
-            request.producer.first_sequence = batch.first_sequence
-        add = request.messages.add
-        for value, key, headers, timestamp_ms, _ in batch.items:
-            message = add(value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
-            for name, content in headers:
-                message.headers.add(name=name, value=content)
-        return request
-
     # --- Answers ---------------------------------------------------------------------------------
 
-    async def _read(self, call: Any, sent: deque[tuple[int, Lane[_Item]]]) -> None:
+    async def _read(self, call: Any, sent: deque[tuple[int, Lane[Item]]]) -> None:
         async for response in call:
             number, lane = sent.popleft()
             if response.correlation_id != number:
@@ -316,7 +281,7 @@ class Producer:
             self._news.set()
             await self._settled()
 
-    def _stored(self, batch: Batch[_Item], response: pb.PublishResponse) -> None:
+    def _stored(self, batch: Batch[Item], response: pb.PublishResponse) -> None:
         topic = batch.place.topic
         for item, result in zip(batch.items, response.results, strict=True):
             if not item.delivery.done():
@@ -324,15 +289,11 @@ class Producer:
                     Receipt(topic, result.partition, result.offset, result.timestamp_ms)
                 )
         self._unsettled -= len(batch.items)
-        stats = self.stats
-        self.stats = replace(
-            stats,
-            acknowledged=stats.acknowledged + len(batch.items),
-            batches=stats.batches + 1,
-            bytes=stats.bytes + batch.size_bytes,
-        )
+        self._acknowledged += len(batch.items)
+        self._batches += 1
+        self._bytes += batch.size_bytes
 
-    def _refused(self, lane: Lane[_Item], error: GoQueueError) -> None:
+    def _refused(self, lane: Lane[Item], error: GoQueueError) -> None:
         if isinstance(error, OutOfOrderSequenceError):
             refusal = Refusal.OUT_OF_ORDER
         elif isinstance(error, BatchTooLargeError):
@@ -342,24 +303,24 @@ class Producer:
         if isinstance(error, UnknownPartitionError):
             self._topics.pop(lane.place.topic, None)
         failed = lane.refused(refusal, self._loop.time())
-        self.stats = replace(self.stats, last_error=error)
+        self._last_error = error
         if failed is not None:
             self._fail(failed, error)
 
-    def _fail(self, batch: Batch[_Item], error: GoQueueError) -> None:
+    def _fail(self, batch: Batch[Item], error: GoQueueError) -> None:
         for item in batch.items:
             if not item.delivery.done():
                 item.delivery.set_exception(error)
                 item.delivery.exception()  # it is told by `flush` as well: nothing goes unnoticed
         self._unsettled -= len(batch.items)
         self._failure = self._failure or error
-        stats = self.stats
-        self.stats = replace(stats, failed=stats.failed + len(batch.items), last_error=error)
+        self._failed += len(batch.items)
+        self._last_error = error
 
     async def _expire(self) -> None:
         timeout_s = self._settings.delivery_timeout_ms / 1000
         for batch in self._accumulator.expired(self._loop.time() - timeout_s):
-            cause = self.stats.last_error
+            cause = self._last_error
             self._fail(
                 batch,
                 DeliveryTimeoutError(
@@ -389,35 +350,3 @@ def _error_of(response: pb.PublishResponse) -> GoQueueError | None:
     if response.results and response.results[0].HasField("error"):
         return from_wire(response.results[0].error)
     return None
-
-
-def _partition(known: _Known, key: bytes | None, partition: int | None) -> int:
-    """The same choice as the broker's: the one named, the key's, or the next in turn."""
-    if partition is not None:
-        if not 0 <= partition < known.partition_count:
-            raise UnknownPartitionError(
-                f"the topic has partitions 0 to {known.partition_count - 1}, not {partition}"
-            )
-        return partition
-    if key is None:
-        return next(known.turns) % known.partition_count
-    number: int = mmh3.hash(key, signed=False)
-    return number % known.partition_count
-
-
-def _bytes(content: Content) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
-
-
-def _headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ...]:
-    if not headers:
-        return ()
-    pairs = headers if not hasattr(headers, "items") else headers.items()
-    return tuple((name, _bytes(value)) for name, value in pairs)
-
-
-def _size_bytes(item: _Item) -> int:
-    size = _PER_MESSAGE_BYTES + len(item.value or b"") + len(item.key or b"")
-    for name, value in item.headers:
-        size += len(name) + len(value or b"") + _PER_MESSAGE_BYTES
-    return size

@@ -223,6 +223,21 @@ def test_a_member_that_goes_leaves_its_partitions_to_others(tmp_path, politely):
     run(tmp_path, scenario)
 
 
+def test_a_lost_member_s_place_is_taken_over_at_once_and_its_ghost_is_fenced(tmp_path):
+    async def scenario(node):
+        await node.broker.create_topic("t", 2)
+        async with member(node) as ghost:
+            name = (await ghost.assigned(0, 1)).member_id
+            async with member(node, member_id=name) as heir:
+                assert (await heir.assigned(0, 1)).member_id == name
+                assert await ended(ghost.call) is grpc.StatusCode.ABORTED
+                assert members_of(node) == [name]
+                await fill(node, 1)
+                assert len(await heir.messages(1)) == 1
+
+    run(tmp_path, scenario)
+
+
 def test_a_stream_must_begin_with_a_join_and_have_only_one(tmp_path):
     async def scenario(node):
         await node.broker.create_topic("t", 1)

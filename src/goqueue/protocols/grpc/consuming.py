@@ -97,6 +97,7 @@ class ConsumeService(ConsumeServiceServicer):
             join.topics,
             client_id=join.client_id,
             client_host=_host(context.peer()),
+            member_id=join.member_id,
             reset_to_earliest=not join.start_at_latest,
             releases_itself=True,
         )

@@ -592,6 +592,7 @@ class SubscribeJoin(_message.Message):
     START_AT_LATEST_FIELD_NUMBER: _builtins.int
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     client_id: _builtins.str
     start_at_latest: _builtins.bool
@@ -600,6 +601,10 @@ class SubscribeJoin(_message.Message):
     """of one batch; 0: 100, at most 1000"""
     window: _builtins.int
     """messages on the way before `credit` is needed; 0: 5 batches;"""
+    member_id: _builtins.str
+    """100 to 5000
+    of a stream that was lost, to go on in its place; empty: a new one
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -611,10 +616,11 @@ class SubscribeJoin(_message.Message):
         start_at_latest: _builtins.bool = ...,
         max_messages: _builtins.int = ...,
         window: _builtins.int = ...,
+        member_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "group", b"group", "max_messages", b"max_messages", "start_at_latest", b"start_at_latest", "topics", b"topics", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "group", b"group", "max_messages", b"max_messages", "member_id", b"member_id", "start_at_latest", b"start_at_latest", "topics", b"topics", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
