@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.fetch import Fetcher
@@ -25,7 +26,7 @@ from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
     from goqueue.broker.partition import PartitionId
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 TOPICS_FOLDER: Final = "topics"
 DISK_THREADS: Final = 8
@@ -92,6 +95,8 @@ class Broker:
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.reader = MessageReader(self.fetcher)
         self.memberships = Memberships(self)
+        self._changes: set[asyncio.Task[Any]] = set()
+        """Changes of topics under way; as many as there are requests for them."""
         self._reported: set[tuple[PartitionId, int]] = set()
 
     async def start(self) -> None:
@@ -126,6 +131,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
+        await asyncio.gather(*self._changes, return_exceptions=True)
         await self.groups.stop()
         await self.partitions.close()
         self.executor.shutdown()
@@ -141,31 +147,58 @@ class Broker:
     ) -> Topic:
         """Make a topic and its partitions. Raises like `Topics.plan`."""
         count = self.settings.default_partitions if partition_count is None else partition_count
-        topic = await self.topics.create(name, count, overrides)
-        self.partitions.open_topic(topic)
-        return topic
+
+        async def create() -> Topic:
+            topic = await self.topics.create(name, count, overrides)
+            self.partitions.open_topic(topic)
+            return topic
+
+        return await self._to_the_end(create())
 
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic and remove its files."""
-        topic = await self.topics.delete(name)
-        # Before anything is awaited: of a topic made again, nobody has read anything yet.
-        self.groups.forget_topic(name)
-        self.measures.forget_topic(name)
-        await self.partitions.delete_topic(topic)
-        await self.topics.files_are_gone(topic.topic_id)
-        return topic
+
+        async def delete() -> Topic:
+            topic = await self.topics.delete(name)
+            # Before anything is awaited: of a topic made again, nobody has read anything yet.
+            self.groups.forget_topic(name)
+            self.measures.forget_topic(name)
+            await self.partitions.delete_topic(topic)
+            await self.topics.files_are_gone(topic.topic_id)
+            return topic
+
+        return await self._to_the_end(delete())
 
     async def grow_topic(self, name: str, partition_count: int) -> Topic:
         """Give a topic more partitions."""
-        topic = await self.topics.grow(name, partition_count)
-        self.partitions.open_topic(topic)
-        return topic
+
+        async def grow() -> Topic:
+            topic = await self.topics.grow(name, partition_count)
+            self.partitions.open_topic(topic)
+            return topic
+
+        return await self._to_the_end(grow())
 
     async def configure_topic(self, name: str, overrides: Mapping[str, str]) -> Topic:
         """Replace the overrides of a topic's settings; they hold from the next append on."""
-        topic = await self.topics.configure(name, overrides)
-        self.partitions.configure_topic(topic)
-        return topic
+
+        async def configure() -> Topic:
+            topic = await self.topics.configure(name, overrides)
+            self.partitions.configure_topic(topic)
+            return topic
+
+        return await self._to_the_end(configure())
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, _T]) -> _T:
+        """Make all of a change, also when whoever asked for it is gone meanwhile.
+
+        What is stored and what this broker holds would be different topics otherwise, until the
+        next start: messages would be taken for a topic that is deleted there.
+        """
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
 
     # --- Records ---------------------------------------------------------------------------------
 

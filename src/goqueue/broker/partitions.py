@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from goqueue.broker.partition import Partition, PartitionId
-from goqueue.model.errors import UnknownPartitionError
+from goqueue.model.errors import UnknownPartitionError, UnknownTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,10 +83,16 @@ class Partitions:
             partition.configure(topic.settings.log_config())
 
     def of_topic(self, topic: Topic) -> list[Partition]:
-        """The partitions of one topic, in order."""
-        return [
-            self._open[PartitionId(topic.name, number)] for number in range(topic.partition_count)
-        ]
+        """The partitions of one topic, in order.
+
+        Raises:
+            UnknownTopicError: it was deleted meanwhile.
+        """
+        ids = (PartitionId(topic.name, number) for number in range(topic.partition_count))
+        try:
+            return [self._open[each] for each in ids]
+        except KeyError:
+            raise UnknownTopicError(f"topic {topic.name!r} was just deleted") from None
 
     async def delete_topic(self, topic: Topic) -> None:
         """Remove a topic's partitions and their files."""

@@ -323,3 +323,35 @@ def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(tmp_pat
             assert [record.value for record in await read_all(broker, "a")] == [b"v"]
 
     asyncio.run(scenario())
+
+
+def test_a_change_whose_client_is_gone_is_made_to_the_end(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("old", 1)
+            publish(broker, "old", b"v")
+            for change in (broker.create_topic("new", 1), broker.delete_topic("old")):
+                asked = asyncio.create_task(change)
+                await asyncio.sleep(0)  # it has begun
+                asked.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asked
+            await asyncio.wait_for(asyncio.gather(*broker._changes), 10)
+            assert set(broker.topics.catalogue.by_name) == {"new", "__consumer_offsets"}
+            assert publish(broker, "new", b"v").placed.first_offset == 0
+            assert await broker.topics.deleted() == []
+        async with running_broker(tmp_path) as broker:
+            assert set(broker.topics.catalogue.by_name) == {"new", "__consumer_offsets"}
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_was_deleted_meanwhile_has_no_partitions(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            topic = await broker.create_topic("t", 2)
+            await broker.delete_topic("t")
+            with pytest.raises(UnknownTopicError):
+                broker.partitions.of_topic(topic)
+
+    asyncio.run(scenario())
