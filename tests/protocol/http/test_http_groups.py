@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from support.http_api import HttpApi
 
@@ -380,3 +381,29 @@ def test_offsets_of_nothing_are_not_committed(
     if field is not None:
         assert found == field.replace("TOPIC", topic)
     assert api.ask("GET", f"/groups/{group}").status == 404
+
+
+def test_a_member_over_http_shares_a_group_with_a_kafka_client(
+    api: HttpApi, broker: ServerProcess, topic: str, group: str
+) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.kafka_address,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    member = join(api, group, topic)
+    deadline = time.monotonic() + 60
+    shares: list[list[int]] = []
+    while time.monotonic() < deadline:
+        consumer.poll(0.2)
+        api.post(f"/groups/{group}/heartbeat", {"member_id": member["member_id"]})
+        found = api.get(f"/groups/{group}")
+        shares = sorted(each["partitions"].get(topic, []) for each in found["members"])
+        if shares == [[0], [1]] and found["state"] == "Stable":
+            break
+    consumer.close()
+    assert shares == [[0], [1]]
