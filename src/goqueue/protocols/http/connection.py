@@ -9,6 +9,7 @@ they are through.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.listener import HttpService
     from goqueue.protocols.http.responses import Response
     from goqueue.protocols.http.routing import Match
+
+_access: Final = logging.getLogger("goqueue.http.access")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINGER_S: Final = 2.0
@@ -315,6 +318,8 @@ class HttpConnection(asyncio.Protocol):
             old_version=exchange.old_version,
         )
         self._transport.write(head if exchange.request.method == "HEAD" else head + response.body)
+        if _access.isEnabledFor(logging.DEBUG):
+            _log_access(exchange.request, response)
         if closes:
             self._close()
             return
@@ -361,6 +366,20 @@ class HttpConnection(asyncio.Protocol):
         self._can_write = True
         self._expire_in(self._patience_s())
         self._go_on()
+
+
+def _log_access(request: Request, response: Response) -> None:
+    """One line a request, for who wants to see them all."""
+    target = request.target.decode("latin-1")
+    _access.debug(
+        "%s %s %s %d %d bytes %s",
+        request.client_host,
+        request.method,
+        target,
+        response.status,
+        len(response.body),
+        request.request_id,
+    )
 
 
 def _relative(target: bytes) -> bytes:

@@ -130,10 +130,16 @@ def _parameters(endpoint: Endpoint, location: str) -> list[dict[str, Any]]:
             "in": location,
             "required": name in required,
             "schema": _without_null(described),
-            **({"description": described["description"]} if "description" in described else {}),
+            **({"description": text} if (text := _description(described)) else {}),
         }
         for name, described in properties.items()
     ]
+
+
+def _description(schema: dict[str, Any]) -> str:
+    """What a schema says of itself, or of the first thing that it may be."""
+    kinds = [schema, *schema.get("anyOf", ())]
+    return next((each["description"] for each in kinds if "description" in each), "")
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
