@@ -21,7 +21,7 @@ run: $(STAMP) ## set everything up and run a server; data goes to ./data, Ctrl-C
 
 .PHONY: test
 test: $(STAMP) ## every test but the slow ones
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## the long tests alone
