@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from goqueue.broker.upkeep import (
@@ -126,12 +126,15 @@ class Maintenance:
                 tombstone_ms=topic.settings.number("delete.retention.ms"),
             )
             await in_thread(self._broker.executor, compaction.build, compaction.cancel)
-            with suppress(LogFailedError):  # of which `install` speaks
-                await partition.flusher.checkpoint()  # or `install` would, and stop everyone
+            with suppress(LogFailedError):  # the first step speaks of it
+                await partition.flusher.checkpoint()  # or that step would, and stop everyone
             await partition.flusher.settle()
-            stats = compaction.install()
-        self._report_compaction(partition_id, stats)
-        return stats
+            with closing(compaction.steps()) as steps:
+                for _ in steps:
+                    await asyncio.sleep(0)
+                    await partition.flusher.settle()
+        self._report_compaction(partition_id, compaction.stats)
+        return compaction.stats
 
     def _report_compaction(self, partition_id: PartitionId, stats: CompactionStats) -> None:
         metrics = self._broker.metrics

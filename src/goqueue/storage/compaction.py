@@ -1,8 +1,8 @@
 """Keep the newest record of each key, as Kafka does: offsets never change, gaps are left.
 
 A pass has two halves. `build` reads the sealed segments and writes cleaned copies beside them; it
-may run in a thread while the log is read and written. `install` puts the copies in place, on the
-writer's thread, each in steps that a crash can interrupt anywhere:
+may run in a thread while the log is read and written. `steps` puts the copies in place, on the
+writer's thread and one at a time, each so that a crash can interrupt it anywhere:
 
 1. the checkpoint says that gaps are to be expected from now on;
 2. the finished copy is renamed to `<first>-<end>.swap`: from here on it counts;
@@ -41,7 +41,7 @@ from goqueue.storage.scan import Damage
 from goqueue.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from goqueue.storage.log import Log
     from goqueue.storage.scan import Found
@@ -147,7 +147,8 @@ class Compaction:
         self._cancelled = False
         self._cleaned: list[_Cleaned] = []
         self._started_s = time.monotonic()
-        self._stats = CompactionStats(dirty_ratio=dirty_ratio(log))
+        self.stats = CompactionStats(dirty_ratio=dirty_ratio(log))
+        """What the pass did; complete after the last step."""
 
     # --- Building: any thread --------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Compaction:
             with suppress(DiskError):
                 self._discard(self._cleaned)
             raise
-        self._stats.unique_keys = len(self._latest)
+        self.stats.unique_keys = len(self._latest)
 
     def cancel(self) -> None:
         """Let `build`, in whichever thread it runs, give up at the next batch."""
@@ -285,40 +286,50 @@ class Compaction:
     # --- Installing: the writer's thread ---------------------------------------------------------
 
     def install(self) -> CompactionStats:
-        """Put every finished copy in place of the segments that it was made from.
+        """Put every finished copy in place, here and now. Raises like `steps`."""
+        for _ in self.steps():
+            pass
+        return self.stats
 
-        Where retention or a truncation was faster, the copies from there on are thrown away, and
-        the next pass does their work again.
+    def steps(self) -> Generator[None, None, None]:
+        """Put one finished copy after the other in place of the segments that it was made from.
+
+        Each step waits for the disk. Between two the log may be used; at one, no flush may be under
+        way. Where retention or a truncation was faster, the copies from there on are thrown away,
+        and the next pass does their work again.
 
         Raises:
-            LogFailedError: the log has failed since; nothing was installed.
+            LogFailedError: the log has failed since; nothing more was installed.
             DiskError: the disk refused. The log refuses appends until it has recovered, which
                 finishes or forgets what was begun.
         """
-        store = self._store
-        if self._log.failure is not None:
-            self._discard(self._cleaned)
-            raise LogFailedError(f"nothing compacted: {self._log.failure}") from self._log.failure
         whole = all(self._is_there(s) or self._is_deleted(s) for s in self._sources)
-        ready = self._ready()
+        announced = False
         try:
-            if ready:
-                if store.checkpoint.recovery_segment < ready[-1].end_offset:
-                    self._log.flush(checkpoint=True)  # it points into a file that is replaced
-                gaps_below = max(store.checkpoint.gaps_below, ready[-1].end_offset)
-                store.note(gaps_below=gaps_below)
-            for cleaned in ready:
+            while (cleaned := self._next()) is not None:
+                if not announced:
+                    self._announce([cleaned, *self._cleaned][-1].end_offset)
+                    announced = True
                 self._install(cleaned)
-                self._stats.add(cleaned.stats)
+                self.stats.add(cleaned.stats)
+                yield
             if whole and not self._cleaned and self._mapped_to > self._clean_below:
-                store.note(clean_below=self._mapped_to)
-            self._discard(self._cleaned)
+                self._store.note(clean_below=self._mapped_to)
         except DiskError as error:
             # Half a swap must not meet the next pass, nor a truncation: only recovery may see it.
             self._log.flush_failed(error)
             raise
-        self._stats.duration_s = time.monotonic() - self._started_s
-        return self._stats
+        finally:
+            with suppress(DiskError):  # recovery throws them away too
+                self._discard(self._cleaned)
+        self.stats.duration_s = time.monotonic() - self._started_s
+
+    def _announce(self, end_offset: int) -> None:
+        """Let the checkpoint expect gaps up to there, and not point into a file that goes."""
+        store = self._store
+        if store.checkpoint.recovery_segment < end_offset:
+            self._log.flush(checkpoint=True)
+        store.note(gaps_below=max(store.checkpoint.gaps_below, end_offset))
 
     def _is_there(self, source: Segment) -> bool:
         """Whether nothing has happened to a segment since the pass was planned."""
@@ -327,19 +338,18 @@ class Compaction:
     def _is_deleted(self, source: Segment) -> bool:
         return source.end_offset <= self._log.start_offset
 
-    def _ready(self) -> list[_Cleaned]:
-        """Take the copies whose sources are all still there, up to the first that lost some."""
-        ready: list[_Cleaned] = []
+    def _next(self) -> _Cleaned | None:
+        """Take the next copy; None when there is no more, or its segments are not all there."""
+        if self._log.failure is not None:
+            raise LogFailedError(f"not compacted: {self._log.failure}") from self._log.failure
         while self._cleaned:
             cleaned = self._cleaned[0]
             if all(self._is_there(source) for source in cleaned.sources):
-                ready.append(cleaned)
-            elif all(self._is_deleted(source) for source in cleaned.sources):
-                self._discard([cleaned])
-            else:
-                break
-            del self._cleaned[0]
-        return ready
+                return self._cleaned.pop(0)
+            if not all(self._is_deleted(source) for source in cleaned.sources):
+                return None
+            self._discard([self._cleaned.pop(0)])
+        return None
 
     def _install(self, cleaned: _Cleaned) -> None:
         store = self._store

@@ -743,3 +743,45 @@ def test_a_search_that_began_before_the_installation_reads_the_old_files(tmp_pat
     assert region is not None
     assert [record.key for record in decode_rows(region.load().data)] == [b"b"]
     assert lookup.find_time(before, 0, 0, context) == lookup.TimestampHit(0, 1000)
+
+
+def test_the_log_is_used_between_the_steps_of_an_installation(tmp_path: Path) -> None:
+    log = Log(tmp_path, SMALL)
+    for number in range(6):
+        put(log, (b"k%d" % (number % 3), b"%d" % number))
+    compaction = Compaction(log, NOW)
+    compaction.build()
+    steps = compaction.steps()
+    next(steps)
+    assert put(log, (b"new", b"1")) == 6
+    log.delete_before(3)  # one that is installed, and two that are not
+    assert contents(log) == [
+        (3, b"k0", b"3"),
+        (4, b"k1", b"4"),
+        (5, b"k2", b"5"),
+        (6, b"new", b"1"),
+    ]
+    assert list(steps) == [None, None]
+    assert contents(log) == [
+        (3, b"k0", b"3"),
+        (4, b"k1", b"4"),
+        (5, b"k2", b"5"),
+        (6, b"new", b"1"),
+    ]
+    assert not [name for name in names(log) if "cleaned" in name]
+    log.check_invariants()
+    assert contents(crashed(log, SMALL)) == contents(log)
+
+
+def test_an_installation_that_is_called_off_leaves_no_copies(tmp_path: Path) -> None:
+    log = Log(tmp_path, SMALL)
+    for number in range(4):
+        put(log, (b"k", b"%d" % number))
+    compaction = Compaction(log, NOW)
+    compaction.build()
+    steps = compaction.steps()
+    next(steps)
+    steps.close()
+    assert not [name for name in names(log) if "cleaned" in name]
+    assert log.store.checkpoint.clean_below == 0, "the next pass looks at everything again"
+    assert contents(log)[-1] == (3, b"k", b"3")
