@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Literal, Self
 
 from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
 from goqueue.client.channels import Channels
 from goqueue.client.consumer import AUTO_COMMIT_MS, AsyncConsumer
+from goqueue.client.outgoing import Item
 from goqueue.client.producer import Producer
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
 from goqueue.client.types import SendStats
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Sequence
 
     from goqueue.client.types import Content, Headers, Message, Receipt, Start
@@ -76,14 +77,10 @@ class AsyncClient:
             BatchTooLargeError: it is larger than a broker takes.
             BufferFullError: there is no room, and the settings say not to wait for it.
         """
-        return await self._the_producer.publish(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        delivery: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        item = Item.of(delivery, value, key, headers, timestamp_ms)
+        await self.producer.put(topic, item, partition)
+        return delivery
 
     async def flush(self) -> None:
         """Send everything now, and return when all of it is acknowledged.
@@ -100,7 +97,8 @@ class AsyncClient:
         return SendStats() if self._producer is None else self._producer.stats
 
     @property
-    def _the_producer(self) -> Producer:
+    def producer(self) -> Producer:
+        """Made when first used, inside of the loop."""
         if self._producer is None:
             self._producer = Producer(self.channels)
         return self._producer

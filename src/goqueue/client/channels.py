@@ -6,7 +6,7 @@ import asyncio
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from grpc import StatusCode, aio
+from grpc import StatusCode, aio, ssl_channel_credentials
 
 from goqueue.client.errors import ClientClosedError, from_call
 from goqueue.client.settings import MAX_BACKOFF_S
@@ -62,8 +62,14 @@ class Channels:
         while len(self._stubs) <= turn:
             # A pool of its own for each: otherwise gRPC lets all channels share one connection.
             options = (*_OPTIONS, ("grpc.channel_id", len(self._stubs)))
-            self._stubs.append(Stubs(aio.insecure_channel(self.address, options=options)))
+            self._stubs.append(Stubs(self._open(options)))
         return self._stubs[turn]
+
+    def _open(self, options: tuple[tuple[str, Any], ...]) -> aio.Channel:
+        if self.settings.ca_file is None:
+            return aio.insecure_channel(self.address, options=options)
+        credentials = ssl_channel_credentials(self.settings.ca_file.read_bytes())
+        return aio.secure_channel(self.address, credentials, options=options)
 
     async def ask(
         self,

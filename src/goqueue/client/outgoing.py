@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import mmh3
 
@@ -12,7 +12,6 @@ from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterator
 
     from goqueue.client.accumulator import Batch
@@ -26,6 +25,22 @@ _PER_MESSAGE_BYTES: Final = 32
 _ACKS: Final = {"all": pb.ACKS_ALL, "leader": pb.ACKS_LEADER, "none": pb.ACKS_NONE}
 
 
+class Delivery(Protocol):
+    """What is told of a message's fate: a future of asyncio, or one for threads."""
+
+    def done(self) -> bool:
+        """Whether it was told."""
+
+    def set_result(self, result: Receipt, /) -> None:
+        """It is stored there."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """It failed."""
+
+    def exception(self) -> BaseException | None:
+        """Why it failed."""
+
+
 class Item(NamedTuple):
     """One message, and who waits for it."""
 
@@ -33,7 +48,19 @@ class Item(NamedTuple):
     key: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int | None
-    delivery: asyncio.Future[Receipt]
+    delivery: Delivery
+
+    @classmethod
+    def of(
+        cls,
+        delivery: Delivery,
+        value: Content,
+        key: Content,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+    ) -> Item:
+        """A message as its publisher gave it."""
+        return cls(to_bytes(value), to_bytes(key), to_headers(headers), timestamp_ms, delivery)
 
     def size_bytes(self) -> int:
         """About what it takes on the wire.

@@ -20,7 +20,7 @@ from goqueue.client.errors import (
     from_call,
     from_wire,
 )
-from goqueue.client.outgoing import NOBODY, Item, KnownTopic, to_bytes, to_headers, to_request
+from goqueue.client.outgoing import NOBODY, Item, KnownTopic, to_request
 from goqueue.client.types import Place, Receipt, SendStats
 from goqueue.model.errors import (
     BatchTooLargeError,
@@ -31,8 +31,9 @@ from goqueue.model.errors import (
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.client.channels import Channels
-    from goqueue.client.types import Content, Headers
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class Producer:
         self._is_closed = False
         self._published = self._acknowledged = self._failed = self._batches = self._bytes = 0
         self._last_error: Exception | None = None
+        self.on_settled: Callable[[int], None] = lambda _: None
+        """Told how many messages have found their end, batch by batch."""
 
     @property
     def stats(self) -> SendStats:
@@ -78,35 +81,23 @@ class Producer:
 
     # --- Publishing ------------------------------------------------------------------------------
 
-    async def publish(
-        self,
-        topic: str,
-        value: Content,
-        *,
-        key: Content = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> asyncio.Future[Receipt]:
-        """Put a message into the buffer; see `AsyncClient.publish`."""
+    async def put(self, topic: str, item: Item, partition: int | None) -> None:
+        """Put a message into the buffer, when there is room for it; see `AsyncClient.publish`."""
         if self._is_closed:
             raise ClientClosedError("the client was closed: make another one")
-        delivery = self._loop.create_future()
-        item = Item(to_bytes(value), to_bytes(key), to_headers(headers), timestamp_ms, delivery)
         size_bytes = item.size_bytes()
-        known = self._topics.get(topic)
-        if known is None or known.until_s < self._loop.time():
+        known, now_s = self._topics.get(topic), self._loop.time()
+        if known is None or known.until_s < now_s:
             known = await self._look_up(topic)
         place = Place(topic, known.partition(item.key, partition))
         if self._unsettled >= self._settings.buffer_messages:
             await self._wait_for_room()
         self._unsettled += 1
         self._published += 1
-        if self._accumulator.add(place, item, size_bytes, self._loop.time()):
+        if self._accumulator.add(place, item, size_bytes, now_s):
             self._news.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="goqueue producer")
-        return item.delivery
 
     async def _look_up(self, topic: str) -> KnownTopic:
         found = await self._channels.ask(
@@ -134,9 +125,15 @@ class Producer:
         """Send everything and wait until it is settled; see `AsyncClient.flush`."""
         self._accumulator.close_open()
         self._news.set()
-        waiting = [item.delivery for item in self._accumulator.items()]
-        if waiting:
-            await asyncio.wait(waiting)
+        waiting = deque(item.delivery for item in self._accumulator.items())
+
+        def are_settled() -> bool:
+            while waiting and waiting[0].done():
+                waiting.popleft()
+            return not waiting
+
+        async with self._room:
+            await self._room.wait_for(are_settled)
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -289,6 +286,7 @@ class Producer:
                     Receipt(topic, result.partition, result.offset, result.timestamp_ms)
                 )
         self._unsettled -= len(batch.items)
+        self.on_settled(len(batch.items))
         self._acknowledged += len(batch.items)
         self._batches += 1
         self._bytes += batch.size_bytes
@@ -313,6 +311,7 @@ class Producer:
                 item.delivery.set_exception(error)
                 item.delivery.exception()  # it is told by `flush` as well: nothing goes unnoticed
         self._unsettled -= len(batch.items)
+        self.on_settled(len(batch.items))
         self._failure = self._failure or error
         self._failed += len(batch.items)
         self._last_error = error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9000"
 MAX_BACKOFF_S: Final = 1.0
@@ -36,6 +39,8 @@ class ClientSettings:
     """How long a single question may take, connecting included."""
     connections: int = 2
     """TCP connections that are kept; calls take turns."""
+    ca_file: Path | None = None
+    """Speak TLS with a broker whose certificate one of these authorities has signed (PEM)."""
 
     def __post_init__(self) -> None:
         for name in ("batch_messages", "batch_bytes", "buffer_messages", "tries", "connections"):

@@ -6,17 +6,18 @@ import asyncio
 import threading
 from collections import deque
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from goqueue.client.async_client import AsyncClient
 from goqueue.client.consumer import AUTO_COMMIT_MS
 from goqueue.client.errors import BufferFullError, ClientClosedError
+from goqueue.client.outgoing import Item
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS
 from goqueue.client.sync_administration import Groups, Offsets, Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from goqueue.client.consumer import AsyncConsumer
     from goqueue.client.settings import ClientSettings
@@ -32,12 +33,27 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_AT_ONCE: Final = 500
+"""Messages taken over before the loop does something else."""
+
+_ROOM: Final = 0.75
+"""Publishers that wait for room go on when no more than this share of the buffer is in use."""
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415 - there is none for Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
 
 class LoopThread:
     """An event loop that runs in a thread, for callers in others."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_loop()
         self._thread = threading.Thread(target=self._run, name="goqueue client", daemon=True)
         self._thread.start()
 
@@ -70,9 +86,8 @@ class _Publish(NamedTuple):
     """A message on its way from the caller's thread to the loop's."""
 
     topic: str
-    value: Content
-    options: dict[str, Any]
-    delivery: Future[Receipt]
+    item: Item
+    partition: int | None
 
 
 class Client:
@@ -86,7 +101,7 @@ class Client:
         self, address: str = DEFAULT_ADDRESS, settings: ClientSettings | None = None
     ) -> None:
         self._thread = LoopThread()
-        self._inner = self._thread.call(_make(address, settings))
+        self._inner = self._thread.call(_make(address, settings, self._settled))
         self.settings = self._inner.settings
         self._handing_over: deque[_Publish] = deque()
         self._room = threading.Condition()
@@ -147,19 +162,15 @@ class Client:
         Raises:
             BufferFullError: there is no room, and the settings say not to wait for it.
         """
-        options = {
-            "key": key,
-            "headers": headers,
-            "partition": partition,
-            "timestamp_ms": timestamp_ms,
-        }
         delivery: Future[Receipt] = Future()
+        delivery.set_running_or_notify_cancel()  # what is handed over cannot be called back
+        item = Item.of(delivery, value, key, headers, timestamp_ms)
         with self._room:
             if self._is_closed:
                 raise ClientClosedError("the client was closed: make another one")
             self._wait_for_room()
             self._unsettled += 1
-            self._handing_over.append(_Publish(topic, value, options, delivery))
+            self._handing_over.append(_Publish(topic, item, partition))
             if self._is_awake:
                 return delivery
             self._is_awake = True
@@ -172,7 +183,8 @@ class Client:
             return
         if self.settings.when_full == "raise":
             raise BufferFullError(f"{bound} messages wait to be acknowledged: publish more slowly")
-        self._room.wait_for(lambda: self._unsettled < bound)
+        # To wake up for each message that is settled would cost more than the messages do.
+        self._room.wait_for(lambda: self._unsettled <= bound * _ROOM)
 
     def _wake(self) -> None:
         self._drainer = self._thread.loop.create_task(self._drain())
@@ -185,34 +197,25 @@ class Client:
                     if not self._handing_over:
                         self._is_awake = False
                         return
-                    taken = list(self._handing_over)
-                    self._handing_over.clear()
+                    count = min(len(self._handing_over), _AT_ONCE)
+                    taken = [self._handing_over.popleft() for _ in range(count)]
                 for each in taken:
                     await self._take_over(each)
+                await asyncio.sleep(0)  # let the sender have its turn
 
     async def _take_over(self, message: _Publish) -> None:
-        delivery = message.delivery
         try:
-            sent = await self._inner.publish(message.topic, message.value, **message.options)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
+            await self._inner.producer.put(*message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the publisher's to know
             self._failure = self._failure or error
-            self._settled()
-            delivery.set_exception(error)
-            return
-        sent.add_done_callback(lambda done: self._tell(done, delivery))
+            self._settled(1)
+            message.item.delivery.set_exception(error)
 
-    def _tell(self, done: asyncio.Future[Receipt], delivery: Future[Receipt]) -> None:
-        self._settled()
-        error = done.exception()
-        if error is None:
-            delivery.set_result(done.result())
-        else:
-            delivery.set_exception(error)
-
-    def _settled(self) -> None:
+    def _settled(self, count: int) -> None:
         with self._room:
-            self._unsettled -= 1
-            self._room.notify()
+            self._unsettled -= count
+            if self._unsettled <= self.settings.buffer_messages * _ROOM:
+                self._room.notify_all()
 
     def flush(self) -> None:
         """Send everything now, and return when all of it is acknowledged.
@@ -323,8 +326,12 @@ class Consumer:
         return self._inner.assignment
 
 
-async def _make(address: str, settings: ClientSettings | None) -> AsyncClient:
-    return AsyncClient(address, settings)
+async def _make(
+    address: str, settings: ClientSettings | None, on_settled: Callable[[int], None]
+) -> AsyncClient:
+    client = AsyncClient(address, settings)
+    client.producer.on_settled = on_settled
+    return client
 
 
 async def _next(batches: Any) -> list[Message] | None:

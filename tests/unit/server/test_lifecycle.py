@@ -102,14 +102,15 @@ def test_a_part_that_does_not_stop_keeps_no_other_from_it(
     assert said == ["hanging was cut off: not stopped in 0 s", "broken did not stop cleanly"]
 
 
-@pytest.mark.parametrize("flag", ["--kafka-port", "--http-port"])
+@pytest.mark.parametrize("flag", ["--kafka-port", "--http-port", "--grpc-port"])
 def test_a_port_in_use_is_named_and_everything_is_let_go_again(tmp_path: Path, flag: str) -> None:
     async def scenario() -> None:
         with socket.socket() as taken:
             taken.bind((HOST, 0))
             taken.listen()
             port = taken.getsockname()[1]
-            ports = {"--kafka-port": "0", "--http-port": "0", flag: str(port)}
+            names = ("--kafka-port", "--http-port", "--grpc-port")
+            ports = {**dict.fromkeys(names, "0"), flag: str(port)}
             flags = [word for pair in ports.items() for word in pair]
             node = Node(load_config(["--data-dir", str(tmp_path), *flags], environment={}))
             with pytest.raises(ListenError, match=rf"{HOST}:{port} is in use by another process"):

@@ -56,6 +56,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
     def __init__(self, streams: OpenStreams) -> None:
         self._streams = streams
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        """By method, of which there are as many as in the contract."""
 
     async def intercept_service(
         self,
@@ -64,20 +66,23 @@ class ErrorInterceptor(aio.ServerInterceptor):
         ],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Wrap the handler of a call, whichever of the four kinds it is."""
+        """Wrap the handler of a call, once."""
+        method = handler_call_details.method
+        if method in self._wrapped:
+            return self._wrapped[method]
         handler = await continuation(handler_call_details)
-        if handler is None or not _is_ours(handler_call_details.method):
+        if handler is None or not _is_ours(method):
             return handler
         for kind in ("unary_unary", "unary_stream", "stream_stream"):
             inner = getattr(handler, kind)
             if inner is not None:
                 make = getattr(grpc, f"{kind}_rpc_method_handler")
-                wrapped: grpc.RpcMethodHandler[Any, Any] = make(
-                    self._guarded(inner, handler_call_details.method),
+                self._wrapped[method] = make(
+                    self._guarded(inner, method),
                     request_deserializer=handler.request_deserializer,
                     response_serializer=handler.response_serializer,
                 )
-                return wrapped
+                return self._wrapped[method]
         return handler
 
     def _guarded(self, inner: Handler, method: str) -> Handler:
