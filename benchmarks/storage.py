@@ -44,8 +44,10 @@ TURN_APPENDS: Final = 8000
 INTERVAL_MS: Final = 20  # the default is 1000: a turn would end before the first sync
 APPENDS_A_BREATH: Final = 16
 ALONE: Final = "append alone"
+CHECKED: Final = "never, checked before"
 WAYS: Final = {
     ALONE: Fsync.NEVER,
+    CHECKED: Fsync.NEVER,
     Fsync.NEVER.value: Fsync.NEVER,
     Fsync.INTERVAL.value: Fsync.INTERVAL,
 }
@@ -67,6 +69,10 @@ def append(run: Run) -> None:
         "append alone: without a flusher, so that nothing is synced, not even a sealed segment: "
         "the price of the path itself"
     )
+    run.note(
+        "checked before: as the broker appends, which has validated the checksum when it admitted "
+        "the batch; the other ways validate it in the append"
+    )
 
 
 async def _append_in_turns(run: Run, name: str, batch: bytearray, count: int) -> Turns:
@@ -84,6 +90,7 @@ async def _append_in_turns(run: Run, name: str, batch: bytearray, count: int) ->
                 os.write(plain, batch)
         turns.add("os.write", watch.seconds)
         turns.add(ALONE, _append_alone(logs[ALONE], batch, count))
+        turns.add(CHECKED, await _append_and_settle(logs[CHECKED], batch, count, checked=True))
         for way in (Fsync.NEVER, Fsync.INTERVAL):
             turns.add(way, await _append_and_settle(logs[way], batch, count))
     written = TURNS * count * len(batch)
@@ -102,12 +109,14 @@ def _append_alone(log: Log, batch: bytearray, count: int) -> float:
     return watch.seconds
 
 
-async def _append_and_settle(log: Log, batch: bytearray, count: int) -> float:
+async def _append_and_settle(
+    log: Log, batch: bytearray, count: int, *, checked: bool = False
+) -> float:
     """The seconds of so many appends; what runs behind them has ended on return."""
     flusher = Flusher(log)
     with timed() as watch:
         for number in range(count):
-            await flusher.durable(log.append(batch).end_offset)
+            await flusher.durable(log.append(batch, checked=checked).end_offset)
             if number % APPENDS_A_BREATH == 0:
                 await asyncio.sleep(0)  # a broker goes back to its sockets
     await flusher.stop()
