@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -44,6 +45,10 @@ TOPICS_FOLDER: Final = "topics"
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
+
+MAX_REPORTED: Final = 1000
+"""Damaged places that are remembered as reported. Of more, the one not read for the longest is
+forgotten, and is reported again when somebody reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class Broker:
         self.memberships = Memberships(self)
         self._changes: set[asyncio.Task[Any]] = set()
         """Changes of topics under way; as many as there are requests for them."""
-        self._reported: set[tuple[PartitionId, int]] = set()
+        self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
@@ -163,6 +168,7 @@ class Broker:
             # Before anything is awaited: of a topic made again, nobody has read anything yet.
             self.groups.forget_topic(name)
             self.measures.forget_topic(name)
+            self.writer.forget_topic(name)
             await self.partitions.delete_topic(topic)
             await self.topics.files_are_gone(topic.topic_id)
             return topic
@@ -221,6 +227,10 @@ class Broker:
 
     def _on_damage(self, partition: PartitionId, damage: DamagedRangeError) -> None:
         """Say once, not at every read, that stored records are lost."""
-        if (partition, damage.resume_at) not in self._reported:
-            self._reported.add((partition, damage.resume_at))
+        place = (partition, damage.resume_at)
+        if place not in self._reported:
             logger.error("%s: %s", partition, damage)
+            if len(self._reported) >= MAX_REPORTED:
+                self._reported.popitem(last=False)
+        self._reported[place] = None
+        self._reported.move_to_end(place)

@@ -95,6 +95,11 @@ class MessageWriter:
         self._publisher = publisher
         self._clock = clock
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        """Whose turn it is; of topics that exist, see `forget_topic`."""
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone; one of the same name begins at its first partition."""
+        self._turns.pop(name, None)
 
     async def publish(
         self,

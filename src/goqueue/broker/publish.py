@@ -133,6 +133,11 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
     _check_size(topic, info)
     if info.is_control:
         raise MalformedBatchError("control batches are written by the broker alone")
+    if info.has_delete_horizon:
+        raise MalformedBatchError(
+            "the batch has a delete horizon, which compaction alone gives: it would say when "
+            "tombstones go"
+        )
     if info.is_transactional:
         raise TransactionsUnavailableError("transactions are not served by this broker")
     if info.count == 0 or info.count != info.last_offset_delta + 1:

@@ -30,7 +30,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.records import LOG_APPEND_TIME, Compression, Record, encode
-from goqueue.records.batch import CONTROL, TRANSACTIONAL, peek
+from goqueue.records.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 
@@ -79,6 +79,7 @@ REFUSED = {
     "a wrong checksum": (ChecksumMismatchError, _changed(57, ">i", 2, seal=False)[:-1] + b"!", {}),
     "an unknown codec": (UnknownCompressionError, _changed(21, ">h", 7), {}),
     "a marker": (MalformedBatchError, _batch(b"a", attributes=CONTROL), {}),
+    "a delete horizon": (MalformedBatchError, _batch(None, attributes=DELETE_HORIZON), {}),
     "a transaction": (TransactionsUnavailableError, _batch(b"a", attributes=TRANSACTIONAL), {}),
     "no records": (MalformedBatchError, _changed(57, ">i", 0), {}),
     "more offsets than records": (MalformedBatchError, _changed(23, ">i", 7), {}),

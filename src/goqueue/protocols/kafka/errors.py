@@ -62,6 +62,10 @@ class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
 
 
+class InvalidIsolationLevelError(GoQueueError):
+    """A reader asks for an isolation level that does not exist."""
+
+
 class SchemaMismatchError(model.InvariantError):
     """A handler built an answer that does not fit the schema: a bug in the handler."""
 
@@ -144,6 +148,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     UnsupportedResourceError: ErrorCode.invalid_request,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
+    InvalidIsolationLevelError: ErrorCode.invalid_request,
     # the wire itself
     RequestError: ErrorCode.invalid_request,
     UnsupportedRequestError: ErrorCode.unsupported_version,

@@ -15,6 +15,7 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Place
 from goqueue.protocols.kafka.fetch_wire import FetchedPartition, FetchedTopic
+from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
@@ -26,9 +27,23 @@ MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,
 unless it is a single batch."""
 
+_FIRST_WITH_ERROR: Final = 7
+"""The version from which on an answer as a whole can have an error."""
+
 
 def _refused(ctx: RequestContext, request: fetch_wire.FetchRequest, code: ErrorCode) -> Response:
-    return fetch_wire.encode_response(ctx.version, (), error_code=code)
+    """Nothing was read; before version 7 an answer can say why only at each partition."""
+    if ctx.version >= _FIRST_WITH_ERROR:
+        return fetch_wire.encode_response(ctx.version, (), error_code=code)
+    topics = [
+        FetchedTopic(
+            topic.name,
+            topic.topic_id,
+            [FetchedPartition(each.partition, code) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return fetch_wire.encode_response(ctx.version, topics)
 
 
 class FetchApi:
@@ -48,6 +63,7 @@ class FetchApi:
     )
     async def fetch(self, ctx: RequestContext, request: fetch_wire.FetchRequest) -> Response:
         """Read the partitions of the session; wait, woken by appends, when there is too little."""
+        isolation = isolation_of(request.isolation_level)
         session = self._sessions.resume(request)
         places, reads, unknown = [], [], {}
         for place, wanted in session.wanted.items():
@@ -73,10 +89,10 @@ class FetchApi:
                 0 if unknown else request.max_wait_ms,
                 min(request.min_bytes, max_bytes),
                 max_bytes,
-                Isolation(request.isolation_level),
+                isolation,
             )
         )
-        committed = request.isolation_level == Isolation.READ_COMMITTED
+        committed = isolation is Isolation.READ_COMMITTED
         results = dict(unknown)
         for place, item in zip(places, fetched, strict=True):
             results[place] = _partition(place, item, committed=committed)

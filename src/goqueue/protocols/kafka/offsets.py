@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import Isolation, Partition, PartitionId
+from goqueue.broker.partition import Partition, PartitionId
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Isolation
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
@@ -28,6 +30,28 @@ _NOTHING: Final = -1
 _HIGH_WATERMARK: Final = -1
 
 
+def _no_offset(asked: Struct, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": asked.partition_index,
+        "error_code": code,
+        "offset": _NOTHING,
+        "timestamp": -1,
+    }
+
+
+def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    """Nothing was looked for; an answer says why at each partition, having no other place."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_no_offset(asked, code) for asked in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
 class OffsetsApi:
     """Finds and moves the ends of partitions."""
 
@@ -36,10 +60,10 @@ class OffsetsApi:
 
     # --- ListOffsets -----------------------------------------------------------------------------
 
-    @api(ApiKey.LIST_OFFSETS, 1, 11)
+    @api(ApiKey.LIST_OFFSETS, 1, 11, on_error=_refused)
     async def list_offsets(self, ctx: RequestContext, request: Struct) -> Response:
         """The offset of a moment, or of an end, in each partition asked for."""
-        isolation = Isolation(request.isolation_level)
+        isolation = isolation_of(request.isolation_level)
         return {
             "topics": [
                 {
@@ -60,7 +84,7 @@ class OffsetsApi:
             partition.check_leader_epoch(asked.current_leader_epoch)
             offset, timestamp = await self._find(partition, asked.timestamp, isolation)
         except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "offset": _NOTHING, "timestamp": -1}
+            return _no_offset(asked, code_for(error))
         epoch = partition.log.epochs.epoch_at(offset) if offset >= 0 else -1
         return {**answer, "offset": offset, "timestamp": timestamp, "leader_epoch": epoch}
 

@@ -1,0 +1,49 @@
+"""What the broker remembers about topics and damage does not grow with its age."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.broker import broker as broker_module
+from goqueue.broker.messages import NewMessage
+from goqueue.broker.partition import PartitionId
+from goqueue.model.errors import DamagedRangeError
+from support.brokers import running_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_turns_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for _ in range(2):
+                await broker.create_topic("t", 3)
+                first, second = await broker.writer.publish(
+                    "t", [NewMessage(b"a"), NewMessage(b"b")]
+                )
+                assert (first.partition, second.partition) == (0, 1)
+                await broker.delete_topic("t")
+                assert not broker.writer._turns
+
+    asyncio.run(scenario())
+
+
+def test_of_too_many_damaged_places_the_one_not_read_for_longest_is_reported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(broker_module, "MAX_REPORTED", 2)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for offset in (1, 2, 1, 3, 1, 2):  # 3 pushes 2 out, which was not read since
+                broker._on_damage(
+                    PartitionId("t", 0), DamagedRangeError(offset - 1, offset, "torn")
+                )
+            assert len(broker._reported) == 2
+
+    asyncio.run(scenario())
+    assert len(caplog.records) == 4
