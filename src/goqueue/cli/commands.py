@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from goqueue.cli import bench, server, version
+from goqueue.cli import bench, cluster, config, consume, group, produce, server, top, topic, version
+from goqueue.cli.calls import command, root_callback
 
 _ANY_FLAG = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -13,17 +14,15 @@ def _server(context: typer.Context) -> None:
     server.main(context.args)
 
 
-app = typer.Typer(
-    name="goqueue",
-    help="A durable log and a work queue over the same stored bytes.",
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-)
+app = typer.Typer(name="goqueue", no_args_is_help=True, pretty_exceptions_enable=False)
+app.callback()(root_callback)
 app.command("server", help=server.SUMMARY, context_settings=_ANY_FLAG)(_server)
-app.command("version")(version.show_version)
+app.add_typer(topic.app, name="topic")
+command(app, "produce")(produce.produce_messages)
+command(app, "consume")(consume.consume_messages)
+app.add_typer(group.app, name="group")
+command(app, "top")(top.show_top)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(config.app, name="config")
+command(app, "version")(version.show_version)
 app.command("bench")(bench.run_benchmarks)
-
-
-@app.callback()
-def _root() -> None:
-    """Make `goqueue` a group of commands also on the day that it has only one."""

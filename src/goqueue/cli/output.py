@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import typer
 
@@ -23,38 +23,108 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
-FormatOption: TypeAlias = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
-
-
 def emit(data: Fields | Sequence[Fields], output: Format) -> None:
-    """Print one thing (its fields) or a list of things (a row each) in the form asked for."""
+    """Print one thing (its fields) or a list of things (a row each) in the form asked for.
+
+    In a table, a field that is itself a list of things becomes a table below the other fields.
+    """
     if output is Format.JSON:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     elif output is Format.YAML:
-        import yaml  # noqa: PLC0415 - start-up stays light
-
-        typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+        typer.echo(as_yaml(data), nl=False)
+    elif isinstance(data, Mapping):
+        _print_fields(data)
     else:
-        _print_table(data)
+        _print_rows(data)
+
+
+def emit_line(data: Fields, output: Format) -> None:
+    """Print one thing of many that come one by one: a line of JSON, or a YAML document."""
+    if output is Format.YAML:
+        typer.echo("---\n" + as_yaml(data), nl=False)
+    else:
+        typer.echo(json.dumps(data, ensure_ascii=False))
+
+
+def as_yaml(data: Any) -> str:
+    """YAML in the order of the fields."""
+    import yaml  # noqa: PLC0415 - start-up stays light
+
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def fail(message: str, exit_code: int = 1) -> NoReturn:
     """Say on standard error what is wrong and what to do, and end the command."""
-    typer.echo(f"goqueue: {message}", err=True)
+    typer.echo(f"goqueue: {printable(message)}", err=True)
     raise typer.Exit(exit_code)
 
 
-def _print_table(data: Fields | Sequence[Fields]) -> None:
-    from rich import box  # noqa: PLC0415 - start-up stays light
-    from rich.console import Console  # noqa: PLC0415 - start-up stays light
-    from rich.table import Table  # noqa: PLC0415 - start-up stays light
+def note(message: str) -> None:
+    """Say something on standard error and go on."""
+    typer.echo(printable(message), err=True)
 
-    if isinstance(data, Mapping):
-        table = Table(box=None, show_header=False, pad_edge=False)
-        for name, value in data.items():
-            table.add_row(name, str(value))
-    else:
-        table = Table(*(data[0] if data else ()), box=box.SIMPLE_HEAD, pad_edge=False)
-        for fields in data:
-            table.add_row(*map(str, fields.values()))
-    Console(markup=False, highlight=False).print(table)
+
+def printable(text: str) -> str:
+    """A text that cannot move the cursor, change colours or ring the bell.
+
+    What a producer wrote into a message is shown to whoever looks at it: a terminal must not act
+    on it. Line breaks and tabs stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def _print_fields(data: Fields) -> None:
+    nested = {name: value for name, value in data.items() if _is_rows(value)}
+    plain = {name: value for name, value in data.items() if name not in nested}
+    width = max(map(len, plain), default=0)
+    for name, value in plain.items():
+        typer.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
+    for name, rows in nested.items():
+        typer.echo(f"\n{name}:")
+        assert isinstance(rows, list)
+        _print_rows(rows)
+
+
+def _is_rows(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _print_rows(rows: Sequence[Fields]) -> None:
+    """Columns as wide as their widest cell; numbers to the right.
+
+    A terminal's width cuts nothing, so that a name can be copied and a column be cut out.
+    """
+    if not rows:
+        return
+    names = list(rows[0])
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
+    right = [all(_is_number(row[name]) for row in rows) for name in names]
+    for row in [names, *cells]:
+        line = "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        typer.echo(line.rstrip())
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value)) or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_cell(each)}" for name, each in value.items()) or "-"
+    return printable(str(value)).replace("\n", " ")

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 FILE_FLAG: Final = "--config"
 FILE_ENVIRONMENT: Final = "GOQUEUE_CONFIG"
 
+CLIENT_ENVIRONMENT: Final = frozenset(
+    {"GOQUEUE_SERVER", "GOQUEUE_CONTEXT", "GOQUEUE_API_KEY", "GOQUEUE_TIMEOUT"}
+)
+"""What the other commands read: a server that is started beside them has no use for it."""
+
 _SHOWN_CHARS: Final = 100
 """More of a wrong value than this is not shown."""
 
@@ -68,7 +73,7 @@ def read_environment(table: Sequence[Setting], environment: Mapping[str, str]) -
     for name, raw in sorted(environment.items()):
         if name == FILE_ENVIRONMENT:
             reading.file = (Path(raw), f"environment {name}")
-        elif name.startswith(ENVIRONMENT_PREFIX):
+        elif name.startswith(ENVIRONMENT_PREFIX) and name not in CLIENT_ENVIRONMENT:
             row = known.get(fold(name))
             if row is not None:
                 reading.add(Given(row, raw, f"environment {name}"))

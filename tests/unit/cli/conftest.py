@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -38,4 +39,13 @@ def checkout(tmp_path: Path) -> Path:
     (benchmarks / "toy.py").write_text(TOY)
     (benchmarks / "broken.py").write_text(BROKEN)
     (benchmarks / "_helper.py").write_text(BROKEN)
+    return tmp_path
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of its own, and nothing of GoQueue in the environment."""
+    for name in [name for name in os.environ if name.startswith("GOQUEUE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import goqueue
 from goqueue.cli.commands import app
 from goqueue.records import IMPLEMENTATION
 
-HEAVY = {"aiokafka", "asyncio", "pyarrow", "rich.progress", "rich.traceback", "yaml"}
+HEAVY = {"aiokafka", "asyncio", "grpc", "httpx", "msgspec", "pyarrow", "rich.progress", "yaml"}
+NOBODY = "http://127.0.0.1:1"
 
 
 def version(*arguments: str) -> str:
@@ -23,18 +25,23 @@ def version(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("form", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_programs_can_read_the_version_and_the_codec_in_use(form: str, parse) -> None:
-    fields = parse(version("-o", form))
-    assert fields["goqueue"] == goqueue.__version__
-    assert fields["record codec"] == IMPLEMENTATION
+def test_programs_can_read_the_version_and_the_codec_in_use(home: Path, form: str, parse) -> None:
+    fields = parse(version("--client", "-o", form))["client"]
+    assert fields["version"] == goqueue.__version__
+    assert fields["record_codec"] == IMPLEMENTATION
     assert fields["python"].endswith(sys.version.split()[0])
-    assert set(fields) == {"goqueue", "record codec", "python", "platform"}
+    assert set(fields) == {"version", "record_codec", "python", "platform"}
 
 
-def test_people_get_a_line_for_each_fact() -> None:
-    lines = version().splitlines()
-    assert lines[0].split() == ["goqueue", goqueue.__version__]
-    assert lines[1].split() == ["record", "codec", IMPLEMENTATION]
+def test_people_get_a_line_for_each_fact(home: Path) -> None:
+    lines = version("--client").splitlines()
+    assert lines[0].split() == ["client", "version", goqueue.__version__]
+    assert lines[1].split() == ["client", "record", "codec", IMPLEMENTATION]
+
+
+def test_a_server_that_does_not_answer_is_no_reason_to_fail(home: Path) -> None:
+    assert version("-s", NOBODY).splitlines()[-1].split()[:3] == ["server", "no", "answer"]
+    assert json.loads(version("-s", NOBODY, "-o", "json"))["server"] is None
 
 
 def test_an_unknown_output_form_is_refused() -> None:
@@ -43,20 +50,36 @@ def test_an_unknown_output_form_is_refused() -> None:
     assert "yaml" in result.stderr
 
 
-def test_the_installed_command_answers_in_a_process_of_its_own() -> None:
+def test_global_options_may_stand_before_the_command_or_after_it(home: Path) -> None:
+    before = CliRunner().invoke(app, ["-o", "json", "-s", NOBODY, "version"])
+    after = CliRunner().invoke(app, ["version", "-o", "json", "-s", NOBODY])
+    both = CliRunner().invoke(app, ["-o", "yaml", "-s", NOBODY, "version", "-o", "json"])
+    assert before.exit_code == 0
+    assert before.stdout == after.stdout == both.stdout
+
+
+def test_the_installed_command_answers_in_a_process_of_its_own(home: Path) -> None:
     command = Path(sys.executable).with_name("goqueue")
-    done = subprocess.run([command, "version"], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "GOQUEUE_SERVER": NOBODY}
+    done = subprocess.run(
+        [command, "version"], capture_output=True, text=True, check=True, env=environment
+    )
     assert goqueue.__version__ in done.stdout
     assert done.stderr == ""
 
 
-def test_showing_the_version_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["version", "-o", "json"], ["topic", "list"], ["group", "list"]]
+)
+def test_a_short_command_imports_nothing_heavy(home: Path, arguments: list[str]) -> None:
     script = (
         "import sys; from goqueue.cli.commands import app\n"
-        "app(['version', '-o', 'json'], standalone_mode=False)\n"
-        "print(*sys.modules, file=sys.stderr)"
+        f"try: app({[*arguments, '-s', NOBODY]!r}, standalone_mode=False)\n"
+        "finally: print('loaded:', *sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert HEAVY & set(done.stderr.split()) == set()
+    _, found, loaded = done.stderr.partition("loaded:")
+    assert found
+    assert HEAVY & set(loaded.split()) == set()

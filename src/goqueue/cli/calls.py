@@ -1,0 +1,252 @@
+"""What every command shares: the global options, the server to talk to, and one place for errors.
+
+    @command(app, "list")
+    def list_topics(call: Call, internal: Annotated[bool, ...] = False) -> None: ...
+
+The options of the first line of `goqueue --help` may stand before the command or after it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
+
+import typer
+
+from goqueue.cli import contexts
+from goqueue.cli.completion import context_names, names_of
+from goqueue.cli.errors import CliError, RefusedError
+from goqueue.cli.output import Format, emit, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from goqueue.cli.api import Api
+    from goqueue.cli.output import Fields
+
+_PANEL: Final = "Global options"
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+ServerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="URL",
+        help="The server, as in http://localhost:8080.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ContextOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        "-c",
+        metavar="NAME",
+        help="A server of the contexts file.",
+        rich_help_panel=_PANEL,
+        autocompletion=context_names,
+    ),
+]
+OutputOption: TypeAlias = Annotated[
+    Format | None,
+    typer.Option("--output", "-o", help="How to print. (default: table)", rich_help_panel=_PANEL),
+]
+TimeoutOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long to wait for an answer. (default: 30)",
+        rich_help_panel=_PANEL,
+    ),
+]
+ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
+ColorOption: TypeAlias = Annotated[
+    bool, typer.Option("--no-color", help="Print without colours.", rich_help_panel=_PANEL)
+]
+
+
+@dataclass(slots=True)
+class Globals:
+    """The global options as they were given, before the command or after it."""
+
+    server: str | None = None
+    context: str | None = None
+    output: Format | None = None
+    timeout: str | None = None
+    no_color: bool = False
+
+    def over(self, other: Globals) -> Globals:
+        """These where they say something, the others where they do not."""
+        return Globals(
+            *(getattr(self, each.name) or getattr(other, each.name) for each in fields(Globals))
+        )
+
+
+def root_callback(
+    context_: typer.Context,
+    *,
+    server: ServerOption = None,
+    context: ContextOption = None,
+    output: OutputOption = None,
+    timeout: TimeoutOption = None,
+    no_color: ColorOption = False,
+) -> None:
+    """A durable log and a work queue over the same stored bytes."""
+    context_.obj = Globals(server, context, output, timeout, no_color)
+
+
+class Call:
+    """One run of a command."""
+
+    def __init__(self, given: Globals) -> None:
+        self.given = given
+        self.output = given.output or Format.TABLE
+        self._api: Api | None = None
+
+    def target(self) -> contexts.Target:
+        """The server that this run talks to.
+
+        Raises:
+            CliError: it cannot be told which.
+        """
+        given = self.given
+        timeout = given.timeout
+        return contexts.resolve(
+            contexts.load(contexts.file_path()),
+            os.environ,
+            server=given.server,
+            context=given.context,
+            timeout_s=None if timeout is None else contexts.parse_timeout(timeout, "--timeout"),
+        )
+
+    @property
+    def api(self) -> Api:
+        """That server."""
+        if self._api is None:
+            from goqueue.cli.api import Api  # noqa: PLC0415 - not for commands that need no server
+
+            self._api = Api(self.target())
+        return self._api
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._api is not None:
+            self._api.close()
+
+    def show(
+        self,
+        data: Fields | Sequence[Fields],
+        table: Fields | Sequence[Fields] | None = None,
+    ) -> None:
+        """Print a result; `table` is what people get of it."""
+        for_people = self.output is Format.TABLE and table is not None
+        emit(table if for_people and table is not None else data, self.output)
+
+
+def command(
+    app: typer.Typer, name: str, **options: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function whose first argument is its `Call`; errors become one line."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, **options)(_runnable(function))
+        return function
+
+    return register
+
+
+def _runnable(function: Callable[..., None]) -> Callable[..., None]:
+    """What Typer sees: the function's own parameters and the global ones."""
+    hints = get_type_hints(function, localns={"Call": Call}, include_extras=True)
+    shared = get_type_hints(root_callback, include_extras=True)
+    _, *own = inspect.signature(function).parameters.values()
+    own = [each.replace(annotation=hints[each.name]) for each in own]
+    taken = {each.name for each in own}  # a command may mean something else by an option
+    common = [
+        each.replace(annotation=shared[each.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in inspect.signature(root_callback).parameters.values()
+        if each.name not in taken
+    ]
+
+    @functools.wraps(function)
+    def run(**values: Any) -> None:
+        context: typer.Context = values.pop("context_")
+        names = {each.name for each in fields(Globals)} - taken
+        given = Globals(**{name: values.pop(name) for name in names})
+        before = context.find_root().obj
+        call = Call(given.over(before) if isinstance(before, Globals) else given)
+        if call.given.no_color:
+            os.environ["NO_COLOR"] = "1"
+        _reporting(call, function, values)
+
+    made: Any = run
+    made.__signature__ = inspect.Signature(
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + common
+    )
+    made.__annotations__ = {each.name: each.annotation for each in [*own, *common]}
+    del made.__wrapped__  # or its signature would be taken
+    return run
+
+
+def _reporting(call: Call, function: Callable[..., None], values: dict[str, Any]) -> None:
+    """Run a command; the one place where errors become words and exit codes."""
+    try:
+        function(call, **values)
+    except RefusedError as error:
+        fail(f"{error}{_nearest(call, error)}", error.exit_code)
+    except CliError as error:
+        fail(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        call.close()
+
+
+_LISTS: Final = {"unknown_topic": ("topics", "/topics"), "unknown_group": ("groups", "/groups")}
+
+
+def _nearest(call: Call, error: RefusedError) -> str:
+    """What was probably meant, when a name is unknown and a known one looks like it."""
+    listed = _LISTS.get(error.code)
+    if listed is None:
+        return ""
+    kind, path = listed
+    try:
+        known = names_of(call.api.get(path)[kind])
+    except (CliError, KeyError, TypeError):
+        return ""
+    found = [
+        match
+        for name in error.mentioned
+        if name not in known
+        for match in difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    ]
+    return f". Did you mean {' or '.join(found)}?" if found else ""
+
+
+def confirm(what: str, *, force: bool) -> None:
+    """Ask for the word "yes" before something cannot be undone.
+
+    Raises:
+        CliError: there is nobody to ask, or the answer was another.
+    """
+    if force:
+        return
+    typer.echo(f"{what} Type yes to go on: ", nl=False, err=True)
+    answer = typer.get_text_stream("stdin").readline()
+    if not answer:
+        typer.echo(err=True)
+        raise CliError("nothing was changed: nobody answered; use -f where nobody can")
+    if answer.strip().lower() != "yes":
+        raise CliError("nothing was changed")

@@ -1,0 +1,53 @@
+"""`goqueue cluster`: what runs there, and whether it is well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from goqueue.cli.calls import Call, command
+from goqueue.cli.errors import UnreachableError
+from goqueue.cli.times import show_size, show_span
+
+app = typer.Typer(no_args_is_help=True, help="Look at the server as a whole.")
+
+
+@command(app, "info")
+def show_info(call: Call) -> None:
+    """Show what runs there, for how long, and how much it holds."""
+    stats = call.api.get("/stats")
+    version = call.api.get("/version")
+    info = {
+        "server": call.api.target.server,
+        **{name: value for name, value in stats.items() if name != "topics"},
+        **version,
+    }
+    table = {
+        **info,
+        "uptime_s": show_span(info["uptime_s"]),
+        "size_bytes": show_size(info["size_bytes"]),
+    }
+    call.show(
+        info, {name.removesuffix("_s").removesuffix("_bytes"): v for name, v in table.items()}
+    )
+
+
+@command(app, "health")
+def show_health(call: Call) -> None:
+    """Say whether the server is well; ends with exit code 1 when it is not."""
+    status, answer = call.api.probe("/readyz?verbose=true")
+    if "checks" not in answer:
+        raise UnreachableError(f"{call.api.target.server} answered {status}: {answer}")
+    failed = answer["broker"]["failed_partitions"]
+    checks: dict[str, Any] = {
+        **answer["checks"],
+        "partitions": f"{len(failed)} refuse to be published to: {', '.join(failed)}"
+        if failed
+        else "ok",
+    }
+    healthy = status == 200 and not failed
+    health = {"healthy": healthy, "checks": checks}
+    call.show(health, {"healthy": healthy, **checks})
+    if not healthy:
+        raise typer.Exit(1)

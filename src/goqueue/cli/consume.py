@@ -1,0 +1,143 @@
+"""`goqueue consume`: look at messages, once or as they come, alone or as a member of a group."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from goqueue.cli.completion import group_names, topic_names
+from goqueue.cli.consume_group import Member, read_as_member
+from goqueue.cli.consume_print import printer
+from goqueue.cli.consume_read import Start, followed, one_partition, time_range
+from goqueue.cli.errors import UsageError
+from goqueue.cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    from goqueue.cli.calls import Call
+
+DEFAULT_COUNT: Final = 10
+BEGINNING: Final = Start("offset", "earliest")
+
+
+def consume_messages(
+    call: Call,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=topic_names)
+    ],
+    *,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="One partition. (default: all)"),
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="Begin here, in one partition.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, help="The most messages. (default: 10; with --follow, all)"
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")
+    ] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the first message; the default.")
+    ] = False,
+    from_latest: Annotated[
+        bool, typer.Option("--from-latest", help="Only what comes from now on; waits for it.")
+    ] = False,
+    from_time: Annotated[
+        str | None, typer.Option("--from-time", metavar="TIME", help="Begin then; 15m is ago.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to-time", metavar="TIME", help="End before then; 5m is ago.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            help="Read on where this group is, as one of its members, and commit.",
+            autocompletion=group_names,
+        ),
+    ] = None,
+    commit: Annotated[
+        bool, typer.Option("--commit/--no-commit", help="With --group: note what was read.")
+    ] = True,
+    value_only: Annotated[
+        bool, typer.Option("--value-only", help="Print the bytes of the values, a line each.")
+    ] = False,
+) -> None:
+    """Print messages; with -o json, a line of JSON each. Nothing is taken out of the topic."""
+    now_ms = round(time.time() * 1000)
+    begin_ms = None if from_time is None else parse_time_ms(from_time, "--from-time", now_ms)
+    end_ms = None if to_time is None else parse_time_ms(to_time, "--to-time", now_ms)
+    starts = {
+        "--offset": None if offset is None else Start("offset", offset),
+        "--from-beginning": BEGINNING if from_beginning else None,
+        "--from-latest": Start("offset", "latest") if from_latest else None,
+        "--from-time": None if begin_ms is None else Start("time", begin_ms),
+    }
+    given = {name: start for name, start in starts.items() if start is not None}
+    _check_options(given, partition, end_ms, group, follow=follow or from_latest)
+    follow = follow or from_latest
+    limit = count if count is not None or follow else DEFAULT_COUNT
+    show = printer(call.output, value_only=value_only)
+    if group is not None:
+        begin = "latest" if from_latest else "earliest"
+        with Member(call.api, group, topic, begin) as member:
+            read_as_member(member, show, limit=limit, follow=follow, commit=commit)
+        return
+    if offset is not None:
+        partition = _the_partition(call, topic, partition)
+    if follow:
+        start = next(iter(given.values()), BEGINNING)
+        found = followed(call.api, topic, partition, start)
+    elif offset is not None and partition is not None:
+        found = one_partition(call.api, topic, partition, offset, end_ms)
+    else:
+        found = time_range(call.api, topic, partition, begin_ms, end_ms)
+    for message in itertools.islice(found, limit):
+        show(message)
+
+
+def _check_options(
+    given: dict[str, Start],
+    partition: int | None,
+    end_ms: int | None,
+    group: str | None,
+    *,
+    follow: bool,
+) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        UsageError: which, and what to do.
+    """
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} are two places to begin at: give one of them")
+    if follow and end_ms is not None:
+        raise UsageError("--to-time ends where waiting for more begins: leave one of them out")
+    clashing = set(given) & {"--offset", "--from-time"}
+    if partition is not None:
+        clashing.add("--partition")
+    if end_ms is not None:
+        clashing.add("--to-time")
+    if group is not None and clashing:
+        raise UsageError(
+            f"{' and '.join(sorted(clashing))} cannot go with --group, which knows itself where to "
+            "read on; `goqueue group reset-offsets` moves it"
+        )
+
+
+def _the_partition(call: Call, topic: str, partition: int | None) -> int:
+    """The partition that an offset is meant in."""
+    if partition is not None:
+        return partition
+    count = call.api.get("/topics/{}", topic)["num_partitions"]
+    if count > 1:
+        raise UsageError(f"--offset: {topic} has {count} partitions: say which one with -p")
+    return 0

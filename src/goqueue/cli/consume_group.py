@@ -1,0 +1,95 @@
+"""Messages for one member of a group, committed once they have been printed."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import goqueue
+from goqueue.cli.errors import CliError, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.cli.api import Api
+
+_PAGE: Final = 100
+_IDLE_MS: Final = 2000
+"""Without --follow, a member that gets nothing for so long has read everything."""
+_FOLLOW_MS: Final = 10_000
+_LOST: Final = frozenset({"unknown_member", "fenced_member"})
+
+
+def read_as_member(
+    member: Member,
+    show: Callable[[dict[str, Any]], None],
+    *,
+    limit: int | None,
+    follow: bool,
+    commit: bool,
+) -> None:
+    """Show messages as the group hands them out; those of a poll are committed when all are shown.
+
+    So one that could not be shown is read again by whoever comes next.
+    """
+    given = 0
+    while limit is None or given < limit:
+        room = _PAGE if limit is None else min(_PAGE, limit - given)
+        polled = member.poll(room, _FOLLOW_MS if follow else _IDLE_MS)
+        for message in polled["messages"]:
+            show(message)
+        given += len(polled["messages"])
+        if polled["messages"]:
+            if commit:
+                member.commit(polled["next_offsets"])
+        elif not follow and polled["partitions"]:
+            return
+
+
+class Member:
+    """This process in a group, for the length of a `with`; joins again when it was forgotten."""
+
+    def __init__(self, api: Api, group: str, topic: str, start: str) -> None:
+        self._api = api
+        self._group = group
+        self._body = {
+            "topics": [topic],
+            "client_id": f"goqueue-cli-{goqueue.__version__}",
+            "start": start,
+        }
+        self._id = ""
+
+    def __enter__(self) -> Self:
+        self._join()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        # A member that cannot say goodbye is dropped when its session ends.
+        with contextlib.suppress(CliError):
+            self._api.post("/groups/{}/leave", self._group, body={"member_id": self._id})
+
+    def _join(self) -> None:
+        answer = self._api.post("/groups/{}/join", self._group, body=self._body)
+        self._id = str(answer["member_id"])
+
+    def poll(self, limit: int, wait_ms: int) -> dict[str, Any]:
+        """Messages of this member's partitions, waiting for the first."""
+        wait_ms = min(wait_ms, round(self._api.target.timeout_s * 500))
+        try:
+            return self._poll(limit, wait_ms)
+        except RefusedError as error:
+            if error.code not in _LOST:
+                raise
+            self._join()
+            return self._poll(limit, wait_ms)
+
+    def _poll(self, limit: int, wait_ms: int) -> dict[str, Any]:
+        answer: dict[str, Any] = self._api.get(
+            "/groups/{}/poll", self._group, member_id=self._id, limit=limit, timeout=wait_ms
+        )
+        return answer
+
+    def commit(self, offsets: dict[str, dict[str, int]]) -> None:
+        """Note what was read."""
+        body = {"member_id": self._id, "offsets": offsets}
+        self._api.post("/groups/{}/offsets", self._group, body=body)

@@ -1,0 +1,131 @@
+"""`goqueue group`: who reads, how far, and where to read on."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.cli.completion import group_names, topic_names
+from goqueue.cli.errors import UsageError
+from goqueue.cli.times import parse_time_ms
+
+app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
+
+GroupArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group's name.", autocompletion=group_names)
+]
+
+
+@command(app, "list")
+def list_groups(call: Call) -> None:
+    """List all groups, whichever protocol their members speak."""
+    call.show(call.api.get("/groups")["groups"])
+
+
+@command(app, "describe")
+def describe_group(call: Call, name: GroupArgument) -> None:
+    """Show a group: its members, how far it has read, how far it is behind."""
+    group = call.api.get("/groups/{}", name)
+    table = {
+        **{key: group[key] for key in ("group", "state", "protocol", "assignor", "generation")},
+        "lag": group["total_lag"],
+        "members": [
+            {
+                "member": each["member_id"],
+                "client": each["client_id"],
+                "host": each["client_host"],
+                "partitions": [
+                    f"{topic}:{number}"
+                    for topic, numbers in each["partitions"].items()
+                    for number in numbers
+                ],
+            }
+            for each in group["members"]
+        ],
+        "offsets": _offset_rows(group),
+    }
+    call.show(group, table)
+
+
+@command(app, "offsets")
+def show_offsets(call: Call, name: GroupArgument) -> None:
+    """Show how far a group has read each partition, and how far it is behind."""
+    answer = call.api.get("/groups/{}/offsets", name)
+    call.show(answer, _offset_rows(answer))
+
+
+@command(app, "delete")
+def delete_group(call: Call, name: GroupArgument, force: ForceOption = False) -> None:
+    """Forget a group that has no members, and how far it has read."""
+    confirm(f"Group {name} will forget how far it has read.", force=force)
+    call.show(call.api.delete("/groups/{}", name))
+
+
+@command(app, "reset-offsets")
+def reset_offsets(
+    call: Call,
+    name: GroupArgument,
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="Which topic.", autocompletion=topic_names)],
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=-1, help="One partition; -1 is all of them.")
+    ] = -1,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first message there is.")
+    ] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="Behind the last message.")
+    ] = False,
+    to_timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--to-timestamp", metavar="TIME", help="To the first message from then on; 15m is ago."
+        ),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
+    ] = False,
+) -> None:
+    """Let a group without members read on elsewhere. A group that is new is made."""
+    body: dict[str, Any] = {"topic": topic, "partition": partition, "dry_run": dry_run}
+    strategies: dict[str, dict[str, Any]] = {}
+    if to_earliest:
+        strategies["earliest"] = {}
+    if to_latest:
+        strategies["latest"] = {}
+    if to_timestamp is not None:
+        now_ms = round(time.time() * 1000)
+        moment = parse_time_ms(to_timestamp, "--to-timestamp", now_ms)
+        strategies["timestamp"] = {"timestamp": moment}
+    if to_offset is not None:
+        strategies["offset"] = {"offset": to_offset}
+    if len(strategies) != 1:
+        raise UsageError(
+            "say where to: one of --to-earliest, --to-latest, --to-timestamp, --to-offset"
+        )
+    ((strategy, where),) = strategies.items()
+    answer = call.api.post(
+        "/groups/{}/offsets/reset", name, body={**body, "strategy": strategy, **where}
+    )
+    call.show(answer, answer["changes"])
+    if dry_run:
+        typer.echo("This is what would change; nothing has.", err=True)
+
+
+def _offset_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "partition": int(number),
+            "committed": offset,
+            "lag": answer["lag"].get(topic, {}).get(number),
+        }
+        for topic, offsets in answer["offsets"].items()
+        for number, offset in offsets.items()
+    ]

@@ -1,0 +1,172 @@
+"""`goqueue produce`: publish messages from the command line, a file or standard input."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from goqueue.cli.completion import topic_names
+from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.output import Format, note
+from goqueue.cli.produce_lines import Line, json_lines, text_lines
+from goqueue.cli.produce_send import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from goqueue.cli.calls import Call
+    from goqueue.cli.produce_send import Outcome
+
+MAX_BATCH: Final = 10_000
+_STANDARD_INPUT: Final = "-"
+
+
+class Acks(StrEnum):
+    """Who must have a message before it counts as published."""
+
+    ALL = "all"
+    LEADER = "leader"
+    NONE = "none"
+
+
+def produce_messages(
+    call: Call,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Where to.", autocompletion=topic_names)
+    ],
+    *,
+    messages: Annotated[
+        list[str] | None, typer.Option("--message", "-m", help="A message's value; repeatable.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")] = None,
+    partition: Annotated[
+        int,
+        typer.Option("--partition", "-p", min=-1, help="-1: the key chooses, or each one's turn."),
+    ] = -1,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of all messages; repeatable."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help='Messages as lines of JSON, {"key": ..., "value": ...}; - is standard input. '
+            "Empty lines and lines that begin with # do not count.",
+        ),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, max=MAX_BATCH, help="Messages of one request.")
+    ] = 100,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Who must have a message before it counts.")
+    ] = Acks.ALL,
+) -> None:
+    """Publish messages: -m, or a file of JSON lines, or else each line of standard input.
+
+    What cannot be published is reported with its line, and the rest is published; the exit code
+    then is 1.
+    """
+    if messages and file is not None:
+        raise UsageError("messages come from -m or from -f, not from both")
+    common = _common(key, partition, headers)
+    sender = Sender(call.api, topic, batch=batch, acks=acks.value, keep_results=bool(messages))
+    with _source(messages, file) as (lines, advance):
+        try:
+            sender.send_all(lines, common, advance)
+        except (CliError, KeyboardInterrupt):
+            _report(sender.outcome)
+            raise
+    outcome = sender.outcome
+    _report(outcome)
+    if messages and call.output is Format.TABLE:
+        call.show([each for each in outcome.results if "error" not in each])
+    else:
+        call.show(_summary(topic, outcome), {"published": outcome.sent, "failed": outcome.failed})
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def _common(key: str | None, partition: int, headers: list[str] | None) -> dict[str, Any]:
+    """What all messages have unless they say otherwise."""
+    common: dict[str, Any] = {}
+    if key is not None:
+        common["key"] = key
+    if partition >= 0:
+        common["partition"] = partition
+    if headers:
+        common["headers"] = [_header(each) for each in headers]
+    return common
+
+
+def _header(text: str) -> dict[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--header: {text!r} is no header; expected NAME=VALUE")
+    return {"name": name, "value": value}
+
+
+@contextmanager
+def _source(
+    messages: list[str] | None, file: str | None
+) -> Iterator[tuple[Iterable[Line], Callable[[int], None]]]:
+    """Where messages come from, and whom to tell how many bytes of it are done."""
+    if messages:
+        yield text_lines(each.encode(errors="surrogateescape") for each in messages), _ignore
+    elif file is None or file == _STANDARD_INPUT:
+        stream = typer.get_binary_stream("stdin")
+        if stream.isatty():
+            note("One message a line; Ctrl-D ends.")
+        yield (text_lines(stream) if file is None else json_lines(stream)), _ignore
+    else:
+        path = Path(file)
+        try:
+            opened = path.open("rb")
+        except OSError as error:
+            raise UsageError(f"--file: {path}: {error.strerror}") from error
+        with opened, _progress(path) as advance:
+            yield json_lines(opened), advance
+
+
+@contextmanager
+def _progress(path: Path) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield _ignore
+        return
+    from rich.console import Console  # noqa: PLC0415 - start-up stays light
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(path.name, total=path.stat().st_size)
+        yield lambda done: bar.advance(task, done)
+
+
+def _ignore(_done: int) -> None:
+    """Nobody watches."""
+
+
+def _report(outcome: Outcome) -> None:
+    for each in outcome.errors:
+        note(f"line {each['line']}: {each['error']}")
+    if outcome.failed > len(outcome.errors):
+        note(f"and {outcome.failed - len(outcome.errors)} lines more")
+    if outcome.failed:
+        note(f"{outcome.failed} of {outcome.sent + outcome.failed} messages were not published")
+
+
+def _summary(topic: str, outcome: Outcome) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "topic": topic,
+        "published": outcome.sent,
+        "failed": outcome.failed,
+        "errors": outcome.errors,
+    }
+    return {**summary, "results": outcome.results} if outcome.results else summary

@@ -1,0 +1,88 @@
+"""Lines of a file or of standard input, each as a message or as what is wrong with it."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+"""A longer line is refused here: no request can be so large."""
+
+_FIELDS: Final = (
+    "value",
+    "key",
+    "headers",
+    "partition",
+    "timestamp",
+    "encoding",
+    "key_encoding",
+)
+
+
+class Line(NamedTuple):
+    """One line: a message as the API takes it, or why it is none."""
+
+    number: int
+    size_bytes: int
+    message: dict[str, Any] | None
+    error: str | None = None
+
+
+def text_lines(stream: Iterable[bytes]) -> Iterator[Line]:
+    """Every line is a value; one that is no UTF-8 is sent as it is, in base64."""
+    for number, raw in enumerate(stream, 1):
+        data = raw.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            message = {"value": data.decode()}
+        except UnicodeDecodeError:
+            message = {"value": base64.b64encode(data).decode(), "encoding": "base64"}
+        yield Line(number, len(raw), message)
+
+
+def json_lines(stream: Iterable[bytes]) -> Iterator[Line]:
+    """Every line is a JSON object; empty ones and comments are left out, and counted."""
+    for number, raw in enumerate(stream, 1):
+        text = raw.strip()
+        if not text or text.startswith(b"#"):
+            continue
+        try:
+            yield Line(number, len(raw), message_of(text))
+        except ValueError as error:
+            yield Line(number, len(raw), None, str(error))
+
+
+def message_of(text: bytes) -> dict[str, Any]:
+    """The message that a line of JSON is. A value that is no text is sent as its own JSON.
+
+    Raises:
+        ValueError: it is no message; the text says why.
+    """
+    if len(text) > MAX_LINE_BYTES:
+        raise ValueError(f"the line has {len(text)} bytes, more than {MAX_LINE_BYTES}")
+    try:
+        found = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON that anybody would write: nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError(  # noqa: TRY004 - all of them are the same to whoever wrote the line
+            'expected an object such as {"key": "k", "value": "v"}'
+        )
+    for name in found:
+        if name not in _FIELDS:
+            near = difflib.get_close_matches(name, _FIELDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_FIELDS)}"
+            raise ValueError(f"unknown field {name!r}; {hint}")
+    if "value" not in found:
+        raise ValueError('"value" is missing; null is a tombstone')
+    if not isinstance(found["value"], str | None):
+        found["value"] = json.dumps(found["value"], ensure_ascii=False, separators=(",", ":"))
+    return found

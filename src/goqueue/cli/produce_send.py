@@ -1,0 +1,99 @@
+"""Messages to the server in batches, each with its own fate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.cli.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from goqueue.cli.api import Api
+    from goqueue.cli.produce_lines import Line
+
+KEPT_ERRORS: Final = 100
+"""Of more than this only the count is kept."""
+_REQUEST_BYTES: Final = 4 * 1024 * 1024
+"""A request with more lines than this is sent before it has all the messages it might."""
+
+_AT: Final = re.compile(r"messages\[(\d+)\]")
+"""How a refusal names the message at fault, in `field`."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of all messages so far."""
+
+    sent: int = 0
+    failed: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Sender:
+    """Publishes lines to one topic."""
+
+    def __init__(self, api: Api, topic: str, *, batch: int, acks: str, keep_results: bool) -> None:
+        self._api = api
+        self._topic = topic
+        self._batch = batch
+        self._acks = acks
+        self._keep_results = keep_results
+        self.outcome = Outcome()
+
+    def send_all(
+        self, lines: Iterable[Line], common: dict[str, Any], advance: Callable[[int], None]
+    ) -> None:
+        """Publish every line that is a message; `advance` hears how many bytes are done.
+
+        Raises:
+            CliError: the server cannot be reached, or refuses the whole of it.
+        """
+        waiting: list[Line] = []
+        size = 0
+        for line in lines:
+            if line.message is None:
+                self._fail(line, line.error or "")
+                advance(line.size_bytes)
+                continue
+            waiting.append(line._replace(message={**common, **line.message}))
+            size += line.size_bytes
+            if len(waiting) >= self._batch or size >= _REQUEST_BYTES:
+                self._send(waiting)
+                advance(size)
+                waiting, size = [], 0
+        self._send(waiting)
+        advance(size)
+
+    def _send(self, lines: list[Line]) -> None:
+        """Publish a batch; a message for which all of it is refused is left out of the next try."""
+        while lines:
+            body = {"messages": [line.message for line in lines], "acks": self._acks}
+            try:
+                answer = self._api.post("/topics/{}/messages", self._topic, body=body)
+            except RefusedError as error:
+                at = _AT.match(error.field or "")
+                if at is None or int(at[1]) >= len(lines):
+                    raise
+                self._fail(lines.pop(int(at[1])), error.detail)
+                continue
+            for line, result in zip(lines, answer["results"], strict=True):
+                self._note(line, result)
+            return
+
+    def _note(self, line: Line, result: dict[str, Any]) -> None:
+        if "error" in result:
+            self._fail(line, str(result["error"]))
+            return
+        self.outcome.sent += 1
+        if self._keep_results:
+            names = ("partition", "offset", "timestamp")
+            self.outcome.results.append({name: result.get(name) for name in names})
+
+    def _fail(self, line: Line, error: str) -> None:
+        self.outcome.failed += 1
+        if len(self.outcome.errors) < KEPT_ERRORS:
+            self.outcome.errors.append({"line": line.number, "error": error})

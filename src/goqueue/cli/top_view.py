@@ -1,0 +1,124 @@
+"""What `goqueue top` knows at one moment, and what two moments say about the time between them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SAMPLE: Final = re.compile(r"goqueue_(\w+)\{(.*)\} (\S+)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPES: Final = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+INTERNAL_PREFIX: Final = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counters and gauges of one moment, by metric and then by topic or group."""
+
+    at_s: float
+    by_topic: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    by_group: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_sample(text: str, at_s: float) -> Sample:
+    """What the metrics of a server say; partitions are summed up."""
+    by_topic: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    by_group: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    states: dict[str, str] = {}
+    for name, labels, value in _samples(text):
+        if name == "consumer_group_state":
+            if value:
+                states[labels["consumer_group"]] = labels["state"]
+        elif labels.get("consumer_group"):
+            by_group[name][labels["consumer_group"]] += value
+        elif "topic" in labels:
+            by_topic[name][labels["topic"]] += value
+    return Sample(at_s, by_topic, by_group, states)
+
+
+def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for line in text.splitlines():
+        if (found := _SAMPLE.fullmatch(line)) is not None:
+            labels = {name: _unescaped(value) for name, value in _LABEL.findall(found[2])}
+            yield found[1], labels, float(found[3])
+
+
+def _unescaped(value: str) -> str:
+    return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), value)
+
+
+def frame(before: Sample, now: Sample, readiness: Mapping[str, Any], server: str) -> dict[str, Any]:
+    """One picture of the server: what it holds, and what happened between two samples."""
+    topics = _topics(before, now)
+    groups = _groups(now)
+    broker = readiness.get("broker") or {}
+    return {
+        "server": server,
+        "status": readiness.get("status", "unknown"),
+        "trouble": {
+            name: verdict
+            for name, verdict in (readiness.get("checks") or {}).items()
+            if verdict != "ok"
+        },
+        "failed_partitions": broker.get("failed_partitions", []),
+        "uptime_s": broker.get("uptime_s", 0.0),
+        "size_bytes": broker.get("size_bytes", 0),
+        "in_per_s": round(sum(each["in_per_s"] for each in topics), 1),
+        "out_per_s": round(sum(each["out_per_s"] for each in topics), 1),
+        "lag": sum(each["lag"] for each in groups),
+        "topics": topics,
+        "groups": groups,
+    }
+
+
+def _topics(before: Sample, now: Sample) -> list[dict[str, Any]]:
+    consumed = "broker_messages_consumed_total"
+    found = []
+    for name, partitions in now.by_topic.get("broker_topic_partitions", {}).items():
+        if name.startswith(INTERNAL_PREFIX):
+            continue
+        ends = now.by_topic.get("storage_log_end_offset", {}).get(name, 0)
+        starts = now.by_topic.get("storage_log_start_offset", {}).get(name, 0)
+        found.append(
+            {
+                "topic": name,
+                "partitions": int(partitions),
+                "messages": int(ends - starts),
+                "size_bytes": int(now.by_topic.get("storage_log_size_bytes", {}).get(name, 0)),
+                "in_per_s": _rate(before, now, "broker_messages_published_total", name),
+                "in_bytes_per_s": _rate(before, now, "broker_bytes_published_total", name),
+                "out_per_s": _rate(before, now, consumed, name),
+                "out_bytes_per_s": _rate(before, now, "broker_bytes_consumed_total", name),
+            }
+        )
+    return sorted(found, key=lambda each: (-each["in_per_s"], -each["out_per_s"], each["topic"]))
+
+
+def _groups(now: Sample) -> list[dict[str, Any]]:
+    found = [
+        {
+            "group": name,
+            "state": now.states.get(name, "unknown"),
+            "members": int(members),
+            "lag": int(now.by_group.get("consumer_lag", {}).get(name, 0)),
+        }
+        for name, members in now.by_group.get("consumer_group_members", {}).items()
+    ]
+    return sorted(found, key=lambda each: (-each["lag"], each["group"]))
+
+
+def _rate(before: Sample, now: Sample, metric: str, name: str) -> float:
+    """Of a counter; one that went back began anew with its server, and all of it is new."""
+    later = now.by_topic.get(metric, {}).get(name, 0.0)
+    earlier = before.by_topic.get(metric, {}).get(name, 0.0)
+    span_s = now.at_s - before.at_s
+    if span_s <= 0:
+        return 0.0
+    return round((later - earlier if later >= earlier else later) / span_s, 1)

@@ -1,0 +1,169 @@
+"""`goqueue topic`: what topics there are, and every way to change one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.cli.completion import topic_names
+from goqueue.cli.errors import RefusedError, UsageError
+from goqueue.cli.times import parse_retention_ms, show_size
+
+INTERNAL_PREFIX: Final = "__"
+
+app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
+
+TopicArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)
+]
+SetOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A setting, as in cleanup.policy=compact; repeatable."
+    ),
+]
+
+
+@command(app, "list")
+def list_topics(
+    call: Call,
+    internal: Annotated[bool, typer.Option("--internal", help="The broker's own, too.")] = False,
+) -> None:
+    """List all topics with what is in them."""
+    stats = call.api.get("/stats")["topics"]
+    topics = [
+        {
+            "name": name,
+            "partitions": each["partition_count"],
+            "messages": each["offset_span"],
+            "size_bytes": each["size_bytes"],
+        }
+        for name, each in sorted(stats.items())
+        if internal or not name.startswith(INTERNAL_PREFIX)
+    ]
+    call.show(topics, [_sized(each) for each in topics])
+
+
+@command(app, "create")
+def create_topic(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many (default: the server's)."),
+    ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(
+            "--retention",
+            "-r",
+            metavar="HOURS",
+            help="How long messages are kept: 168 and 168h are hours; 7d; forever.",
+        ),
+    ] = None,
+    settings: SetOption = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Be content with one that is there.")
+    ] = False,
+) -> None:
+    """Create a topic."""
+    body: dict[str, Any] = {"name": name, "settings": _pairs(settings)}
+    if partitions is not None:
+        body["num_partitions"] = partitions
+    if retention is not None:
+        body["settings"]["retention.ms"] = str(parse_retention_ms(retention))
+    try:
+        _show_topic(call, call.api.post("/topics", body=body))
+    except RefusedError as error:
+        if not (if_not_exists and error.code == "topic_exists"):
+            raise
+        _show_topic(call, call.api.get("/topics/{}", name))
+
+
+@command(app, "describe")
+def describe_topic(call: Call, name: TopicArgument) -> None:
+    """Show a topic: its partitions, where they begin and end, its settings."""
+    _show_topic(call, call.api.get("/topics/{}", name))
+
+
+@command(app, "configure")
+def configure_topic(
+    call: Call,
+    name: TopicArgument,
+    settings: SetOption = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable."),
+    ] = None,
+) -> None:
+    """Change settings of a topic; the others stay as they are."""
+    changes: dict[str, str | None] = {**_pairs(settings), **dict.fromkeys(unset or ())}
+    if not changes:
+        raise UsageError("nothing to change: say --set NAME=VALUE or --unset NAME")
+    _show_topic(call, call.api.patch("/topics/{}", name, body={"settings": changes}))
+
+
+@command(app, "grow")
+def grow_topic(
+    call: Call,
+    name: TopicArgument,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="How many it shall have in all.")
+    ],
+) -> None:
+    """Give a topic more partitions. Keys may go to other partitions from then on."""
+    answer = call.api.post("/admin/topics/{}/partitions", name, body={"count": partitions})
+    _show_topic(call, answer)
+
+
+@command(app, "delete")
+def delete_topic(call: Call, name: TopicArgument, force: ForceOption = False) -> None:
+    """Delete a topic with all its messages."""
+    if not force:
+        topic = call.api.get("/topics/{}", name)
+        size = show_size(topic["size_bytes"])
+        confirm(
+            f"Topic {name} and its {topic['total_messages']} messages ({size}) will be gone.",
+            force=force,
+        )
+    call.show(call.api.delete("/topics/{}", name))
+
+
+def _show_topic(call: Call, topic: dict[str, Any]) -> None:
+    table = {
+        "name": topic["name"],
+        "id": topic["topic_id"],
+        "messages": topic["total_messages"],
+        "size": show_size(topic["size_bytes"]),
+        "settings": topic["settings"],
+        "partitions": [
+            {
+                "partition": each["partition"],
+                "earliest": each["earliest_offset"],
+                "latest": each["latest_offset"],
+                "size": show_size(each["size_bytes"]),
+                "leader": each["leader"],
+                "trouble": each["failure"],
+            }
+            for each in topic["partitions"]
+        ],
+    }
+    call.show(topic, table)
+
+
+def _sized(topic: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in topic.items() if name != "size_bytes"}
+    return {**rest, "size": show_size(topic["size_bytes"])}
+
+
+def _pairs(given: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for each in given or ():
+        name, separator, value = each.partition("=")
+        if not separator or not name:
+            raise UsageError(f"--set: {each!r} is no setting; expected NAME=VALUE")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from goqueue.cli.commands import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.testing import Broker
+
+Run: TypeAlias = Callable[..., Any]
+
+
+@pytest.fixture
+def run(goqueue_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process against a live server; `code` is what it must end with."""
+    for name in [name for name in os.environ if name.startswith("GOQUEUE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GOQUEUE_SERVER", goqueue_broker.http_url)
+
+    def invoke(*arguments: str, code: int = 0, **options: Any) -> Any:
+        result = CliRunner().invoke(app, list(arguments), **options)
+        assert result.exit_code == code, f"{result.exit_code}: {result.output}\n{result.exception}"
+        return result
+
+    return invoke
+
+
+def parsed(output: str, form: str) -> Any:
+    """What a program reads out of a command's output."""
+    return json.loads(output) if form == "json" else yaml.safe_load(output)

@@ -1,0 +1,53 @@
+"""The README's quick start does what it says, on other ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from goqueue.testing import Broker
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    section = README.read_text().partition("## Five minutes")[2].partition("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
+    goqueue_broker: Broker, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "GOQUEUE_SERVER": goqueue_broker.http_url,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout
+
+    install, publish, look = blocks("sh")
+    (consume,) = blocks("python")
+    assert "goqueue server" in install
+    published = run("sh", "-ec", publish.replace("http://localhost:8080", goqueue_broker.http_url))
+    assert '"offset":0' in published
+    kafka = consume.replace("127.0.0.1:9092", goqueue_broker.kafka_address)
+    assert run(sys.executable, "-c", kafka) == "b'hello'\n"
+    top, follow = (line.partition("#")[0].split() for line in look.splitlines())
+    assert "greetings" in run(*top, "--once", "--interval", "10ms")
+    assert "key=world  hello" in run(*follow, "-n", "1")
+    goqueue_broker.delete_topic("greetings")

@@ -1,0 +1,56 @@
+"""Two readings of the metrics make one picture; none of it needs a server or a clock."""
+
+from __future__ import annotations
+
+from goqueue.cli.top_view import frame, parse_sample
+
+READY = {"status": "ready", "checks": {"storage": "ok"}, "broker": {"uptime_s": 5.0}}
+
+
+def metrics(published: int, consumed: int = 0, lag: int = 0) -> str:
+    return f"""\
+# HELP goqueue_broker_messages_published_total Messages.
+goqueue_broker_messages_published_total{{node_id="n",topic="orders"}} {published}.0
+goqueue_broker_messages_consumed_total{{consumer_group="",node_id="n",topic="orders"}} {consumed}.0
+goqueue_broker_topic_partitions{{node_id="n",topic="orders"}} 2.0
+goqueue_broker_topic_partitions{{node_id="n",topic="__consumer_offsets"}} 4.0
+goqueue_storage_log_end_offset{{node_id="n",topic="orders",partition="0"}} 70.0
+goqueue_storage_log_end_offset{{node_id="n",topic="orders",partition="1"}} 30.0
+goqueue_storage_log_start_offset{{node_id="n",topic="orders"}} 10.0
+goqueue_storage_log_size_bytes{{node_id="n",topic="orders"}} 1024.0
+goqueue_consumer_group_members{{consumer_group="a \\"b\\"",node_id="n"}} 1.0
+goqueue_consumer_group_state{{consumer_group="a \\"b\\"",node_id="n",state="Stable"}} 1.0
+goqueue_consumer_lag{{consumer_group="a \\"b\\"",node_id="n",topic="orders"}} {lag}.0
+"""
+
+
+def test_rates_are_what_happened_between_two_readings() -> None:
+    before = parse_sample(metrics(100, consumed=50), 10.0)
+    now = parse_sample(metrics(300, consumed=60, lag=7), 12.0)
+    picture = frame(before, now, READY, "http://x")
+    (topic,) = picture["topics"]
+    assert topic == {
+        "topic": "orders",
+        "partitions": 2,
+        "messages": 90,
+        "size_bytes": 1024,
+        "in_per_s": 100.0,
+        "in_bytes_per_s": 0.0,
+        "out_per_s": 5.0,
+        "out_bytes_per_s": 0.0,
+    }
+    assert picture["groups"] == [{"group": 'a "b"', "state": "Stable", "members": 1, "lag": 7}]
+    assert (picture["in_per_s"], picture["out_per_s"], picture["lag"]) == (100.0, 5.0, 7)
+    assert picture["trouble"] == {}
+
+
+def test_a_counter_that_began_anew_has_no_negative_rate() -> None:
+    before, now = parse_sample(metrics(1000), 0.0), parse_sample(metrics(30), 1.0)
+    assert frame(before, now, READY, "x")["in_per_s"] == 30.0
+
+
+def test_trouble_is_told() -> None:
+    sample = parse_sample(metrics(0), 0.0)
+    readiness = {"status": "not ready", "checks": {"node": "ok", "storage": "full"}}
+    picture = frame(sample, sample, readiness, "x")
+    assert (picture["status"], picture["trouble"]) == ("not ready", {"storage": "full"})
