@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import Isolation, Partition, PartitionId
@@ -43,6 +43,8 @@ class FetchRequest:
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    grant: Callable[[int], int] | None = None
+    """Asked, once there is enough, how many of so many bytes may be read into memory now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Fetcher:
         however small the limits. Damaged stretches are stepped over and reported.
         """
         polled_s = self._clock.monotonic_s()
-        found = await self._find_enough(request)
+        found = self._within_grant(request, await self._find_enough(request))
         read_s = self._clock.monotonic_s()
         fetched = [await self._load(item, request.isolation) for item in found]
         now_s = self._clock.monotonic_s()
@@ -132,6 +134,14 @@ class Fetcher:
                 break
             found = self._find(request)
         return found
+
+    def _within_grant(self, request: FetchRequest, found: list[_Found]) -> list[_Found]:
+        """What may be read of what was found; asked this late, a long wait holds no memory."""
+        wanted = _size(found)
+        if request.grant is None or wanted == 0:
+            return found
+        granted = request.grant(wanted)
+        return found if granted >= wanted else self._find(replace(request, max_bytes=granted))
 
     def _find(self, request: FetchRequest) -> list[_Found]:
         """Look up every read; the limits are for all of them together.

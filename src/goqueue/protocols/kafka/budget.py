@@ -1,8 +1,9 @@
 """The bytes that all connections of a listener hold together, and who waits when they are too many.
 
-At the limit every connection stops reading, except one: a request that is half received would
-otherwise never be completed, and its bytes never given back. So the total stays under the limit
-plus two of the largest requests, whatever the clients do.
+Of requests: at the limit every connection stops reading, except one: a request that is half
+received would otherwise never be completed, and its bytes never given back. So the total stays
+under the limit plus two of the largest requests, whatever the clients do. Of answers: at the limit
+nobody waits, and answers become small.
 """
 
 from __future__ import annotations
@@ -87,3 +88,23 @@ class RequestBudget:
                 self._favoured = chosen
                 del self._waiting[chosen]
                 chosen.may_read_again()
+
+
+class AnswerBudget:
+    """Counts what clients have yet to take, and says how large the next answer may be."""
+
+    def __init__(self, limit_bytes: int, min_answer_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._min_answer = min_answer_bytes
+        self.unsent_bytes = 0
+        """Unsent answers, and those being read from disk. Never less than there are: bytes that a
+        client takes are noticed at its next request or answer, or at the next sweep."""
+
+    @property
+    def room_bytes(self) -> int:
+        """How much one more answer may hold."""
+        return max(self._min_answer, self._limit - self.unsent_bytes)
+
+    def change(self, difference: int) -> None:
+        """A connection holds so much more than before, or less."""
+        self.unsent_bytes += difference

@@ -23,9 +23,10 @@ from goqueue.protocols.kafka.errors import RequestError
 from goqueue.protocols.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.budget import RequestBudget
+    from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.settings import ListenerSettings
+    from goqueue.protocols.kafka.wire import Buffer
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Owner(Protocol):
 
     settings: ListenerSettings
     budget: RequestBudget
+    answers: AnswerBudget
     dispatcher: Dispatcher
 
     def admit(self, connection: Connection) -> bool:
@@ -68,6 +70,10 @@ class Connection(asyncio.Protocol):
         """Parsed, and may not start before `_pending` is empty."""
         self._held_bytes = 0
         """Received and not yet given back to the budget."""
+        self._granted_bytes = 0
+        """The size of an answer that is being read from disk."""
+        self._unsent_bytes = 0
+        """What the listener counts as unsent here, what is granted included."""
         self._reason: CloseReason | None = None
         """Set once the connection is to be closed; nothing starts after it."""
         self._close_when_answered: tuple[CloseReason, str] | None = None
@@ -114,6 +120,8 @@ class Connection(asyncio.Protocol):
         if self._reason is not None:
             return
         self._deadlines.active(self._loop.time())
+        if self._unsent_bytes:
+            self._count_unsent()
         self._frames.feed(data)
         self._held_bytes += len(data)
         self._owner.budget.take(len(data))
@@ -129,6 +137,8 @@ class Connection(asyncio.Protocol):
         self._frames = FrameReader()
         self._release(self._held_bytes - sum(call.size_bytes for call in running))
         self._owner.budget.leave(self)
+        self._owner.answers.change(-self._unsent_bytes)
+        self._unsent_bytes = 0
         self._owner.forget(self, reason)
         for call in running:
             if call.future is None:
@@ -262,15 +272,40 @@ class Connection(asyncio.Protocol):
         while pending and pending[0].is_done:
             answer = pending.popleft().answer
             if answer is not None and not self._transport.is_closing():
-                self._transport.writelines(answer)
+                self._write(answer)
+        self._granted_bytes = 0
+        self._count_unsent()
         if self._close_when_answered is not None and not pending:
             self._close_soon(*self._close_when_answered)
+
+    def _write(self, answer: list[Buffer]) -> None:
+        if not self._is_writable:
+            self._deadlines.backlog_grew(sum(len(part) for part in answer))
+        self._transport.writelines(answer)
 
     def _release(self, size: int) -> None:
         self._held_bytes -= size
         self._owner.budget.give(size)
 
     # --- Back-pressure ----------------------------------------------------------------------------
+
+    def grant_answer_bytes(self, wanted_bytes: int) -> int:
+        """Count an answer before it is read: many that start at once must not share one room.
+
+        Only for requests that run alone on their connection; the count is put right when the
+        answer is written, which may be larger by what a first batch goes beyond it.
+        """
+        granted = min(wanted_bytes, self._owner.answers.room_bytes)
+        if self._reason is None:
+            self._granted_bytes = granted
+            self._count_unsent()
+        return granted
+
+    def _count_unsent(self) -> None:
+        unsent = self._granted_bytes + self._transport.get_write_buffer_size()
+        if unsent != self._unsent_bytes:
+            self._owner.answers.change(unsent - self._unsent_bytes)
+            self._unsent_bytes = unsent
 
     def may_read_again(self) -> None:
         """The listener's budget has room."""
@@ -303,6 +338,7 @@ class Connection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """Close the connection if one of its deadlines has passed."""
         self.session.expire(now)
+        self._count_unsent()
         if self._reason is not None:
             if now - self._closing_since > self._settings.stalled_write_s:
                 self._transport.abort()

@@ -64,6 +64,10 @@ class Peer(Protocol):
         """Whether an answer could still reach the client."""
         ...
 
+    def grant_answer_bytes(self, wanted_bytes: int) -> int:
+        """How much of a large answer may be read into memory now; it is counted until sent."""
+        ...
+
     def refuse(self, detail: str) -> None:
         """Close the connection of a client that may not stay, once it has its answer."""
         ...

@@ -1,7 +1,7 @@
 """When a connection has kept us waiting too long. Pure: it is told what happened, and when.
 
-Three ways to waste a server's memory without breaking a rule: send a frame byte by byte, take no
-answers, do nothing at all.
+Ways to waste a server's memory without breaking a rule: send a frame byte by byte, take no
+answers or take them byte by byte, do nothing at all.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class CloseReason(Enum):
     HANDLER_FAILED = "a handler failed"
     SLOW_FRAME = "a frame took too long to arrive"
     SLOW_READER = "the client does not read its answers"
+    TRICKLING_READER = "the client reads its answers too slowly"
     IDLE = "nothing happened for too long"
     REFUSED = "the client did not say who it is"
     TOO_MANY = "there are too many connections"
@@ -31,12 +32,14 @@ class Deadlines:
     """The clocks of one connection."""
 
     __slots__ = (
+        "_backlog_bytes",
+        "_backlog_since",
         "_frame_number",
         "_frame_since",
         "_last_activity",
         "_settings",
-        "_unsent_bytes",
-        "_unsent_since",
+        "_taken_bytes",
+        "_taken_since",
     )
 
     def __init__(self, settings: ListenerSettings, now: float) -> None:
@@ -46,9 +49,12 @@ class Deadlines:
         self._frame_since = now
         """Since when the frame that is arriving has been arriving."""
         self._frame_number = -1
-        self._unsent_since = now
-        """Since when the client has taken nothing of what is unsent."""
-        self._unsent_bytes = 0
+        self._backlog_since = self._taken_since = now
+        """Since when too much has been unsent, and since when nothing more of it was taken."""
+        self._backlog_bytes = 0
+        """What was unsent when the backlog began, and what was written since."""
+        self._taken_bytes = 0
+        """How much of the backlog the client had taken when it was last looked at."""
 
     def active(self, now: float) -> None:
         """Bytes have arrived, or an answer is ready."""
@@ -65,16 +71,24 @@ class Deadlines:
         self._frame_since = now
 
     def writing_paused(self, unsent_bytes: int, now: float) -> None:
-        """Too much is unsent."""
-        self._unsent_bytes, self._unsent_since = unsent_bytes, now
+        """Too much is unsent: a backlog begins."""
+        self._backlog_bytes, self._backlog_since = unsent_bytes, now
+        self._taken_bytes, self._taken_since = 0, now
+
+    def backlog_grew(self, size: int) -> None:
+        """An answer was written although writing is paused: its request had started before."""
+        self._backlog_bytes += size
 
     def judge_writing(self, unsent_bytes: int, now: float) -> CloseReason | None:
         """Of a connection whose writing is paused."""
-        if unsent_bytes < self._unsent_bytes:
-            self._unsent_since = now
-        self._unsent_bytes = unsent_bytes
-        is_late = now - self._unsent_since > self._settings.stalled_write_s
-        return CloseReason.SLOW_READER if is_late else None
+        taken = self._backlog_bytes - unsent_bytes
+        if taken > self._taken_bytes:
+            self._taken_bytes, self._taken_since = taken, now
+        settings = self._settings
+        if now - self._taken_since > settings.stalled_write_s:
+            return CloseReason.SLOW_READER
+        allowed = settings.stalled_write_s + taken / settings.min_bytes_per_s
+        return CloseReason.TRICKLING_READER if now - self._backlog_since > allowed else None
 
     def judge_reading(self, buffered_bytes: int, now: float) -> CloseReason | None:
         """Of a connection with nothing under way."""

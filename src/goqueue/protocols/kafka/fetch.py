@@ -90,6 +90,7 @@ class FetchApi:
                 min(request.min_bytes, max_bytes),
                 max_bytes,
                 isolation,
+                ctx.peer.grant_answer_bytes,
             )
         )
         committed = isolation is Isolation.READ_COMMITTED

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from goqueue.protocols.kafka.accepting import Acceptor
-from goqueue.protocols.kafka.budget import RequestBudget
+from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.connection import Connection
 from goqueue.protocols.kafka.dispatch import Dispatcher
 
@@ -26,6 +26,9 @@ class Listener:
     def __init__(self, registry: Registry, settings: ListenerSettings) -> None:
         self.settings = settings
         self.budget = RequestBudget(settings.max_listener_bytes, settings.max_request_bytes)
+        self.answers = AnswerBudget(
+            settings.max_unsent_listener_bytes, settings.min_fetch_answer_bytes
+        )
         self.dispatcher = Dispatcher(registry)
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
@@ -47,6 +50,11 @@ class Listener:
     def connection_count(self) -> int:
         """Connections that are open now."""
         return len(self._connections)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answers that clients have not taken, of all connections."""
+        return self.answers.unsent_bytes
 
     async def start(self) -> None:
         """Listen. The port is taken when this returns."""

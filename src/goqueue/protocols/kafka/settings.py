@@ -43,13 +43,21 @@ class ListenerSettings:
     max_unsent_bytes: int = 1 * _MIB
     """Answers that the client has not taken. Above it, no request of that connection starts and
     its socket is not read; one answer may be larger."""
+    max_unsent_listener_bytes: int = 512 * _MIB
+    """The same for all connections together, Fetch answers that are being read from disk included.
+    A Fetch answer gets what is left of it; at the bound it gets `min_fetch_answer_bytes`. Beyond
+    the bound there is thus at most that much, or one batch, and `max_unsent_bytes` a connection."""
+    min_fetch_answer_bytes: int = 1 * _MIB
+    """What a Fetch answer may hold however much is unsent elsewhere: consumers that do read must
+    get on beside those that do not."""
 
     frame_grace_s: float = 30.0
     """A frame may take this long, and longer only while it arrives at `min_bytes_per_s`. After
     that the connection is closed."""
     min_bytes_per_s: int = 16 * 1024
     stalled_write_s: float = 30.0
-    """A client that takes nothing of its unsent answers for so long is dropped."""
+    """A client with more than `max_unsent_bytes` unsent is dropped when it takes nothing for so
+    long, or when after so long it has not taken them at `min_bytes_per_s`."""
     idle_s: float = 600.0
     """`connections.max.idle.ms`. A connection with nothing under way is closed after it."""
     refused_linger_s: float = 1.0

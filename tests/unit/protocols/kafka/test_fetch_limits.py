@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.kafka import fetch
@@ -43,7 +44,8 @@ def test_an_answer_is_bounded_whatever_the_client_asks_for(
             for _ in range(20):
                 publish(broker, "t", b"." * 200)
             prefix = RequestPrefix(ApiKey.FETCH, 12, 1)
-            ctx = RequestContext(prefix, None, None)  # type: ignore[arg-type]  # no peer is needed
+            peer = SimpleNamespace(grant_answer_bytes=lambda wanted: wanted)
+            ctx = RequestContext(prefix, None, peer)  # type: ignore[arg-type]  # all it needs
             answer = await asyncio.wait_for(fetch.FetchApi(broker).fetch(ctx, request), 10)
             size = sum(len(part) for part in answer.parts)  # type: ignore[union-attr]  # encoded
             assert 500 < size < 1100

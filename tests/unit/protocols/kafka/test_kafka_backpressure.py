@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,22 @@ from live import (
     echo_frame,
     eventually,
     fetch_frame,
+    frame,
     listening,
     produce_frame,
     run,
     slow_frame,
+    string,
 )
 
 from goqueue.protocols.kafka import produce_wire
-from goqueue.protocols.kafka.budget import RequestBudget
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.fetch import FetchApi
 from goqueue.protocols.kafka.frames import FrameReader
 from goqueue.protocols.kafka.settings import ListenerSettings
+from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection import Connection
@@ -88,6 +94,88 @@ def test_a_client_that_reads_again_gets_everything_it_asked_for():
             assert connection._is_reading
 
     run(scenario())
+
+
+def test_a_client_that_reads_a_trickle_is_dropped_and_others_are_not_disturbed():
+    async def scenario():
+        api = SmallApi()
+        api.blob = bytes(24 * MIB)
+        # So fast that what the kernel takes in one go is still a trickle.
+        settings = {"max_unsent_bytes": 64 * KIB, "min_bytes_per_s": 1024 * MIB}
+        async with (
+            listening(api, **settings) as listener,
+            connected(listener, limit=1 * KIB) as trickling,
+            connected(listener) as other,
+        ):
+            trickling.send(fetch_frame(1))
+            await eventually(lambda: listener.unsent_bytes > 64 * KIB)
+            assert await other.echo("before") == "before"
+            (slow,) = (c for c in listener._connections if not c._is_writable)
+            for later_s in (29, 58):
+                listener.sweep(now())
+                unsent = slow._transport.get_write_buffer_size()
+                while slow._transport.get_write_buffer_size() == unsent:
+                    await trickling.reader.read(64 * KIB)
+                assert not slow._is_writable
+                assert listener.connection_count == 2
+                listener.sweep(now() + later_s)
+            await eventually(lambda: listener.closed == {CloseReason.TRICKLING_READER: 1})
+            assert listener.unsent_bytes == 0
+            assert await other.echo("after") == "after"
+
+    run(scenario())
+
+
+def test_many_slow_consumers_together_keep_no_more_than_the_listener_s_bound(tmp_path):
+    bound, least, batch, clients = 4 * MIB, 64 * KIB, 32 * KIB, 8
+    settings = {
+        "max_unsent_bytes": 64 * KIB,
+        "max_unsent_listener_bytes": bound,
+        "min_fetch_answer_bytes": least,
+    }
+    highest = bound + clients * (64 * KIB + least + 2 * batch)
+
+    def most_held(listener: Listener) -> int:
+        return sum(c._transport.get_write_buffer_size() for c in listener._connections)
+
+    async def scenario():
+        async with (
+            running_broker(tmp_path) as broker,
+            listening(FetchApi(broker), **settings) as listener,
+            AsyncExitStack() as stack,
+        ):
+            await broker.create_topic("t", 1)
+            for _ in range(512):
+                publish(broker, "t", bytes(batch))
+            slow = [
+                await stack.enter_async_context(connected(listener, limit=1 * KIB))
+                for _ in range(clients)
+            ]
+            for client in slow:
+                client.send(*(everything_frame(n) for n in range(300)))
+            peak = 0
+            while any(c._is_writable for c in listener._connections) or not peak:
+                await asyncio.sleep(0)
+                peak = max(peak, listener.unsent_bytes)
+                assert most_held(listener) <= listener.unsent_bytes <= highest
+            assert peak > bound // 2
+            # Who reads is served, however much the others leave.
+            _, body = await slow[0].answer()
+            assert len(body) > batch
+            for client in slow:
+                client.writer.transport.abort()
+            await eventually(lambda: listener.connection_count == 0)
+            assert listener.unsent_bytes == 0
+
+    run(scenario())
+
+
+def everything_frame(correlation_id: int) -> bytes:
+    """A Fetch of all that partition 0 has."""
+    most = (1 << 31) - 1
+    partition = struct.pack(">iiqi", 1, 0, 0, most)
+    body = struct.pack(">iiiibi", -1, 0, 1, most, 0, 1) + string("t") + partition
+    return frame(ApiKey.FETCH, 4, correlation_id, body)
 
 
 # --- Clients that send more than is handled -------------------------------------------------------
@@ -247,12 +335,37 @@ def test_a_pause_of_ours_is_not_the_client_s():
     assert deadlines.judge_reading(5, 129.0) is None
 
 
-def test_a_client_that_takes_a_little_of_its_answers_is_slow_but_alive():
+def test_a_client_that_stops_taking_its_answers_is_dropped_however_fast_it_was():
     deadlines = Deadlines(SETTINGS, 0.0)
-    deadlines.writing_paused(1000, 0.0)
-    assert deadlines.judge_writing(999, 9.0) is None
-    assert deadlines.judge_writing(999, 18.0) is None
-    assert deadlines.judge_writing(999, 20.0) is CloseReason.SLOW_READER
+    deadlines.writing_paused(100_000, 0.0)
+    assert deadlines.judge_writing(1000, 9.0) is None
+    assert deadlines.judge_writing(1000, 18.0) is None
+    assert deadlines.judge_writing(1000, 20.0) is CloseReason.SLOW_READER
+
+
+def test_a_client_that_takes_its_answers_too_slowly_is_dropped_although_it_gets_on():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.writing_paused(100_000, 0.0)
+    assert deadlines.judge_writing(99_999, 9.0) is None
+    assert deadlines.judge_writing(95_000, 14.0) is None
+    assert deadlines.judge_writing(94_999, 16.0) is CloseReason.TRICKLING_READER
+
+
+def test_answers_written_during_a_backlog_do_not_hide_what_the_client_took():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.writing_paused(100_000, 0.0)
+    deadlines.backlog_grew(50_000)
+    assert deadlines.judge_writing(120_000, 9.0) is None
+    assert deadlines.judge_writing(119_999, 18.0) is None
+    assert deadlines.judge_writing(119_998, 27.0) is None
+
+
+def test_every_backlog_has_its_own_time():
+    deadlines = Deadlines(SETTINGS, 0.0)
+    deadlines.writing_paused(100_000, 0.0)
+    deadlines.writing_paused(100_000, 100.0)
+    assert deadlines.judge_writing(100_000, 109.0) is None
+    assert deadlines.judge_writing(100_000, 111.0) is CloseReason.SLOW_READER
 
 
 # --- The budget alone -----------------------------------------------------------------------------
@@ -299,3 +412,14 @@ def test_a_favoured_connection_that_goes_away_makes_room_for_the_next():
     assert budget.must_wait(second, is_mid_request=True)
     budget.leave(first)
     assert log == ["second"]
+
+
+def test_an_answer_may_hold_what_is_left_and_never_less_than_the_least():
+    answers = AnswerBudget(100, min_answer_bytes=10)
+    assert answers.room_bytes == 100
+    answers.change(85)
+    assert answers.room_bytes == 15
+    answers.change(50)
+    assert answers.room_bytes == 10
+    answers.change(-135)
+    assert answers.room_bytes == 100
