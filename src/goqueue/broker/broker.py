@@ -88,7 +88,12 @@ class Broker:
         self.measures = Measures(self.metrics)
         self.topics = Topics(store, settings.topic_defaults)
         self.partitions = Partitions(
-            settings.data_dir / TOPICS_FOLDER, self.topics, self.disk, self.clock, self._syncs
+            settings.data_dir / TOPICS_FOLDER,
+            self.topics,
+            self.disk,
+            self.clock,
+            executor=self._syncs,
+            measures=self.measures,
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)

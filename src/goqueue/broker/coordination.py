@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import mmh3
@@ -20,6 +22,7 @@ from goqueue.groups.messages import (
     SyncResult,
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
+from goqueue.model.errors import GroupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,11 +39,13 @@ if TYPE_CHECKING:
     )
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.topics import TopicPartition
+    from goqueue.metrics.registry import Histogram
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 50
 GROUPS: Final = 1
 """The kind of snapshot that holds groups."""
+GROUPS_NAME: Final = "groups"
 
 
 class Groups:
@@ -84,7 +89,13 @@ class Groups:
         shard = self._shards.get(number)
         if shard is None:
             partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))
-            state = StateLog(partition, GROUPS, self._broker.disk, self._broker.clock)
+            state = StateLog(
+                partition,
+                GROUPS,
+                self._broker.disk,
+                self._broker.clock,
+                partial(self._broker.measures.snapshot_saved, GROUPS_NAME),
+            )
             shard = self._shards[number] = GroupShard(state, self._settings, self._now_ms)
         return shard
 
@@ -103,6 +114,20 @@ class Groups:
     def coordinators(self) -> Iterator[GroupCoordinator]:
         """Every coordinator that has groups, for reading."""
         return (shard.coordinator for shard in self._shards.values())
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all groups."""
+        return sum(shard.snapshot_bytes for shard in self._shards.values())
+
+    @contextmanager
+    def _timed(self, latency: Histogram) -> Iterator[None]:
+        """Measure a request from its arrival to its answer, also when that is a refusal."""
+        started_s = self._broker.clock.monotonic_s()
+        try:
+            yield
+        finally:
+            latency.observe(self._broker.clock.monotonic_s() - started_s)
 
     # --- Members ---------------------------------------------------------------------------------
 
@@ -123,9 +148,10 @@ class Groups:
     async def heartbeat(self, request: HeartbeatRequest) -> Done:
         """Heartbeat of the classic protocol."""
         shard = self._shard_of(request.group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.heartbeat(request, token, now_ms), Done
-        )
+        with self._timed(self._broker.measures.heartbeat_latency):
+            return await shard.submit(
+                lambda token, now_ms: shard.coordinator.heartbeat(request, token, now_ms), Done
+            )
 
     async def leave(self, request: LeaveRequest) -> LeaveResult:
         """LeaveGroup, with an outcome for each member."""
@@ -138,12 +164,13 @@ class Groups:
         """Everything a member of the KIP-848 protocol says."""
         shard = self._shard_of(request.group_id)
         topics = self.topics()
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.consumer_heartbeat(
-                request, topics, token, now_ms
-            ),
-            ConsumerHeartbeatResult,
-        )
+        with self._timed(self._broker.measures.heartbeat_latency):
+            return await shard.submit(
+                lambda token, now_ms: shard.coordinator.consumer_heartbeat(
+                    request, topics, token, now_ms
+                ),
+                ConsumerHeartbeatResult,
+            )
 
     def topics(self) -> TopicCatalogue:
         """The topics, as far as assignments need them."""
@@ -163,10 +190,18 @@ class Groups:
     async def commit(self, request: CommitRequest) -> PartitionOutcomes:
         """OffsetCommit: returns when the offsets are stored."""
         shard = self._shard_of(request.group_id)
-        return await shard.submit(
-            lambda token, now_ms: shard.coordinator.commit(request, token, now_ms),
-            PartitionOutcomes,
-        )
+        measures = self._broker.measures
+        try:
+            with self._timed(measures.commit_latency):
+                outcomes = await shard.submit(
+                    lambda token, now_ms: shard.coordinator.commit(request, token, now_ms),
+                    PartitionOutcomes,
+                )
+        except GroupError as error:
+            measures.commit_refused(request.group_id, error)
+            raise
+        measures.committed(request.group_id, outcomes)
+        return outcomes
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -181,10 +216,13 @@ class Groups:
     async def delete(self, group_id: str) -> GroupOutcomes:
         """Delete a group without members, with its offsets."""
         shard = self._shard_of(group_id)
-        return await shard.submit(
+        outcomes = await shard.submit(
             lambda token, now_ms: shard.coordinator.delete_groups([group_id], token, now_ms),
             GroupOutcomes,
         )
+        if all(error is None for _, error in outcomes.groups):
+            self._broker.measures.forget_group(group_id)
+        return outcomes
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and so is how far anyone has read it."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PRODUCERS_NAME
+from goqueue.groups.consumer_protocol import assigned_partitions
+from goqueue.groups.describe import GroupType
+from goqueue.groups.stats import LeaveReason
 from goqueue.metrics import names
 from goqueue.storage.compaction import dirty_ratio
 
@@ -12,6 +17,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.groups.coordinator import GroupCoordinator
+    from goqueue.groups.describe import GroupListing
     from goqueue.metrics.registry import Samples
 
 
@@ -36,7 +42,15 @@ class BrokerGauges:
         consumers = 0
         for coordinator in broker.groups.coordinators():
             consumers += self._put_groups(samples, coordinator)
+            self._take_durations(coordinator)
         samples.put(names.ACTIVE_CONSUMERS, consumers)
+        samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
+
+    def _take_durations(self, coordinator: GroupCoordinator) -> None:
+        latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY)
+        durations_ms = coordinator.stats.durations_ms
+        while durations_ms:
+            latency.observe(durations_ms.popleft() / 1000)
 
     def _put_groups(self, samples: Samples, coordinator: GroupCoordinator) -> int:
         """The groups of one coordinator; returns how many members they have."""
@@ -47,6 +61,7 @@ class BrokerGauges:
             samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
             samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
             self._put_offsets(samples, coordinator, group.group_id)
+            samples.put(names.ASSIGNED_PARTITIONS, _assigned(coordinator, group), group.group_id)
             _put_stats(samples, coordinator, group.group_id)
         return members
 
@@ -69,8 +84,20 @@ def _put_partition(samples: Samples, partition: Partition) -> None:
     samples.put(names.BYTES_WRITTEN, log.stats.bytes_written, topic)
     samples.put(names.SEGMENTS_CREATED, log.stats.segments_created, topic)
     samples.put(names.SEGMENTS_DELETED, log.stats.segments_deleted, topic)
+    samples.put(names.INDEX_LOOKUPS, log.stats.offset_lookups, topic, "offset")
+    samples.put(names.INDEX_LOOKUPS, log.stats.time_lookups, topic, "time")
+    samples.put(names.SNAPSHOT_SIZE, partition.snapshot_bytes, PRODUCERS_NAME)
     rebuilds = sum(segment.index_rebuilds for segment in log.segments)
     samples.put(names.INDEX_REBUILDS, rebuilds, topic)
+
+
+def _assigned(coordinator: GroupCoordinator, group: GroupListing) -> int:
+    """How many partitions the members of a group own."""
+    if group.group_type is GroupType.CONSUMER:
+        members = coordinator.describe_consumer(group.group_id).members
+        return sum(len(member.assigned) for member in members)
+    classic = coordinator.describe_classic(group.group_id).members
+    return sum(len(assigned_partitions(member.assignment) or ()) for member in classic)
 
 
 def _put_stats(samples: Samples, coordinator: GroupCoordinator, group_id: str) -> None:
@@ -83,3 +110,7 @@ def _put_stats(samples: Samples, coordinator: GroupCoordinator, group_id: str) -
         samples.put(names.REBALANCES, count, group_id, reason)
     for cause, count in stats.leaves.items():
         samples.put(names.GROUP_LEAVES, count, group_id, cause)
+    unheard = stats.leaves[LeaveReason.SESSION_TIMEOUT]
+    idle = stats.leaves[LeaveReason.REBALANCE_TIMEOUT] + stats.leaves[LeaveReason.SYNC_TIMEOUT]
+    samples.put(names.SESSION_TIMEOUTS, unheard, group_id)
+    samples.put(names.HEARTBEAT_TIMEOUTS, idle, group_id)

@@ -56,6 +56,11 @@ class GroupShard:
         coordinator.resume(self._now_ms())
         return coordinator
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._state.snapshot_bytes
+
     def submit(
         self, event: Callable[[Token, int], Effects], _result: type[_R]
     ) -> asyncio.Future[_R]:

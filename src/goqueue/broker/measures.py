@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.metrics import names
 
 if TYPE_CHECKING:
+    from goqueue.groups.messages import PartitionOutcomes
     from goqueue.metrics.registry import Metrics
     from goqueue.model.errors import GoQueueError
 
@@ -43,9 +44,9 @@ class Measures:
         self.polls_empty = metrics.counter(names.POLLS_EMPTY)
         self.poll_latency = metrics.histogram(names.POLL_LATENCY)
         self.poll_batch_size = metrics.histogram(names.POLL_BATCH_SIZE)
-        self.fsyncs = metrics.counter(names.FSYNCS)
-        self.fsync_latency = metrics.histogram(names.FSYNC_LATENCY)
-        self.fsync_errors = metrics.counter(names.FSYNC_ERRORS)
+        self._fsyncs = metrics.counter(names.FSYNCS)
+        self._fsync_latency = metrics.histogram(names.FSYNC_LATENCY)
+        self._fsync_errors = metrics.counter(names.FSYNC_ERRORS)
         self.heartbeat_latency = metrics.histogram(names.HEARTBEAT_LATENCY)
         self.commit_latency = metrics.histogram(names.OFFSET_COMMIT_LATENCY)
 
@@ -59,6 +60,35 @@ class Measures:
     def refused(self, topic: str, error: GoQueueError) -> None:
         """A publish was not taken."""
         self._metrics.counter(names.MESSAGES_FAILED, topic, type(error).__name__).add()
+
+    def synced(self, took_s: float | None) -> None:
+        """A log was flushed to the disk; None when the disk refused."""
+        if took_s is None:
+            self._fsync_errors.add()
+        else:
+            self._fsyncs.add()
+            self._fsync_latency.observe(took_s)
+
+    def snapshot_saved(self, kind: str, took_s: float) -> None:
+        """Some state was kept, so that the next start need not rebuild it."""
+        self._metrics.counter(names.SNAPSHOTS_CREATED, kind).add()
+        self._metrics.histogram(names.SNAPSHOT_LATENCY, kind).observe(took_s)
+
+    def committed(self, group_id: str, outcomes: PartitionOutcomes) -> None:
+        """A group's offsets were stored, or refused one by one."""
+        for (topic, _), error in outcomes.partitions:
+            if error is None:
+                self._metrics.counter(names.OFFSET_COMMITS, topic, group_id).add()
+            else:
+                self.commit_refused(group_id, error)
+
+    def commit_refused(self, group_id: str, error: GoQueueError) -> None:
+        """A commit, or a part of one, was not taken."""
+        self._metrics.counter(names.OFFSET_COMMIT_ERRORS, group_id, type(error).__name__).add()
+
+    def forget_group(self, group_id: str) -> None:
+        """A group is gone, and its series with it."""
+        self._metrics.forget("consumer_group", group_id)
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and its series with it."""

@@ -8,7 +8,9 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.measures import Measures
 from goqueue.broker.waiting import Waiters
+from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
     DiskError,
     FencedLeaderEpochError,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 PRODUCERS: Final = 6
 """The kind of snapshot that holds producers' sequences."""
+PRODUCERS_NAME: Final = "producers"
 
 
 class Isolation(IntEnum):
@@ -87,11 +90,13 @@ class Partition:
         clock: Clock,
         executor: Executor,
         leader_epoch: int = 0,
+        measures: Measures | None = None,
     ) -> None:
         self.id = partition_id
         self.leader_epoch = leader_epoch
         self.log = Log(folder, config, disk=disk, clock=clock)
-        self.flusher = Flusher(self.log, executor, self._after_flush)
+        self._measures = measures or Measures(Metrics(""))
+        self.flusher = Flusher(self.log, executor, self._after_flush, self._measures.synced)
         self.waiters = Waiters()
         self.upkeep = asyncio.Lock()
         """Held by whatever works on the files for longer than a moment: one thing at a time, and
@@ -261,7 +266,15 @@ class Partition:
                 return
             snapshot = self._sequences_now()
             await self.flusher.checkpoint()
+            started_s = self._clock.monotonic_s()
             await in_thread(self._executor, partial(self._snapshots.save, snapshot))
+            took_s = self._clock.monotonic_s() - started_s
+            self._measures.snapshot_saved(PRODUCERS_NAME, took_s)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot of the producers' sequences."""
+        return self._snapshots.size_bytes
 
     async def recover(self) -> None:
         """Bring a failed log back. Raises `DiskError` while the disk still refuses."""

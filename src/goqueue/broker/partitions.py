@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from goqueue.broker.measures import Measures
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
@@ -29,13 +30,21 @@ class Partitions:
     """
 
     def __init__(
-        self, folder: Path, topics: Topics, disk: Disk, clock: Clock, executor: Executor
+        self,
+        folder: Path,
+        topics: Topics,
+        disk: Disk,
+        clock: Clock,
+        *,
+        executor: Executor,
+        measures: Measures,
     ) -> None:
         self._folder = folder
         self._topics = topics
         self._disk = disk
         self._clock = clock
         self._executor = executor
+        self._measures = measures
         self._open: dict[PartitionId, Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -75,6 +84,7 @@ class Partitions:
                     disk=self._disk,
                     clock=self._clock,
                     executor=self._executor,
+                    measures=self._measures,
                 )
 
     def configure_topic(self, topic: Topic) -> None:

@@ -16,7 +16,7 @@ from goqueue.records.batch import peek, walk
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.broker.partition import Partition, Placed
     from goqueue.runtime.clock import Clock
@@ -30,11 +30,22 @@ _PUT = 0
 class StateLog:
     """The keys and values of one coordinator."""
 
-    def __init__(self, partition: Partition, kind: int, disk: Disk, clock: Clock) -> None:
-        """Keep state in `partition`, with snapshots of this kind beside it."""
+    def __init__(
+        self,
+        partition: Partition,
+        kind: int,
+        disk: Disk,
+        clock: Clock,
+        on_saved: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Keep state in `partition`, with snapshots of this kind beside it.
+
+        `on_saved` is told how many seconds each snapshot took.
+        """
         self.partition = partition
         self._kind = kind
         self._clock = clock
+        self._on_saved = on_saved
         self._snapshots = SnapshotFolder(disk, partition.log.folder, kind)
         self._records_since_snapshot = 0
         self._snapshot_at_ms = clock.now_ms()
@@ -89,8 +100,16 @@ class StateLog:
         # every change.
         self._records_since_snapshot = 0
         self._snapshot_at_ms = now_ms
+        started_s = self._clock.monotonic_s()
         kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
         try:
             self._snapshots.save(Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept))
         except StorageError as error:
             _log.warning("%s: no snapshot, the log holds everything: %s", self.partition.id, error)
+        else:
+            self._on_saved(self._clock.monotonic_s() - started_s)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._snapshots.size_bytes

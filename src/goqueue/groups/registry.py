@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -20,7 +21,7 @@ from goqueue.groups.encoding import (
     remove,
 )
 from goqueue.groups.offsets import OffsetStore
-from goqueue.groups.stats import GroupStats
+from goqueue.groups.stats import MAX_DURATIONS, GroupStats
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvariantError, TooManyGroupsError
 
@@ -51,7 +52,7 @@ class GroupRegistry:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.slots: dict[str, Slot] = {}
-        self.stats = GroupStats()
+        self.stats = GroupStats(durations_ms=deque(maxlen=MAX_DURATIONS))
         """The sum over all groups, also those that are gone."""
         self.timers: Timers[str] = Timers()
         self.transactions: dict[int, set[str]] = {}

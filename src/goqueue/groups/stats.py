@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 SMOOTHING: Final = 0.3
 """Weight of the newest duration in the moving average."""
+
+MAX_DURATIONS: Final = 10_000
+"""Durations that are kept until somebody takes them out; of more, the oldest go."""
 
 
 class RebalanceReason(StrEnum):
@@ -62,6 +65,8 @@ class GroupStats:
     offset_commit_errors: int = 0
     started_at_ms: int | None = None
     """When the rebalance under way began; None when there is none."""
+    durations_ms: deque[int] | None = None
+    """How long each rebalance took, for whoever measures it to take out; kept by a parent."""
 
     def started(self, reason: RebalanceReason, now_ms: int) -> None:
         """A rebalance begins, or begins again."""
@@ -83,6 +88,8 @@ class GroupStats:
             stats.successful += 1
             stats.last_at_ms = now_ms
             stats.last_duration_ms = duration_ms
+            if stats.durations_ms is not None:
+                stats.durations_ms.append(duration_ms)
             first = stats.successful == 1
             change = duration_ms - stats.average_duration_ms
             stats.average_duration_ms += change if first else SMOOTHING * change

@@ -51,7 +51,9 @@ FETCH_LATENCY: Final = HistogramName(
     "broker_fetch_latency_seconds", "Time spent on reading for a fetch; waiting for data is not in."
 )
 ACTIVE_CONNECTIONS: Final = GaugeName(
-    "broker_active_connections", "Open client connections.", ("protocol",)
+    "broker_active_connections",
+    "Open client connections; those of gRPC are known to its library alone.",
+    ("protocol",),
 )
 ACTIVE_CONSUMERS: Final = GaugeName(
     "broker_active_consumers", "Members of all groups on this node."
@@ -92,9 +94,6 @@ LOG_START_OFFSET: Final = GaugeName(
 INDEX_LOOKUPS: Final = CounterName(
     "storage_index_lookups_total", "Searches by offset or by time.", ("topic", "index_type")
 )
-INDEX_LOOKUP_LATENCY: Final = HistogramName(
-    "storage_index_lookup_latency_seconds", "How long such a search took.", ("index_type",)
-)
 INDEX_REBUILDS: Final = CounterName(
     "storage_index_rebuilds_total", "Indexes made anew from their segment.", _TOPIC
 )
@@ -115,7 +114,7 @@ COMPACTION_DIRTY_RATIO: Final = GaugeName(
     combine=Combine.MAX,
 )
 SNAPSHOTS_CREATED: Final = CounterName(
-    "storage_snapshots_created_total", "Snapshots of coordinator state.", ("snapshot_type",)
+    "storage_snapshots_created_total", "Snapshots of state that a log holds.", ("snapshot_type",)
 )
 SNAPSHOT_SIZE: Final = GaugeName(
     "storage_snapshot_size_bytes", "Bytes of the newest snapshots.", ("snapshot_type",)
@@ -169,7 +168,6 @@ REBALANCES: Final = CounterName(
 REBALANCE_LATENCY: Final = HistogramName(
     "consumer_rebalance_latency_seconds",
     "From the trigger to a stable group.",
-    ("consumer_group", "rebalance_type"),
 )
 PARTITIONS_REVOKED: Final = CounterName(
     "consumer_partitions_revoked_total", "Partitions taken from members.", _GROUP

@@ -18,6 +18,7 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.maintenance import Maintenance
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics
 from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.listener import Listener
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.metrics.registry import Samples
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.listener import HttpListener
     from goqueue.runtime.clock import Clock
@@ -111,7 +113,12 @@ class Node:
         except BaseException:
             await self.stop()
             raise
+        self.broker.metrics.add_source(self._put_connections)
         self.is_started = self.is_ready = True
+
+    def _put_connections(self, samples: Samples) -> None:
+        samples.put(names.ACTIVE_CONNECTIONS, self.kafka.connection_count, "kafka")
+        samples.put(names.ACTIVE_CONNECTIONS, self.http.connection_count, "http")
 
     def _hold_folder(self) -> None:
         folder = DataFolder(self.config.broker.data_dir)

@@ -14,6 +14,7 @@ is torn at the end is cut off, and what is missing in between is reported and to
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,14 +48,16 @@ class FlushPlan:
     recovery: Mapping[str, int]
     """The recovery point to note in the checkpoint once everything is there."""
 
-    def run(self) -> None:
-        """Do it; in any thread, while the log goes on."""
+    def run(self) -> float:
+        """Do it; in any thread, while the log goes on. Returns how many seconds it took."""
+        started_s = time.perf_counter()
         for file in self.files:
             file.sync()
         if self.name_changes:
             self.disk.sync_folder(self.folder)
         if self.checkpoint is not None:
             self.checkpoint.update(**self.recovery)
+        return time.perf_counter() - started_s
 
 
 class Flusher:
@@ -65,11 +68,16 @@ class Flusher:
         log: Log,
         executor: Executor | None = None,
         on_flushed: Callable[[], None] = lambda: None,
+        on_synced: Callable[[float | None], None] = lambda _: None,
     ) -> None:
-        """Flush `log` in `executor`, or in the loop's own threads; call back after each flush."""
+        """Flush `log` in `executor`, or in the loop's own threads; call back after each flush.
+
+        `on_synced` is told how many seconds the disk took, or None when it refused.
+        """
         self._log = log
         self._executor = executor
         self._on_flushed = on_flushed
+        self._on_synced = on_synced
         self._running: asyncio.Task[StorageError | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -146,14 +154,16 @@ class Flusher:
         log = self._log
         try:
             plan = log.plan_flush(checkpoint=checkpoint or log.checkpoint_due)
-            await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+            took_s = await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
         except DiskError as error:
             log.flush_failed(error)
+            self._on_synced(None)
             return error
         except StorageError as error:
             return error
         else:
             log.flushed(plan)
+            self._on_synced(took_s)
             self._on_flushed()
         finally:
             self._running = None

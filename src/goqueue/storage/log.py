@@ -270,6 +270,7 @@ class Log:
             DamagedRangeError: the records at `offset` are damaged; it says where to go on.
         """
         self._ensure_open()
+        self.stats.offset_lookups += 1
         end = self.end_offset if until is None else min(until, self.end_offset)
         first = max(offset, self.start_offset)
         return lookup.find_region(self.segments, first, end, max_bytes, self._store.context)
@@ -292,11 +293,13 @@ class Log:
     def find_time(self, timestamp_ms: int) -> TimestampHit | None:
         """The first record at or after a moment, by the records' own timestamps."""
         self._ensure_open()
+        self.stats.time_lookups += 1
         return lookup.find_time(self.segments, timestamp_ms, self.start_offset, self._store.context)
 
     def find_latest_time(self) -> TimestampHit | None:
         """The record with the highest timestamp; the first of them when there are several."""
         self._ensure_open()
+        self.stats.time_lookups += 1
         return lookup.find_latest_time(self.segments, self.start_offset, self._store.context)
 
     # --- Removing --------------------------------------------------------------------------------

@@ -124,6 +124,8 @@ class SnapshotFolder:
         self._kind = kind
         self.damaged: list[str] = []
         """Files that `load` had to pass over."""
+        self.size_bytes = 0
+        """Of the newest snapshot that was saved or loaded."""
 
     def _found(self, pattern: re.Pattern[str]) -> list[_Found]:
         """Our files whose names fit, newest first."""
@@ -143,7 +145,9 @@ class SnapshotFolder:
         )
         timestamp = max(snapshot.last_timestamp_ms, 0)
         path = self._folder / f"snapshot-{self._kind}-{offset:020d}-{timestamp}.bin"
-        replace_file(self._disk, path, snapshot.encode())
+        data = snapshot.encode()
+        replace_file(self._disk, path, data)
+        self.size_bytes = len(data)
         others = [found for found in self._found(_NAME) if found.name != path.name]
         self._remove(others[KEPT - 1 :])
         return path
@@ -157,6 +161,7 @@ class SnapshotFolder:
             if snapshot is None:
                 self.damaged.append(found.name)
             elif snapshot.last_offset < log_end:
+                self.size_bytes = self._disk.size(self._folder / found.name)
                 return snapshot
             else:
                 self._remove([found])

@@ -39,6 +39,9 @@ class StoreStats:
     syncs: int = 0
     segments_created: int = 0
     segments_deleted: int = 0
+    offset_lookups: int = 0
+    time_lookups: int = 0
+    """Searches happen in threads too: a count that two of them lose is not worth a lock."""
 
 
 class SegmentStore:

@@ -103,6 +103,11 @@ class HttpListener:
         self.service: HttpService | None = None
         self._server: asyncio.Server | None = None
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return len(self.service.connections) if self.service is not None else 0
+
     async def start(self) -> None:
         """Listen. The port is taken when this returns; one in use raises `OSError`."""
         service = self.service = HttpService(self._app, self.settings)

@@ -1,0 +1,217 @@
+"""Every metric that is promised is recorded: a node lives through all that there is to measure."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.partition import PartitionId
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.messages import (
+    CommitRequest,
+    HeartbeatRequest,
+    JoinRequest,
+    OffsetToCommit,
+    Protocol,
+    SyncRequest,
+)
+from goqueue.metrics import names
+from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
+from goqueue.model.errors import GroupError, LogFailedError, MalformedBatchError
+from goqueue.runtime.disk import SystemDisk, SystemFile, translate
+from goqueue.server.config_load import load_config
+from goqueue.server.node import Node
+from support.brokers import publish
+from support.clocks import ManualClock
+from support.server import HOST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.metrics.registry import Reading
+
+FLAGS = (
+    *("--kafka-port", "0", "--http-port", "0", "--grpc-port", "0"),
+    *("--groups-offsets-partitions", "1", "--groups-initial-rebalance-delay", "0ms"),
+)
+SESSION_MS = 10_000
+
+
+class RefusingFile(SystemFile):
+    refuses = False
+
+    def sync(self) -> None:
+        if RefusingFile.refuses:
+            raise translate(OSError(errno.EIO, "refused"), "syncing", self.path)
+        super().sync()
+
+
+class RefusingDisk(SystemDisk):
+    """A disk whose syncs fail while the test says so."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> RefusingFile:
+        file = super().open(path, create=create, write=write)
+        return RefusingFile(path, os.dup(file.fileno()))
+
+
+def _node(folder: Path, clock: ManualClock) -> Node:
+    config = load_config(["--data-dir", str(folder), *FLAGS], environment={})
+    return Node(config, disk=RefusingDisk(), clock=clock)
+
+
+async def _first_life(node: Node) -> None:
+    """Leave a log behind whose index is gone."""
+    await node.start()
+    await node.broker.create_topic("t", 1, {"segment.bytes": "1024", "cleanup.policy": "compact"})
+    for _ in range(20):
+        publish(node.broker, "t", b"." * 200, key=b"k")
+    await node.stop()
+
+
+async def _publish_and_fetch(broker: Broker) -> None:
+    publish(broker, "t", b"x", key=b"k")
+    with pytest.raises(MalformedBatchError):
+        publish(broker, "t", b"x", attributes=0x20)
+    partition = broker.partitions.partition(PartitionId("t", 0))
+    for offset in (partition.log_start, partition.log_end):
+        read = PartitionRead(partition.id, offset, 1 << 20)
+        await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=0))
+    partition.log.find_time(0)
+    await broker.create_topic("trimmed", 1, {"segment.bytes": "1024"})
+    for _ in range(20):
+        publish(broker, "trimmed", b"." * 200)
+    broker.delete_records(PartitionId("trimmed", 0), None)
+
+
+async def _flush(node: Node, clock: ManualClock) -> None:
+    """A compaction, a checkpoint with its snapshot, and a disk that refuses."""
+    broker = node.broker
+    await node.maintenance.compact(PartitionId("t", 0))
+    await broker.create_topic("failing", 1)
+    publish(broker, "failing", b"x")
+    partition = broker.partitions.partition(PartitionId("failing", 0))
+    await partition.checkpoint()
+    publish(broker, "failing", b"y")
+    RefusingFile.refuses = True
+    try:
+        with pytest.raises(LogFailedError):
+            await partition.flusher.flush()
+    finally:
+        RefusingFile.refuses = False
+    clock.advance(3_600_000)
+    await node.maintenance.recover()
+    assert partition.log.failure is None
+
+
+def _join(group_id: str) -> JoinRequest:
+    return JoinRequest(
+        group_id=group_id,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=(Protocol("range", b""),),
+        require_known_member_id=False,
+    )
+
+
+def _tick(broker: Broker) -> None:
+    """Let the groups see what time it is."""
+    for shard in broker.groups._shards.values():
+        shard._on_timer()
+
+
+async def _classic_group(broker: Broker, clock: ManualClock) -> None:
+    """A rebalance to its end, a member that sits the next one out, and one that falls silent."""
+    groups = broker.groups
+    joining = asyncio.ensure_future(groups.join(_join("g")))
+    await asyncio.sleep(0)
+    _tick(broker)
+    joined = await joining
+    place = {"group_id": "g", "member_id": joined.member_id, "generation": joined.generation}
+    await groups.sync(SyncRequest(**place, assignments={joined.member_id: b""}))
+    await groups.heartbeat(HeartbeatRequest(**place))
+    commit = CommitRequest(
+        group_id="g",
+        member_id=joined.member_id,
+        generation_or_epoch=joined.generation,
+        offsets=(OffsetToCommit(topic="t", partition=0, offset=1),),
+    )
+    await groups.commit(commit)
+    with pytest.raises(GroupError):
+        await groups.commit(replace(commit, generation_or_epoch=joined.generation + 7))
+    second = asyncio.ensure_future(groups.join(_join("g")))
+    await asyncio.sleep(0)
+    clock.advance(SESSION_MS - 1)
+    await _shows_life(broker, place)
+    clock.advance(2)
+    _tick(broker)
+    await second
+    clock.advance(2 * SESSION_MS)
+    _tick(broker)
+
+
+async def _shows_life(broker: Broker, place: dict[str, object]) -> None:
+    """A heartbeat that is told to join again, and still counts as a sign of life."""
+    with pytest.raises(GroupError):
+        await broker.groups.heartbeat(HeartbeatRequest(**place))  # type: ignore[arg-type]  # its own
+
+
+async def _consumer_group(broker: Broker) -> None:
+    """A member that takes a partition and leaves, and one that stays."""
+    first = await broker.memberships.join("c", ["t"])
+    await broker.memberships.heartbeat(first)
+    await broker.memberships.join("c", ["t"])
+    await broker.memberships.leave(first)
+
+
+def _moved(reading: Reading, name: CounterName | HistogramName) -> bool:
+    if isinstance(name, HistogramName):
+        return any(sum(found.counts) for found in reading.distributions[name].values())
+    return any(reading.values[name].values())
+
+
+def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path) -> None:
+    clock = ManualClock()
+    asyncio.run(_first_life(_node(tmp_path, clock)))
+    for index in tmp_path.glob("topics/t/*/0/*index"):
+        index.unlink()
+
+    async def scenario() -> Reading:
+        node = _node(tmp_path, clock)
+        await node.start()
+        try:
+            await _publish_and_fetch(node.broker)
+            await _flush(node, clock)
+            await _classic_group(node.broker, clock)
+            clock.advance(24 * 3_600_000)
+            await node.broker.groups.commit(
+                CommitRequest(
+                    group_id="g", offsets=(OffsetToCommit(topic="t", partition=0, offset=2),)
+                )
+            )  # so much later that a snapshot is due
+            await _consumer_group(node.broker)
+            _, writer = await asyncio.open_connection(HOST, node.kafka.port)
+            reading = node.broker.metrics.read()
+            writer.close()
+            await writer.wait_closed()
+            return reading
+        finally:
+            await node.stop()
+
+    reading = asyncio.run(scenario())
+    gauges = [name for name in names.ALL if isinstance(name, GaugeName)]
+    others = [name for name in names.ALL if isinstance(name, CounterName | HistogramName)]
+    assert [name.name for name in gauges if not reading.values.get(name)] == []
+    assert [name.name for name in others if not _moved(reading, name)] == []
+    assert len(gauges) + len(others) == len(names.ALL)
+    assert set(reading.values[names.ACTIVE_CONNECTIONS]) == {("kafka",), ("http",)}
+    assert set(reading.values[names.SNAPSHOTS_CREATED]) == {("producers",), ("groups",)}
+    assert (OFFSETS_TOPIC,) in reading.values[names.BYTES_WRITTEN]
