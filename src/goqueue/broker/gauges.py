@@ -36,6 +36,9 @@ class BrokerGauges:
             samples.put(names.TOPIC_PARTITIONS, topic.partition_count, topic.name)
             for partition in broker.partitions.of_topic(topic):
                 _put_partition(samples, partition)
+                latency = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
+                while partition.log.stats.time_lookups_s:
+                    latency.observe(partition.log.stats.time_lookups_s.popleft())
         usage = broker.disk.usage(broker.settings.data_dir)
         samples.put(names.DISK_TOTAL, usage.total_bytes)
         samples.put(names.DISK_USED, usage.total_bytes - usage.free_bytes)

@@ -47,6 +47,7 @@ class Measures:
         self._fsyncs = metrics.counter(names.FSYNCS)
         self._fsync_latency = metrics.histogram(names.FSYNC_LATENCY)
         self._fsync_errors = metrics.counter(names.FSYNC_ERRORS)
+        self.offset_lookup_latency = metrics.histogram(names.INDEX_LOOKUP_LATENCY, "offset")
         self.heartbeat_latency = metrics.histogram(names.HEARTBEAT_LATENCY)
         self.commit_latency = metrics.histogram(names.OFFSET_COMMIT_LATENCY)
 

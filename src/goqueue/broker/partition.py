@@ -207,7 +207,10 @@ class Partition:
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
-        return self.log.read(offset, max_bytes, until=self.readable_to(isolation))
+        started_s = self._clock.monotonic_s()
+        region = self.log.read(offset, max_bytes, until=self.readable_to(isolation))
+        self._measures.offset_lookup_latency.observe(self._clock.monotonic_s() - started_s)
+        return region
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client whose view of the leader is not ours; -1 is a client without one."""

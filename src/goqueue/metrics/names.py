@@ -94,6 +94,9 @@ LOG_START_OFFSET: Final = GaugeName(
 INDEX_LOOKUPS: Final = CounterName(
     "storage_index_lookups_total", "Searches by offset or by time.", ("topic", "index_type")
 )
+INDEX_LOOKUP_LATENCY: Final = HistogramName(
+    "storage_index_lookup_latency_seconds", "How long such a search took.", ("index_type",)
+)
 INDEX_REBUILDS: Final = CounterName(
     "storage_index_rebuilds_total", "Indexes made anew from their segment.", _TOPIC
 )

@@ -11,7 +11,8 @@ for is the policy in `goqueue.storage.flush`.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import (
@@ -293,14 +294,24 @@ class Log:
     def find_time(self, timestamp_ms: int) -> TimestampHit | None:
         """The first record at or after a moment, by the records' own timestamps."""
         self._ensure_open()
-        self.stats.time_lookups += 1
-        return lookup.find_time(self.segments, timestamp_ms, self.start_offset, self._store.context)
+        with self._timed():
+            return lookup.find_time(
+                self.segments, timestamp_ms, self.start_offset, self._store.context
+            )
 
     def find_latest_time(self) -> TimestampHit | None:
         """The record with the highest timestamp; the first of them when there are several."""
         self._ensure_open()
+        with self._timed():
+            return lookup.find_latest_time(self.segments, self.start_offset, self._store.context)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Note a search by time, and how long it takes."""
+        started_s = time.perf_counter()
+        yield
         self.stats.time_lookups += 1
-        return lookup.find_latest_time(self.segments, self.start_offset, self._store.context)
+        self.stats.time_lookups_s.append(time.perf_counter() - started_s)
 
     # --- Removing --------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Everything here happens on the writer's thread; what readers look at is replaced
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvariantError
@@ -42,6 +43,8 @@ class StoreStats:
     offset_lookups: int = 0
     time_lookups: int = 0
     """Searches happen in threads too: a count that two of them lose is not worth a lock."""
+    time_lookups_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    """How long searches by time took, for whoever measures it to take out; the oldest go first."""
 
 
 class SegmentStore:

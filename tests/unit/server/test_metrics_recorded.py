@@ -214,4 +214,9 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
     assert len(gauges) + len(others) == len(names.ALL)
     assert set(reading.values[names.ACTIVE_CONNECTIONS]) == {("kafka",), ("http",)}
     assert set(reading.values[names.SNAPSHOTS_CREATED]) == {("producers",), ("groups",)}
+    lookups = reading.distributions[names.INDEX_LOOKUP_LATENCY]
+    assert {labels for labels, found in lookups.items() if sum(found.counts)} == {
+        ("offset",),
+        ("time",),
+    }
     assert (OFFSETS_TOPIC,) in reading.values[names.BYTES_WRITTEN]
