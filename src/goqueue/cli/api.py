@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -101,6 +102,7 @@ class Api:
         headers = (
             self._headers if data is None else {**self._headers, "content-type": "application/json"}
         )
+        self._drop_ended()
         reused = self._connection.sock is not None
         try:
             try:
@@ -115,6 +117,18 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise UnreachableError(self._unreachable(error)) from error
+
+    def _drop_ended(self) -> None:
+        """Close a connection that the server has closed, as it does after a minute of silence.
+
+        Between two requests nothing can be there to be read, except the end.
+        """
+        sock = self._connection.sock
+        if sock is not None:
+            look = select.poll()
+            look.register(sock, select.POLLIN)
+            if look.poll(0):
+                self._connection.close()
 
     def _once(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import goqueue
 from goqueue.cli.errors import CliError, RefusedError
+from goqueue.cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _PAGE: Final = 100
 _IDLE_MS: Final = 2000
 """Without --follow, a member that gets nothing for so long has read everything."""
+_PATIENCE: Final = 5
+"""After so many polls without a partition, there will be none without --follow."""
 _FOLLOW_MS: Final = 10_000
 _LOST: Final = frozenset({"unknown_member", "fenced_member"})
 
@@ -32,7 +35,7 @@ def read_as_member(
 
     So one that could not be shown is read again by whoever comes next.
     """
-    given = 0
+    given = idle = 0
     while limit is None or given < limit:
         room = _PAGE if limit is None else min(_PAGE, limit - given)
         polled = member.poll(room, _FOLLOW_MS if follow else _IDLE_MS)
@@ -43,6 +46,10 @@ def read_as_member(
             if commit:
                 member.commit(polled["next_offsets"])
         elif not follow and polled["partitions"]:
+            return
+        idle = 0 if polled["partitions"] else idle + 1
+        if not follow and idle == _PATIENCE:
+            note("the other members of the group have all partitions: there is none left to read")
             return
 
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from goqueue.cli.completion import topic_names
-from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.errors import CliError, UnreachableError, UsageError
 from goqueue.cli.output import Format, note
-from goqueue.cli.produce_lines import Line, json_lines, text_lines
+from goqueue.cli.produce_lines import json_lines, split_lines, text_lines, value_line
 from goqueue.cli.produce_send import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.cli.calls import Call
+    from goqueue.cli.produce_lines import Line
     from goqueue.cli.produce_send import Outcome
 
 MAX_BATCH: Final = 10_000
 _STANDARD_INPUT: Final = "-"
+_CHUNK_BYTES: Final = 256 * 1024
+_LINGER_S: Final = 0.005
+"""How long a batch that is not full waits for more."""
 
 
 class Acks(StrEnum):
@@ -63,7 +69,7 @@ def produce_messages(
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, max=MAX_BATCH, help="Messages of one request.")
+        int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The most messages of one request.")
     ] = 100,
     acks: Annotated[
         Acks, typer.Option("--acks", help="Who must have a message before it counts.")
@@ -81,8 +87,9 @@ def produce_messages(
     with _source(messages, file) as (lines, advance):
         try:
             sender.send_all(lines, common, advance)
-        except (CliError, KeyboardInterrupt):
+        except (CliError, KeyboardInterrupt) as error:
             _report(sender.outcome)
+            _say_what_is_known(sender.outcome, error)
             raise
     outcome = sender.outcome
     _report(outcome)
@@ -116,23 +123,44 @@ def _header(text: str) -> dict[str, str]:
 @contextmanager
 def _source(
     messages: list[str] | None, file: str | None
-) -> Iterator[tuple[Iterable[Line], Callable[[int], None]]]:
+) -> Iterator[tuple[Iterable[Line | None], Callable[[int], None]]]:
     """Where messages come from, and whom to tell how many bytes of it are done."""
     if messages:
-        yield text_lines(each.encode(errors="surrogateescape") for each in messages), _ignore
+        values = (each.encode(errors="surrogateescape") for each in messages)
+        yield (value_line(number, each) for number, each in enumerate(values, 1)), _ignore
     elif file is None or file == _STANDARD_INPUT:
         stream = typer.get_binary_stream("stdin")
         if stream.isatty():
             note("One message a line; Ctrl-D ends.")
-        yield (text_lines(stream) if file is None else json_lines(stream)), _ignore
+        lines = split_lines(_chunks(stream))
+        yield (text_lines(lines) if file is None else json_lines(lines)), _ignore
     else:
         path = Path(file)
         try:
-            opened = path.open("rb")
+            opened = path.open("rb", buffering=0)
         except OSError as error:
             raise UsageError(f"--file: {path}: {error.strerror}") from error
         with opened, _progress(path) as advance:
-            yield json_lines(opened), advance
+            yield json_lines(split_lines(_chunks(opened))), advance
+
+
+def _chunks(stream: IO[bytes]) -> Iterator[bytes | None]:
+    """What a stream has, as it comes; None when it has nothing more for the moment.
+
+    So what somebody types, or another program writes now and then, does not wait for its batch to
+    be full.
+    """
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # it is in memory
+        yield stream.read()
+        return
+    while True:
+        if not select.select([descriptor], [], [], _LINGER_S)[0]:
+            yield None
+        if not (data := os.read(descriptor, _CHUNK_BYTES)):
+            return
+        yield data
 
 
 @contextmanager
@@ -160,6 +188,14 @@ def _report(outcome: Outcome) -> None:
         note(f"and {outcome.failed - len(outcome.errors)} lines more")
     if outcome.failed:
         note(f"{outcome.failed} of {outcome.sent + outcome.failed} messages were not published")
+
+
+def _say_what_is_known(outcome: Outcome, error: BaseException) -> None:
+    """After an end in the middle: what to count on, and what not."""
+    if outcome.sent:
+        note(f"{outcome.sent} messages were published before that")
+    if isinstance(error, UnreachableError) and outcome.sent:
+        note("the server may have those of the last request, too: its answer was not heard")
 
 
 def _summary(topic: str, outcome: Outcome) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Lines of a file or of standard input, each as a message or as what is wrong with it."""
+"""Lines of a file or of standard input, each as a message or as what is wrong with it.
+
+A None among them says that nothing more is there for the moment, as it happens with a pipe.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is refused here: no request can be so large."""
 
+_TOO_LONG: Final = f"longer than {MAX_LINE_BYTES} bytes, which no request can hold"
 _FIELDS: Final = (
     "value",
     "key",
@@ -33,27 +37,58 @@ class Line(NamedTuple):
     error: str | None = None
 
 
-def text_lines(stream: Iterable[bytes]) -> Iterator[Line]:
+def split_lines(chunks: Iterable[bytes | None]) -> Iterator[bytes | None]:
+    """Lines without their ends. Of one that is too long only the beginning is kept."""
+    rest = b""
+    for chunk in chunks:
+        if chunk is None:
+            yield None
+            continue
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+        rest = rest[: MAX_LINE_BYTES + 1]
+    if rest:
+        yield rest
+
+
+def text_lines(lines: Iterable[bytes | None]) -> Iterator[Line | None]:
     """Every line is a value; one that is no UTF-8 is sent as it is, in base64."""
-    for number, raw in enumerate(stream, 1):
-        data = raw.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            message = {"value": data.decode()}
-        except UnicodeDecodeError:
-            message = {"value": base64.b64encode(data).decode(), "encoding": "base64"}
-        yield Line(number, len(raw), message)
+    number = 0
+    for raw in lines:
+        if raw is None:
+            yield None
+            continue
+        number += 1
+        yield value_line(number, raw.removesuffix(b"\r"))
 
 
-def json_lines(stream: Iterable[bytes]) -> Iterator[Line]:
+def value_line(number: int, data: bytes) -> Line:
+    """A value as a line."""
+    size = len(data) + 1
+    if len(data) > MAX_LINE_BYTES:
+        return Line(number, size, None, _TOO_LONG)
+    try:
+        return Line(number, size, {"value": data.decode()})
+    except UnicodeDecodeError:
+        encoded = base64.b64encode(data).decode()
+        return Line(number, size, {"value": encoded, "encoding": "base64"})
+
+
+def json_lines(lines: Iterable[bytes | None]) -> Iterator[Line | None]:
     """Every line is a JSON object; empty ones and comments are left out, and counted."""
-    for number, raw in enumerate(stream, 1):
+    number = 0
+    for raw in lines:
+        if raw is None:
+            yield None
+            continue
+        number += 1
         text = raw.strip()
         if not text or text.startswith(b"#"):
             continue
         try:
-            yield Line(number, len(raw), message_of(text))
+            yield Line(number, len(raw) + 1, message_of(text))
         except ValueError as error:
-            yield Line(number, len(raw), None, str(error))
+            yield Line(number, len(raw) + 1, None, str(error))
 
 
 def message_of(text: bytes) -> dict[str, Any]:
@@ -63,7 +98,7 @@ def message_of(text: bytes) -> dict[str, Any]:
         ValueError: it is no message; the text says why.
     """
     if len(text) > MAX_LINE_BYTES:
-        raise ValueError(f"the line has {len(text)} bytes, more than {MAX_LINE_BYTES}")
+        raise ValueError(_TOO_LONG)
     try:
         found = json.loads(text)
     except UnicodeDecodeError as error:

@@ -45,9 +45,11 @@ class Sender:
         self.outcome = Outcome()
 
     def send_all(
-        self, lines: Iterable[Line], common: dict[str, Any], advance: Callable[[int], None]
+        self, lines: Iterable[Line | None], common: dict[str, Any], advance: Callable[[int], None]
     ) -> None:
         """Publish every line that is a message; `advance` hears how many bytes are done.
+
+        Whatever waits is sent when there is a batch of it, or nothing more for the moment (None).
 
         Raises:
             CliError: the server cannot be reached, or refuses the whole of it.
@@ -55,13 +57,14 @@ class Sender:
         waiting: list[Line] = []
         size = 0
         for line in lines:
-            if line.message is None:
+            if line is not None and line.message is None:
                 self._fail(line, line.error or "")
                 advance(line.size_bytes)
                 continue
-            waiting.append(line._replace(message={**common, **line.message}))
-            size += line.size_bytes
-            if len(waiting) >= self._batch or size >= _REQUEST_BYTES:
+            if line is not None:
+                waiting.append(line._replace(message={**common, **(line.message or {})}))
+                size += line.size_bytes
+            if line is None or len(waiting) >= self._batch or size >= _REQUEST_BYTES:
                 self._send(waiting)
                 advance(size)
                 waiting, size = [], 0

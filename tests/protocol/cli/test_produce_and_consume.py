@@ -7,16 +7,18 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from goqueue.cli import consume_group
+from goqueue.testing import Broker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.conftest import Run
-
-    from goqueue.testing import Broker
 
 GOQUEUE = [sys.executable, "-m", "goqueue.cli"]
 
@@ -119,6 +121,58 @@ def test_a_message_that_is_too_large_is_refused_alone(
     ]
 
 
+def produce_from_a_pipe(broker: Broker, topic: str, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*GOQUEUE, "produce", topic, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GOQUEUE_SERVER": broker.http_url},
+    )
+
+
+def wait_for_messages(broker: Broker, topic: str, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(broker.messages(topic)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_line_is_published_when_no_other_follows_it(
+    goqueue_broker: Broker, goqueue_topic: str
+) -> None:
+    with produce_from_a_pipe(goqueue_broker, goqueue_topic) as process:
+        assert process.stdin is not None
+        for number in range(3):
+            process.stdin.write(f"{number}\n")
+            process.stdin.flush()
+            wait_for_messages(goqueue_broker, goqueue_topic, number + 1)
+        out, err = process.communicate(timeout=20)
+    assert (out.split(), err) == (["published", "3", "failed", "0"], "")
+
+
+def test_a_server_that_goes_away_leaves_no_doubt_about_what_was_published(run: Run) -> None:
+    with Broker() as broker:
+        topic = broker.create_topic()
+        with produce_from_a_pipe(broker, topic) as process:
+            assert process.stdin is not None
+            process.stdin.write("before\n")
+            process.stdin.flush()
+            wait_for_messages(broker, topic, 1)
+            broker.restart()  # the connection ends with it, and another one is made
+            process.stdin.write("after\n")
+            process.stdin.flush()
+            wait_for_messages(broker, topic, 2)
+            broker.stop()
+            _, err = process.communicate("never\n", timeout=20)
+        broker.start()
+        assert process.returncode == 1
+        assert "2 messages were published before that" in err
+        assert "its answer was not heard" in err
+        assert [each.value for each in broker.messages(topic)] == [b"before", b"after"]
+
+
 # --- Consuming -----------------------------------------------------------------------------------
 
 
@@ -219,6 +273,22 @@ def test_a_group_reads_on_where_it_has_committed(
     assert sorted(each["value"] for each in first + again) == list("123456")
     described = json.loads(run("group", "describe", group, "-o", "json").stdout)
     assert (described["total_lag"], described["members"]) == (0, [])
+
+
+def test_a_member_without_a_partition_does_not_wait_for_ever(
+    run: Run, goqueue_broker: Broker, goqueue_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume_group, "_IDLE_MS", 50)
+    group = goqueue_broker.unique_name("group")
+    with follow(goqueue_broker, goqueue_topic, "--group", group) as other:
+        described: dict[str, Any] = {"members": []}
+        while not described["members"]:
+            listed = json.loads(run("group", "list", "-o", "json").stdout)
+            if any(each["group"] == group for each in listed):
+                described = json.loads(run("group", "describe", group, "-o", "json").stdout)
+        result = run("consume", goqueue_topic, "--group", group)
+        other.terminate()
+    assert "the other members of the group have all partitions" in result.stderr
 
 
 def follow(broker: Broker, topic: str, *options: str) -> subprocess.Popen[str]:

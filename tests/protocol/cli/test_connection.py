@@ -1,0 +1,78 @@
+"""How a command reaches its server: over TLS, with its key, and through a restart."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.server.self_signed import CERT_FILE
+from goqueue.server.tls import FOLDER
+from goqueue.testing import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.conftest import Run
+
+SETTINGS = {"tls.enabled": True, "tls.self_signed": True}
+
+
+def test_a_certificate_is_checked_and_can_be_trusted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(settings=SETTINGS) as broker:
+        broker.create_topic("secret")
+        assert broker.http_url.startswith("https://")
+        result = run("topic", "list", "-s", broker.http_url, code=1)
+        assert "SSL_CERT_FILE" in result.stderr
+        monkeypatch.setenv("SSL_CERT_FILE", str(broker.data_dir / FOLDER / CERT_FILE))
+        assert "secret" in run("topic", "list", "-s", broker.http_url).stdout
+        plain = broker.http_url.replace("https", "http")
+        assert plain in run("topic", "list", "-s", plain, code=1).stderr
+
+
+def test_tls_where_none_is_spoken_is_named(run: Run, goqueue_broker: Broker) -> None:
+    result = run("topic", "list", "-s", goqueue_broker.http_url.replace("http", "https"), code=1)
+    assert "does not speak TLS" in result.stderr
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    """Notes the keys that it is sent."""
+
+    keys: list[str | None]
+
+    def do_GET(self) -> None:
+        self.keys.append(self.headers["x-api-key"])
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"topics": {}}')
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def recorder() -> Iterator[HTTPServer]:
+    _Recorder.keys = []
+    with HTTPServer(("127.0.0.1", 0), _Recorder) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_key_of_a_context_is_sent_to_its_server_and_to_no_other(
+    run: Run, recorder: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{recorder.server_port}"
+    run("config", "set-context", "here", "--server", url, "--api-key", "hush")
+    run("topic", "list", "-c", "here")
+    run("topic", "list", "-s", url)
+    monkeypatch.setenv("GOQUEUE_API_KEY", "mine")
+    run("topic", "list", "-s", url)
+    assert _Recorder.keys == ["hush", None, "mine"]
