@@ -147,6 +147,11 @@ def test_no_file_names_a_package_registry() -> None:
         assert not found, f"{path.relative_to(ROOT)} names {found}"
 
 
+def test_no_two_test_files_share_a_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))  # pytest imports them by their names alone
+
+
 def test_the_ci_script_is_executable_and_stops_at_the_first_failure() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
