@@ -61,6 +61,39 @@ class PriorityError(BatchError):
     """A priority is not one of the five."""
 
 
+class DeliveryHeaderError(BatchError):
+    """A header that says how a message is to be delivered does not say it."""
+
+
+# --- Delayed messages ----------------------------------------------------------------------------
+
+
+class DelayError(GoQueueError):
+    """A message cannot be delayed as asked, or there is no such delayed message."""
+
+
+class DelayTooLongError(DelayError):
+    """A message is to be delivered later than the settings allow."""
+
+
+class DelayDisabledError(DelayError):
+    """The topic does not take delayed messages."""
+
+
+class TooManyDelayedError(DelayError):
+    """The topic has as many delayed messages waiting as the settings allow."""
+
+    retriable = True
+
+
+class UnknownDelayedError(DelayError):
+    """There is no delayed message of that id in that topic."""
+
+
+class DelayedNotPendingError(DelayError):
+    """The delayed message was delivered or cancelled already."""
+
+
 # --- The disk ----------------------------------------------------------------------------------
 
 
@@ -260,6 +293,53 @@ class CoordinatorUnavailableError(GroupError):
 
 class CorruptGroupStateError(StorageError):
     """A stored entry of a group does not decode."""
+
+
+# --- Queue groups ------------------------------------------------------------------------------
+
+
+class ReceiptError(GoQueueError):
+    """A receipt does not entitle to what was asked."""
+
+
+class MalformedReceiptError(ReceiptError):
+    """The text is no receipt."""
+
+
+class UnknownReceiptError(ReceiptError):
+    """No delivery has this receipt: it was used already, or never given."""
+
+
+class ExpiredReceiptError(ReceiptError):
+    """The delivery of this receipt is over: its time ran out, and somebody else may have it."""
+
+
+class ForeignReceiptError(ReceiptError):
+    """The receipt belongs to a delivery to somebody else."""
+
+
+class GroupModeError(GroupError):
+    """The group exists, and its messages are handed out in another way than was asked for."""
+
+
+class ShareSessionError(GroupError):
+    """A share consumer's session is not where its request says."""
+
+
+class ShareSessionNotFoundError(ShareSessionError):
+    """There is no such share session; open another one."""
+
+    retriable = True
+
+
+class InvalidShareSessionEpochError(ShareSessionError):
+    """The request is not the next one of its share session."""
+
+    retriable = True
+
+
+class CorruptQueueStateError(StorageError):
+    """A stored entry of a queue group does not decode."""
 
 
 # --- Cluster metadata --------------------------------------------------------------------------

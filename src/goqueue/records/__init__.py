@@ -10,6 +10,7 @@ from typing import Final
 from goqueue.records.batch import (
     CONTROL,
     DELETE_HORIZON,
+    DELIVERY,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME,
@@ -37,6 +38,7 @@ IMPLEMENTATION: Final = CODEC.name
 __all__ = [
     "CONTROL",
     "DELETE_HORIZON",
+    "DELIVERY",
     "HEADER_BYTES",
     "IMPLEMENTATION",
     "LENGTH_PREFIX_BYTES",

@@ -11,6 +11,8 @@
 ```
 
 Attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
+Bit 7, which Kafka leaves unused, is set by the broker alone: records of the batch say in headers how
+they are to be delivered (`goqueue.model.delivery`), so that all other batches need not be opened.
 The checksum leaves out the first 17 bytes, so that stamping never recomputes it; the log checks
 those against what it knows of the neighbours (`goqueue.storage.scan`).
 """
@@ -45,6 +47,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+DELIVERY: Final = 0x80
 
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
@@ -107,6 +110,11 @@ class BatchInfo(NamedTuple):
     def has_delete_horizon(self) -> bool:
         """The base timestamp says when compaction may drop the tombstones in the batch."""
         return bool(self.attributes & DELETE_HORIZON)
+
+    @property
+    def has_delivery_headers(self) -> bool:
+        """Records of the batch say how they are to be delivered; no others need be looked at."""
+        return bool(self.attributes & DELIVERY)
 
     @property
     def has_producer(self) -> bool:
