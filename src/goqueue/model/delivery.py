@@ -1,4 +1,4 @@
-"""How a message wants to be delivered: its priority, its due time, its life, and how headers say so.
+"""How a message wants to be delivered (priority, due time, life), and the headers that say so.
 
 A message says these things in headers of its own, so that they travel with the record through
 every protocol, every log and every copy of it.

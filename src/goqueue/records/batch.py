@@ -11,8 +11,8 @@
 ```
 
 Attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
-Bit 7, which Kafka leaves unused, is set by the broker alone: records of the batch say in headers how
-they are to be delivered (`goqueue.model.delivery`), so that all other batches need not be opened.
+Bit 7, which Kafka leaves unused, is set by the broker alone: records of the batch say in headers
+how they are to be delivered (`goqueue.model.delivery`), so that no other batch need be opened.
 The checksum leaves out the first 17 bytes, so that stamping never recomputes it; the log checks
 those against what it knows of the neighbours (`goqueue.storage.scan`).
 """
