@@ -226,7 +226,7 @@ class Broker:
         start = partition.high_watermark if offset is None else offset
         if not 0 <= start <= partition.high_watermark:
             raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
-        return partition.log.delete_before(start)
+        return partition.delete_before(start)
 
     # --- Reporting -------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.lag import group_lag
-from goqueue.broker.partition import PRODUCERS_NAME
+from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
@@ -89,7 +89,7 @@ def _put_partition(samples: Samples, partition: Partition) -> None:
     samples.put(names.SEGMENTS_DELETED, log.stats.segments_deleted, topic)
     samples.put(names.INDEX_LOOKUPS, log.stats.offset_lookups, topic, "offset")
     samples.put(names.INDEX_LOOKUPS, log.stats.time_lookups, topic, "time")
-    samples.put(names.SNAPSHOT_SIZE, partition.snapshot_bytes, PRODUCERS_NAME)
+    samples.put(names.SNAPSHOT_SIZE, partition.snapshot_bytes, LOG_STATE_NAME)
     rebuilds = sum(segment.index_rebuilds for segment in log.segments)
     samples.put(names.INDEX_REBUILDS, rebuilds, topic)
 

@@ -81,9 +81,9 @@ class Maintenance:
         dropped = 0
         idle_before_ms = self._broker.clock.now_ms() - self._settings.producer_idle_ms
         for partition, settings in self._partitions():
-            partition.sequences.forget_idle(idle_before_ms)
+            partition.state.forget_idle(idle_before_ms)
             try:
-                dropped += partition.log.expire(
+                dropped += partition.expire(
                     retention_ms=settings.retention_ms if settings.deletes else None,
                     retention_bytes=settings.retention_bytes if settings.deletes else None,
                 )

@@ -1,4 +1,4 @@
-"""One partition: its log, its producers' sequences, its watermarks, and who waits at it."""
+"""One partition: its log and what follows from it, its watermarks, and who waits at it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.log_state import LogState
 from goqueue.broker.measures import Measures
 from goqueue.broker.waiting import Waiters
 from goqueue.metrics.registry import Metrics
@@ -18,13 +19,11 @@ from goqueue.model.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
-from goqueue.records.batch import walk
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.config import Fsync
 from goqueue.storage.flush import Flusher
 from goqueue.storage.log import Log
-from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder
-from goqueue.transactions.sequences import ProducerSequences
+from goqueue.storage.snapshot import Snapshot, SnapshotFolder
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -35,10 +34,11 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.config import LogConfig
     from goqueue.storage.region import Region
+    from goqueue.transactions.sequences import ProducerSequences
 
-PRODUCERS: Final = 6
-"""The kind of snapshot that holds producers' sequences."""
-PRODUCERS_NAME: Final = "producers"
+LOG_STATE: Final = 6
+"""The kind of snapshot that holds what follows from a log."""
+LOG_STATE_NAME: Final = "producers"
 
 
 class Isolation(IntEnum):
@@ -104,9 +104,9 @@ class Partition:
         self.is_closed = False
         self._clock = clock
         self._executor = executor
-        self._snapshots = SnapshotFolder(disk, folder, PRODUCERS)
+        self._snapshots = SnapshotFolder(disk, folder, LOG_STATE)
         self._show_what_was_shown()
-        self.sequences = self._rebuild_sequences()
+        self.state = self._rebuilt()
         self._visible_to = self.high_watermark
 
     def _show_what_was_shown(self) -> None:
@@ -162,14 +162,13 @@ class Partition:
             ProducerError: the batch of an idempotent producer is out of order, or it is fenced.
             BatchError, DiskError, LogFailedError: as `Log.append` says; nothing was stored.
         """
-        if info.has_producer:
-            known = self.sequences.check(info)
-            if known is not None:
-                return Placed(known.first_offset, known.end_offset, duplicate=True)
+        follows = self.state.follows(info)
+        if follows and (known := self.state.check(info)) is not None:
+            return Placed(known.first_offset, known.end_offset, duplicate=True)
         appended = self.log.append(batch, self.leader_epoch, checked=True)
-        if info.has_producer:
+        if follows:
             placed = info._replace(base_offset=appended.first_offset)
-            self.sequences.note(placed, self._clock.now_ms())
+            self.state.note(placed, batch, self._clock.now_ms())
         self.flusher.appended()
         if self._more_is_visible():
             self.waiters.offer(info.size_bytes)
@@ -225,28 +224,34 @@ class Partition:
                 "this broker is behind, try again"
             )
 
-    # --- Producers' state ------------------------------------------------------------------------
+    # --- What follows from the log ---------------------------------------------------------------
 
-    def _rebuild_sequences(self) -> ProducerSequences:
-        """What the newest snapshot says, and the batch headers behind it."""
-        sequences = ProducerSequences()
-        now_ms = self._clock.now_ms()
+    @property
+    def sequences(self) -> ProducerSequences:
+        """The idempotent producers that have written here."""
+        return self.state.sequences
+
+    def _rebuilt(self) -> LogState:
         snapshot = self._snapshots.load(self.log.end_offset)
-        start = self.log.start_offset
-        if snapshot is not None:
-            sequences.load(((entry.key, entry.value) for entry in snapshot.entries), now_ms)
-            start = snapshot.last_offset + 1
-        for chunk in self.log.chunks(start):
-            for _, info in walk(chunk.data):
-                if info.has_producer and info.base_offset >= start:
-                    sequences.note(info, now_ms)
-        return sequences
+        return LogState.rebuilt(self.log, snapshot, self._clock.now_ms())
 
-    def _sequences_now(self) -> Snapshot:
-        entries = tuple(Entry(0, key, value) for key, value in self.sequences.dump())
-        return Snapshot(PRODUCERS, self.log.end_offset - 1, self._clock.now_ms(), entries)
+    def _state_now(self) -> Snapshot:
+        return Snapshot(LOG_STATE, self.log.end_offset - 1, self._clock.now_ms(), self.state.dump())
 
     # --- Looking after it ------------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> int:
+        """Let the log start at `offset`. Returns where it starts now. Raises like the log."""
+        start = self.log.delete_before(offset)
+        self.state.forget_before(start)
+        return start
+
+    def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
+        """Drop the segments that have outlived the limits; returns how many."""
+        count = self.log.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        if count:
+            self.state.forget_before(self.log_start)
+        return count
 
     def configure(self, config: LogConfig) -> None:
         """Follow other settings from now on, also with what is already in the log."""
@@ -257,26 +262,26 @@ class Partition:
     async def checkpoint(self) -> None:
         """Make everything durable, with what lets the next start begin here.
 
-        The sequences are written last: a snapshot must not know of batches that a power cut can
-        still take away.
+        What follows from the log is written last: a snapshot must not know of batches that a power
+        cut can still take away.
 
         Raises:
             LogFailedError: the log has failed and must recover first.
-            DiskError: the sequences could not be kept; an older snapshot serves.
+            DiskError: the snapshot could not be kept; an older snapshot serves.
         """
         async with self.upkeep:
             if self.is_closed or self.log.end_offset == 0:
                 return
-            snapshot = self._sequences_now()
+            snapshot = self._state_now()
             await self.flusher.checkpoint()
             started_s = self._clock.monotonic_s()
             await in_thread(self._executor, partial(self._snapshots.save, snapshot))
             took_s = self._clock.monotonic_s() - started_s
-            self._measures.snapshot_saved(PRODUCERS_NAME, took_s)
+            self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
 
     @property
     def snapshot_bytes(self) -> int:
-        """The size of the newest snapshot of the producers' sequences."""
+        """The size of the newest snapshot of what follows from the log."""
         return self._snapshots.size_bytes
 
     async def recover(self) -> None:
@@ -286,7 +291,7 @@ class Partition:
             if self.is_closed or self.log.failure is None:
                 return
             self.log.recover()
-            self.sequences = self._rebuild_sequences()
+            self.state = self._rebuilt()
             self._after_flush()
 
     # --- Ending ----------------------------------------------------------------------------------
@@ -300,7 +305,7 @@ class Partition:
             is_whole = self.log.failure is None and self.log.end_offset > 0
             self.log.close()
             if is_whole:
-                self._snapshots.save(self._sequences_now())
+                self._snapshots.save(self._state_now())
 
     async def delete(self) -> None:
         """Remove the partition and its files; in a thread, since large files take a while."""
@@ -313,6 +318,6 @@ class Partition:
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the watermarks or what lies under them contradict."""
         self.log.check_invariants()
-        self.sequences.check_invariants()
+        self.state.check_invariants()
         if not self.log_start <= self.last_stable <= self.high_watermark <= self.log_end:
             raise InvariantError(f"{self.id}: watermarks out of order")

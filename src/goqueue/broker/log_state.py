@@ -1,0 +1,104 @@
+"""What a partition knows of its log without reading it: everything that follows from its batches.
+
+Each part is changed by `note` alone, after a batch is in the log, and by the same call when a
+start replays what came after the last snapshot. So a part cannot know more or less than the log
+holds, and whoever adds one says only how it is noted, dumped and loaded. One snapshot holds them
+all; the type of an entry says whose it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.ids import NO_PRODUCER_ID
+from goqueue.records.batch import DELIVERY, walk
+from goqueue.storage.snapshot import Entry
+from goqueue.transactions.sequences import ProducerSequences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.disk import Bytes
+    from goqueue.storage.log import Log
+    from goqueue.storage.snapshot import Snapshot
+    from goqueue.transactions.sequences import SequencedBatch
+
+SEQUENCES: Final = 0
+"""Entries of the producers' sequences."""
+
+
+class LogState:
+    """The parts of one partition that are rebuilt from its batches."""
+
+    def __init__(self) -> None:
+        self.sequences = ProducerSequences()
+
+    @classmethod
+    def rebuilt(cls, log: Log, snapshot: Snapshot | None, now_ms: int) -> LogState:
+        """What the newest snapshot says, and the batches behind it; none before it are read."""
+        state = cls()
+        start = log.start_offset
+        if snapshot is not None:
+            state.load(snapshot.entries, now_ms)
+            start = max(start, snapshot.last_offset + 1)
+        for chunk in log.chunks(start):
+            view = memoryview(chunk.data)
+            for position, info in walk(chunk.data):
+                if info.base_offset >= start and state.follows(info):
+                    state.note(info, view[position : position + info.size_bytes], now_ms)
+        state.forget_before(log.start_offset)
+        return state
+
+    def check(self, info: BatchInfo) -> SequencedBatch | None:
+        """None when the batch may be appended; the earlier append when it is a repetition.
+
+        Raises:
+            ProducerError: an idempotent producer's batch is out of order, or it is fenced.
+        """
+        if info.producer_id == NO_PRODUCER_ID:
+            return None
+        return self.sequences.check(info)
+
+    @staticmethod
+    def follows(info: BatchInfo) -> bool:
+        """Whether any part must be told of the batch. Most batches are of no interest to any."""
+        return info.producer_id != NO_PRODUCER_ID or bool(info.attributes & DELIVERY)
+
+    def note(
+        self,
+        info: BatchInfo,
+        batch: Bytes,  # noqa: ARG002  # for parts that open the batches whose attributes ask for it
+        now_ms: int,
+    ) -> None:
+        """Follow a batch that is in the log; `info` has its offsets, which `batch` may not have."""
+        if info.producer_id != NO_PRODUCER_ID:
+            self.sequences.note(info, now_ms)
+
+    def forget_before(self, log_start: int) -> None:
+        """The log starts later now: what was known of records before that is of no use."""
+
+    def forget_idle(self, before_ms: int) -> int:
+        """Forget the producers of which nothing was heard since; returns how many."""
+        return self.sequences.forget_idle(before_ms)
+
+    # --- Snapshots -------------------------------------------------------------------------------
+
+    def dump(self) -> tuple[Entry, ...]:
+        """Everything, as the entries that would load it."""
+        return tuple(self._dump())
+
+    def _dump(self) -> Iterator[Entry]:
+        for key, value in self.sequences.dump():
+            yield Entry(SEQUENCES, key, value)
+
+    def load(self, entries: Iterable[Entry], now_ms: int) -> None:
+        """Take over what `dump` gave."""
+        parts: dict[int, list[tuple[bytes, bytes]]] = {}
+        for entry in entries:
+            parts.setdefault(entry.type, []).append((entry.key, entry.value))
+        self.sequences.load(parts.get(SEQUENCES, ()), now_ms)
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when a part contradicts itself."""
+        self.sequences.check_invariants()
