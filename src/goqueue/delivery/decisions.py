@@ -1,0 +1,115 @@
+"""What is to happen to messages of a queue: these look and decide, `PartitionQueue.apply` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.delivery import operations as ops
+from goqueue.delivery.operations import Reason
+from goqueue.delivery.pages import MessageState
+from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.receipts import Receipt
+    from goqueue.delivery.settings import QueueSettings
+    from goqueue.model.errors import ReceiptError
+
+TIMED_OUT = "the visibility timeout ran out"
+
+
+def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
+    """Why a receipt does not count; None when it does."""
+    window, offset = queue.window, receipt.offset
+    state, count = window.state(offset), window.count(offset)
+    if state is MessageState.IN_FLIGHT and count == receipt.delivery_count:
+        if window.nonce(offset) != receipt.nonce:
+            return UnknownReceiptError(f"no delivery has the receipt {receipt}")
+        if window.leases[window.lease_number(offset)].deadline_ms > now_ms:
+            return None
+    if state is MessageState.SETTLED or not 0 < receipt.delivery_count <= count:
+        return UnknownReceiptError(
+            f"no open delivery has the receipt {receipt}: the message is done with already, or "
+            "was never delivered so"
+        )
+    return ExpiredReceiptError(
+        f"the delivery of {receipt} is over: its visibility timeout ran out or it was handed "
+        "back, and the message is delivered again"
+    )
+
+
+def postpone(
+    queue: PartitionQueue,
+    offsets: Iterable[int],
+    settings: QueueSettings,
+    now_ms: int,
+    *,
+    delay_ms: int | None = None,
+    error: str = "",
+) -> list[Operation]:
+    """Messages were handed back: they wait for their next delivery, or have had their last.
+
+    Without a delay they wait the longer the more often they were delivered.
+    """
+    waiting: list[tuple[int, int]] = []
+    exhausted: list[int] = []
+    crowded: list[int] = []
+    room = settings.max_waiting - queue.waiting
+    for offset in offsets:
+        count = queue.window.count(offset)
+        if count >= settings.max_deliveries:
+            exhausted.append(offset)
+        elif len(waiting) >= room:
+            crowded.append(offset)
+        else:
+            wait_ms = settings.backoff(count) if delay_ms is None else delay_ms
+            waiting.append((offset, now_ms + wait_ms))
+    found: list[Operation] = [ops.Postponed(waiting, error)] if waiting else []
+    found += doom(exhausted, Reason.MAX_RETRIES_EXCEEDED, settings, now_ms, error)
+    found += doom(crowded, Reason.BACKPRESSURE, settings, now_ms, error)
+    return found
+
+
+def release(
+    queue: PartitionQueue,
+    ranges: Iterable[Range],
+    settings: QueueSettings,
+    now_ms: int,
+    error: str = "",
+) -> list[Operation]:
+    """What is in flight of these goes back at once, unless it has had its last delivery."""
+    back: list[int] = []
+    exhausted: list[int] = []
+    for first, end in ranges:
+        for from_, to in queue.window.in_state(first, end, MessageState.IN_FLIGHT):
+            for offset in range(from_, to):
+                spent = queue.window.count(offset) >= settings.max_deliveries
+                (exhausted if spent else back).append(offset)
+    found: list[Operation] = [ops.Released(ops.ranges_of(back))] if back else []
+    return found + doom(exhausted, Reason.MAX_RETRIES_EXCEEDED, settings, now_ms, error)
+
+
+def doom(
+    offsets: list[int], reason: Reason, settings: QueueSettings, now_ms: int, error: str = ""
+) -> list[Operation]:
+    """Messages are dead; where the group wants no dead letters, that is the end of them."""
+    if not offsets:
+        return []
+    ranges = ops.ranges_of(offsets)
+    if not settings.dead_letters:
+        return [ops.Settled(ranges)]
+    return [ops.Doomed(ranges, reason, now_ms, error)]
+
+
+def extend(queue: PartitionQueue, offsets: list[int], deadline_ms: int) -> list[Operation]:
+    """Let their members have messages until another deadline; one operation a lease."""
+    by_lease: dict[int, list[int]] = {}
+    for offset in offsets:
+        by_lease.setdefault(queue.window.lease_number(offset), []).append(offset)
+    return [
+        ops.Extended(queue.next_lease + index, deadline_ms, ops.ranges_of(mine))
+        for index, mine in enumerate(by_lease.values())
+    ]

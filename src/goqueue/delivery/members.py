@@ -1,0 +1,127 @@
+"""Who is in a shared queue group: everyone takes from everything, so there is little to agree on.
+
+Membership is not stored. After a restart every member is unknown, joins again, and acknowledges
+what it had been handed with the receipts that it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import (
+    FencedMemberEpochError,
+    GroupMaxSizeError,
+    UnknownMemberError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_MEMBERS: Final = 10_000
+
+
+@dataclass(slots=True)
+class SharedMember:
+    """One member: what it reads, and until when it is taken to be alive."""
+
+    member_id: str
+    topics: frozenset[str]
+    client_id: str = ""
+    client_host: str = ""
+    session_ms: int = 45_000
+    epoch: int = 0
+    previous_epoch: int = 0
+    deadline_ms: int = 0
+    rack_id: str = ""
+    polls: int = 0
+    """How many are under way: a member that waits for messages is alive."""
+
+
+@dataclass(slots=True)
+class Members:
+    """The members of one group. The epoch counts the changes of who is there and reads what."""
+
+    epoch: int = 0
+    _members: dict[str, SharedMember] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[SharedMember]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def join(self, member: SharedMember, now_ms: int) -> SharedMember:
+        """Let somebody in; who has the same id is the same member, come back.
+
+        Raises:
+            GroupMaxSizeError: the group is full.
+        """
+        if member.member_id not in self._members and len(self._members) >= MAX_MEMBERS:
+            raise GroupMaxSizeError(f"the group has {MAX_MEMBERS} members, as many as it may")
+        self.epoch += 1
+        member.epoch = self.epoch
+        member.deadline_ms = now_ms + member.session_ms
+        self._members[member.member_id] = member
+        return member
+
+    def get(self, member_id: str) -> SharedMember:
+        """A member.
+
+        Raises:
+            UnknownMemberError: it never joined, left, or was not heard of for too long.
+        """
+        member = self._members.get(member_id)
+        if member is None:
+            raise UnknownMemberError(
+                f"the group has no member {member_id!r}: its session may have ended; join again"
+            )
+        return member
+
+    def heartbeat(
+        self, member_id: str, epoch: int | None, topics: Iterable[str] | None, now_ms: int
+    ) -> SharedMember:
+        """Note a sign of life, and perhaps other topics.
+
+        Raises:
+            UnknownMemberError: there is no such member.
+            FencedMemberEpochError: it speaks for an epoch that it never had.
+        """
+        member = self.get(member_id)
+        if epoch is not None and epoch not in (member.epoch, member.previous_epoch):
+            raise FencedMemberEpochError(
+                f"member {member_id!r} is at epoch {member.epoch}, the request says {epoch}"
+            )
+        member.deadline_ms = now_ms + member.session_ms
+        wanted = member.topics if topics is None else frozenset(topics)
+        if wanted != member.topics:
+            member.topics = wanted
+            self.epoch += 1
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
+        return member
+
+    def leave(self, member_id: str) -> None:
+        """Let a member go.
+
+        Raises:
+            UnknownMemberError: there is no such member.
+        """
+        self.get(member_id)
+        del self._members[member_id]
+        self.epoch += 1
+
+    def expired(self, now_ms: int) -> list[str]:
+        """Those of whom nothing was heard for too long; whoever asks lets them go."""
+        return [
+            member.member_id
+            for member in self._members.values()
+            if member.deadline_ms <= now_ms and not member.polls
+        ]
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next session ends if nothing is heard."""
+        return min((each.deadline_ms for each in self if not each.polls), default=None)

@@ -1,0 +1,141 @@
+"""Everything that can happen to the messages of one partition in one queue group.
+
+What happens is first one of these, then applied; the same ones are stored, so that replaying them
+gives the same state again. They are written as MessagePack arrays: fields are only ever added, at
+the end and with a default.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from goqueue.model.errors import CorruptQueueStateError
+
+Range: TypeAlias = tuple[int, int]
+"""Offsets from the first up to, not including, the second."""
+
+
+class Reason(StrEnum):
+    """Why a message is dead."""
+
+    MAX_RETRIES_EXCEEDED = "MAX_RETRIES_EXCEEDED"
+    REJECTED = "REJECTED"
+    TTL_EXPIRED = "TTL_EXPIRED"
+    POISON_MESSAGE = "POISON_MESSAGE"
+    BACKPRESSURE = "BACKPRESSURE"
+
+
+class Opened(msgspec.Struct, tag="o", array_like=True, frozen=True):
+    """The group begins, or begins again, to read the partition at this offset."""
+
+    start: int
+
+
+class Taken(msgspec.Struct, tag="t", array_like=True, frozen=True):
+    """Messages were handed to a member until a deadline."""
+
+    lease: int
+    member: str
+    at_ms: int
+    deadline_ms: int
+    seed: bytes
+    """The nonces of the receipts are drawn from it, in the order of the ranges."""
+    ranges: list[tuple[int, int, int]]
+    """Lane, first offset, and the offset behind the last."""
+
+
+class Untaken(msgspec.Struct, tag="u", array_like=True, frozen=True):
+    """They were taken and did not reach the member after all: the delivery does not count."""
+
+    ranges: list[Range]
+
+
+class Settled(msgspec.Struct, tag="s", array_like=True, frozen=True):
+    """The group is done with these: acknowledged, dead and put away, or not there any more."""
+
+    ranges: list[Range]
+
+
+class Released(msgspec.Struct, tag="b", array_like=True, frozen=True):
+    """A member gave these back, or is gone; they may be handed out again at once."""
+
+    ranges: list[Range]
+
+
+class Postponed(msgspec.Struct, tag="w", array_like=True, frozen=True):
+    """A member could not process these; they may be handed out again from their due times on."""
+
+    due: list[tuple[int, int]]
+    """Offset, and time in milliseconds."""
+    error: str = ""
+
+
+class Extended(msgspec.Struct, tag="x", array_like=True, frozen=True):
+    """Their member has these for longer, or for less long."""
+
+    lease: int
+    deadline_ms: int
+    ranges: list[Range]
+
+
+class Doomed(msgspec.Struct, tag="d", array_like=True, frozen=True):
+    """These are dead, and on their way to the dead-letter topic."""
+
+    ranges: list[Range]
+    reason: Reason
+    at_ms: int
+    error: str = ""
+
+
+class Moving(msgspec.Struct, tag="m", array_like=True, frozen=True):
+    """Dead messages are about to be appended elsewhere, with this place in the sequence there."""
+
+    topic: str
+    partition: int
+    base_sequence: int
+    offsets: list[int]
+
+
+Operation: TypeAlias = (
+    Opened | Taken | Untaken | Settled | Released | Postponed | Extended | Doomed | Moving
+)
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[Operation])
+
+
+def encode(operations: list[Operation]) -> bytes:
+    """What is stored of them."""
+    return _ENCODER.encode(operations)
+
+
+def decode(data: bytes) -> list[Operation]:
+    """The operations in `data`.
+
+    Raises:
+        CorruptQueueStateError: it holds something else.
+    """
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise CorruptQueueStateError(f"a stored operation does not decode: {error}") from error
+
+
+def ranges_of(offsets: list[int]) -> list[Range]:
+    """Offsets as few ranges as possible, in order."""
+    offsets.sort()
+    found: list[Range] = []
+    first = end = -1
+    for offset in offsets:
+        if offset == end:
+            end += 1
+            continue
+        if end > first:
+            found.append((first, end))
+        first, end = offset, offset + 1
+    if end > first:
+        found.append((first, end))
+    return found
