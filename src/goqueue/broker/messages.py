@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
+from goqueue.broker.delay_admission import check_due
 from goqueue.broker.fetch import FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
+from goqueue.model.delivery import DELIVERY_HEADERS, delivery_headers, delivery_of
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -23,7 +25,7 @@ from goqueue.model.errors import (
     MalformedRecordError,
     UnknownPartitionError,
 )
-from goqueue.records import Record, decode_rows, encode, walk
+from goqueue.records import DELIVERY, Record, decode_rows, encode, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from goqueue.broker.fetch import Fetched, Fetcher
     from goqueue.broker.publish import Published, Publisher
     from goqueue.broker.topics import Topic, Topics
+    from goqueue.model.delivery import Priority
     from goqueue.records import Headers
     from goqueue.runtime.clock import Clock
 
@@ -43,6 +46,15 @@ class NewMessage(NamedTuple):
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+    deliver_at_ms: int | None = None
+    """When it is due; a moment that has passed means now."""
+    priority: Priority | None = None
+    ttl_ms: int | None = None
+    """For how long after its time stamp it is worth delivering to queue groups."""
+
+
+_UNSAID: Final = NewMessage(None)[5:]
+"""The end of a message that says nothing about its delivery."""
 
 
 class ProducerSequence(NamedTuple):
@@ -60,6 +72,9 @@ class MessageResult(NamedTuple):
     offset: int | None = None
     timestamp_ms: int | None = None
     error: GoQueueError | None = None
+    delayed_id: int | None = None
+    """Set for a message that waits until it is due: it has no offset yet, and can be cancelled."""
+    deliver_at_ms: int | None = None
 
 
 _NOWHERE: Final = MessageResult()
@@ -83,8 +98,15 @@ class MessagesRead:
     log_start: int
 
 
-_Portion: TypeAlias = "tuple[Sequence[int], list[Record]]"
-"""The messages of one partition: their places in the request, and what is stored of them."""
+class _Portion(NamedTuple):
+    """The messages of one partition."""
+
+    indexes: Sequence[int]
+    """Their places in the request."""
+    records: list[Record]
+    """What is stored of them."""
+    delivery: bool = False
+    """Records say how they are to be delivered."""
 
 
 class MessageWriter:
@@ -140,26 +162,28 @@ class MessageWriter:
                 "request for each"
             )
         results: list[MessageResult] = [_NOWHERE] * len(messages)
-        if len(named) == 1 and None not in named:
+        if _speak_of_delivery(messages):
+            portions = self._special_portions(topic, messages, results)
+        elif len(named) == 1 and None not in named:
             portions = self._one_portion(topic, messages, results)
         else:
             portions = self._portions(topic, messages, results)
         appended: list[_Appended] = []
         waiting = deque(portions.items())
         while waiting:
-            number, (indexes, records) = waiting.popleft()
+            number, portion = waiting.popleft()
             try:
-                published = self._append(PartitionId(topic_name, number), records, acks, producer)
+                published = self._append(PartitionId(topic_name, number), portion, acks, producer)
             except (BatchTooLargeError, MalformedRecordError) as error:
-                if producer is not None or len(records) == 1:
-                    _fail(results, indexes, error)
+                if producer is not None or len(portion.records) == 1:
+                    _fail(results, portion.indexes, error)
                 else:
-                    halves = _halves(indexes, records)
+                    halves = _halves(portion)
                     waiting.extendleft((number, half) for half in reversed(halves))
             except GoQueueError as error:
-                _fail(results, indexes, error)
+                _fail(results, portion.indexes, error)
             else:
-                appended.append(_Appended(number, indexes, records, published))
+                appended.append(_Appended(number, portion.indexes, portion.records, published))
         return Publishing(results, appended)
 
     def _one_portion(
@@ -175,9 +199,9 @@ class MessageWriter:
         now_ms = self._clock.now_ms()
         records = [
             Record(at, now_ms if timestamp_ms is None else timestamp_ms, key, value, headers)
-            for at, (value, key, headers, _, timestamp_ms) in enumerate(messages)
+            for at, (value, key, headers, _, timestamp_ms, _, _, _) in enumerate(messages)
         ]
-        return {number: (indexes, records)}
+        return {number: _Portion(indexes, records)}
 
     def _portions(
         self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
@@ -186,7 +210,7 @@ class MessageWriter:
         found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
         now_ms = self._clock.now_ms()
         for index, message in enumerate(messages):
-            value, key, headers, _, timestamp_ms = message
+            value, key, headers, _, timestamp_ms, _, _, _ = message
             try:
                 indexes, records = found[self._partition(topic, message)]
             except UnknownPartitionError as error:
@@ -195,7 +219,29 @@ class MessageWriter:
             indexes.append(index)
             at_ms = now_ms if timestamp_ms is None else timestamp_ms
             records.append(Record(len(records), at_ms, key, value, headers))
-        return dict(found)
+        return {number: _Portion(*portion) for number, portion in found.items()}
+
+    def _special_portions(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, _Portion]:
+        """`_portions` of messages of which some say how they are to be delivered."""
+        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
+        speaking = set()
+        now_ms = self._clock.now_ms()
+        for index, message in enumerate(messages):
+            try:
+                headers, speaks = _headers(topic, message, now_ms)
+                number = self._partition(topic, message)
+            except GoQueueError as error:
+                results[index] = MessageResult(error=error)
+                continue
+            indexes, records = found[number]
+            indexes.append(index)
+            at_ms = now_ms if message.timestamp_ms is None else message.timestamp_ms
+            records.append(Record(len(records), at_ms, message.key, message.value, headers))
+            if speaks:
+                speaking.add(number)
+        return {number: _Portion(*portion, number in speaking) for number, portion in found.items()}
 
     def _partition(self, topic: Topic, message: NewMessage) -> int:
         """The partition of a message: the one it names, its key's, or the next in turn."""
@@ -214,20 +260,24 @@ class MessageWriter:
     def _append(
         self,
         partition: PartitionId,
-        records: list[Record],
+        portion: _Portion,
         acks: Acks,
         producer: ProducerSequence | None,
     ) -> Published:
+        attributes = DELIVERY if portion.delivery else 0
         if producer is None:
-            batch = encode(records)
+            batch = encode(portion.records, attributes=attributes)
         else:
             batch = encode(
-                records,
+                portion.records,
+                attributes=attributes,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 base_sequence=producer.first_sequence,
             )
-        return self._publisher.publish(PublishRequest(partition, memoryview(batch), acks))
+        return self._publisher.publish(
+            PublishRequest(partition, memoryview(batch), acks, delivery=portion.delivery)
+        )
 
 
 class _Appended(NamedTuple):
@@ -317,11 +367,46 @@ def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
                 yield StoredMessage(place.topic, place.number, record)
 
 
-def _halves(indexes: Sequence[int], records: list[Record]) -> list[_Portion]:
+def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
+    """Whether one of the messages says how it is to be delivered, in a field or in a header."""
+    return any(
+        message[5:] != _UNSAID or any(name in DELIVERY_HEADERS for name, _ in message.headers)
+        for message in messages
+    )
+
+
+def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, bool]:
+    """The headers that a message is stored with, and whether they speak of its delivery.
+
+    What its fields say stands in headers too, and counts more than a header of that name.
+
+    Raises:
+        PriorityError, DeliveryHeaderError, DelayError: it cannot be delivered so.
+    """
+    said = delivery_headers(message.priority, message.deliver_at_ms, message.ttl_ms)
+    if not message.headers:  # so there is nothing to understand
+        if message.deliver_at_ms is not None:
+            check_due(topic.settings, message.deliver_at_ms, now_ms)
+        return said, bool(said)
+    names = {name for name, _ in said}
+    headers = (*(header for header in message.headers if header[0] not in names), *said)
+    delivery = delivery_of(headers)
+    if delivery is None:
+        return headers, False
+    if delivery.deliver_at_ms is not None:
+        check_due(topic.settings, delivery.deliver_at_ms, now_ms)
+    return headers, True
+
+
+def _halves(portion: _Portion) -> list[_Portion]:
     """Two batches in place of one, each counting its records from 0."""
+    indexes, records, delivery = portion
     middle = len(records) // 2
     second = [record._replace(offset=at) for at, record in enumerate(records[middle:])]
-    return [(indexes[:middle], records[:middle]), (indexes[middle:], second)]
+    return [
+        _Portion(indexes[:middle], records[:middle], delivery),
+        _Portion(indexes[middle:], second, delivery),
+    ]
 
 
 def _fail(results: list[MessageResult], indexes: Iterable[int], error: GoQueueError) -> None:

@@ -11,14 +11,14 @@ from goqueue.model.errors import (
     DiskFullError,
     GoQueueError,
     InternalTopicError,
+    InvalidTransactionStateError,
     MalformedBatchError,
-    TransactionsUnavailableError,
 )
 from goqueue.records import Compression
 from goqueue.records.batch import peek, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from goqueue.broker.measures import Measures, TopicMeasures
     from goqueue.broker.partition import Partition, PartitionId, Placed
@@ -49,6 +49,8 @@ class PublishRequest(NamedTuple):
     acks: Acks = Acks.ALL
     internal: bool = False
     """The broker itself publishes, which alone may write to internal topics."""
+    delivery: bool = False
+    """The batch was made here, and its attribute `DELIVERY` is true: nobody else may set it."""
 
 
 class Published(NamedTuple):
@@ -62,6 +64,12 @@ class Published(NamedTuple):
     """To be awaited before the publisher is told; None when there is nothing to wait for."""
 
 
+def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
+    raise InvalidTransactionStateError(
+        f"producer {info.producer_id} has no open transaction in {partition}"
+    )
+
+
 class Publisher:
     """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
 
@@ -71,6 +79,9 @@ class Publisher:
         self._measures = measures
         self.disk_full: str | None = None
         """Why nothing is taken in at the moment; set by the disk monitor."""
+        self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
+        """Refuses a transactional batch that belongs to no open transaction; set by whoever
+        coordinates them."""
 
     def publish(self, request: PublishRequest) -> Published:
         """Store a batch. It is in the log when this returns, durable when `durable` has been.
@@ -109,6 +120,12 @@ class Publisher:
         if self.disk_full is not None:
             raise DiskFullError(self.disk_full)
         info = _admit(topic, request.batch)
+        if info.has_delivery_headers and not request.delivery:
+            raise MalformedBatchError(
+                "the batch has the attribute bit 7, which the broker alone gives"
+            )
+        if info.is_transactional:
+            self.verify_transaction(info, request.partition)
         batch, append_time_ms = rewritten(topic.settings, request.batch, info, self._clock)
         if batch is not request.batch:
             info = peek(batch)
@@ -138,8 +155,6 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             "the batch has a delete horizon, which compaction alone gives: it would say when "
             "tombstones go"
         )
-    if info.is_transactional:
-        raise TransactionsUnavailableError("transactions are not served by this broker")
     if info.count == 0 or info.count != info.last_offset_delta + 1:
         raise MalformedBatchError(
             f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "

@@ -49,9 +49,11 @@ def _number(
     return Setting(name, str(default), expected, accepts, documentation, kind)
 
 
-def _choice(name: str, default: str, choices: tuple[str, ...], documentation: str) -> Setting:
+def _choice(
+    name: str, default: str, choices: tuple[str, ...], documentation: str, *, kind: str = "string"
+) -> Setting:
     return Setting(
-        name, default, f"one of {', '.join(choices)}", choices.__contains__, documentation
+        name, default, f"one of {', '.join(choices)}", choices.__contains__, documentation, kind
     )
 
 
@@ -146,6 +148,44 @@ SETTINGS: Final[dict[str, Setting]] = {
             "operating system likes.",
         ),
         _number("flush.ms", 1000, 1, "The interval of goqueue.fsync=interval."),
+        _choice(
+            "goqueue.kafka.headers",
+            "false",
+            ("true", "false"),
+            "Whether the headers goqueue-priority, goqueue-deliver-at and goqueue-ttl of Kafka "
+            "producers mean something. When they do, each batch is searched for them.",
+            kind="boolean",
+        ),
+        _choice(
+            "goqueue.delay.enable",
+            "true",
+            ("true", "false"),
+            "Whether messages may be delayed.",
+            kind="boolean",
+        ),
+        _number(
+            "goqueue.delay.max.ms", 366 * _DAY_MS, 0, "How far ahead a message may be delayed."
+        ),
+        _number(
+            "goqueue.delay.max.pending",
+            1_000_000,
+            0,
+            "How many delayed messages may wait at once; 0 is without bound.",
+        ),
+        _number(
+            "message.ttl.ms",
+            0,
+            0,
+            "How long a message is worth delivering to queue groups, when it does not say so "
+            "itself; 0 is for ever.",
+        ),
+        _choice(
+            "goqueue.ttl.dead.letter",
+            "false",
+            ("true", "false"),
+            "Whether messages that outlive their time in a queue group go to its dead letters.",
+            kind="boolean",
+        ),
         *(
             Setting(name, default, "anything", lambda _: True, _NO_EFFECT)
             for name, default in _WITHOUT_EFFECT.items()
@@ -214,6 +254,36 @@ class TopicSettings:
         """None is without bound."""
         value = self.number("retention.bytes")
         return value if value >= 0 else None
+
+    @cached_property
+    def takes_kafka_headers(self) -> bool:
+        """Headers of Kafka producers say how their records are to be delivered."""
+        return self.text("goqueue.kafka.headers") == "true"
+
+    @cached_property
+    def may_delay(self) -> bool:
+        """Messages may be delivered later than they are published."""
+        return self.text("goqueue.delay.enable") == "true"
+
+    @cached_property
+    def max_delay_ms(self) -> int:
+        """How far ahead a message may be delayed."""
+        return self.number("goqueue.delay.max.ms")
+
+    @cached_property
+    def max_pending(self) -> int | None:
+        """How many delayed messages may wait at once; None is without bound."""
+        return self.number("goqueue.delay.max.pending") or None
+
+    @cached_property
+    def ttl_ms(self) -> int | None:
+        """How long messages without a life of their own are worth delivering; None is for ever."""
+        return self.number("message.ttl.ms") or None
+
+    @cached_property
+    def dead_letters_expired(self) -> bool:
+        """Messages that outlive their time go to the dead letters instead of just going."""
+        return self.text("goqueue.ttl.dead.letter") == "true"
 
     def log_config(self) -> LogConfig:
         """What the log of each partition is told."""

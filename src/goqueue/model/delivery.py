@@ -7,9 +7,12 @@ every protocol, every log and every copy of it.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.errors import PriorityError
+from goqueue.model.errors import DeliveryHeaderError, PriorityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PRIORITY_HEADER: Final = "goqueue-priority"
 """The name of a priority, or its number."""
@@ -17,6 +20,12 @@ DELIVER_AT_HEADER: Final = "goqueue-deliver-at"
 """When the message is due, in milliseconds since the epoch, as decimal digits."""
 TTL_HEADER: Final = "goqueue-ttl"
 """For how many milliseconds after its time stamp the message is worth delivering."""
+PUBLISHED_AT_HEADER: Final = "goqueue-published-at"
+"""Written by the broker: when a delayed message was published; its time stamp says when it was
+delivered. In milliseconds since the epoch, as decimal digits."""
+
+DELIVERY_HEADERS: Final = frozenset({PRIORITY_HEADER, DELIVER_AT_HEADER, TTL_HEADER})
+"""What a producer may say; a batch of which a record has one carries the attribute `DELIVERY`."""
 
 _LONGEST_SHOWN: Final = 40
 
@@ -54,3 +63,62 @@ class Priority(IntEnum):
 _BY_TEXT: Final = {each.label: each for each in Priority} | {
     str(each.value): each for each in Priority
 }
+
+
+class Delivery(NamedTuple):
+    """What the headers of one record say."""
+
+    priority: Priority = Priority.NORMAL
+    deliver_at_ms: int | None = None
+    ttl_ms: int | None = None
+
+
+_MAX_DIGITS: Final = 15
+"""Of a moment or a length of time; enough for the next thirty thousand years."""
+
+
+def delivery_of(headers: Iterable[tuple[str, bytes | None]]) -> Delivery | None:
+    """What a record's headers say about its delivery; None when they say nothing.
+
+    Of a header that occurs more than once, the last counts.
+
+    Raises:
+        PriorityError, DeliveryHeaderError: a value makes no sense.
+    """
+    found = {name: value for name, value in headers if name in DELIVERY_HEADERS}
+    if not found:
+        return None
+    priority = Priority.NORMAL
+    if PRIORITY_HEADER in found:
+        priority = Priority.parse((found[PRIORITY_HEADER] or b"").decode("ascii", "replace"))
+    deliver_at_ms = _milliseconds(DELIVER_AT_HEADER, found) if DELIVER_AT_HEADER in found else None
+    ttl_ms = _milliseconds(TTL_HEADER, found) if TTL_HEADER in found else None
+    return Delivery(priority, deliver_at_ms, ttl_ms)
+
+
+def _milliseconds(name: str, found: dict[str, bytes | None]) -> int:
+    value = found[name] or b""
+    if not value.isdigit() or len(value) > _MAX_DIGITS:
+        raise DeliveryHeaderError(
+            f"{name} is {value[:_LONGEST_SHOWN]!r}, expected milliseconds as decimal digits"
+        )
+    return int(value)
+
+
+def delivery_headers(
+    priority: Priority | None, deliver_at_ms: int | None, ttl_ms: int | None
+) -> tuple[tuple[str, bytes], ...]:
+    """The headers that say so. The normal priority is not worth one.
+
+    Raises:
+        DeliveryHeaderError: a number does not fit.
+    """
+    headers = []
+    if priority is not None and priority is not Priority.NORMAL:
+        headers.append((PRIORITY_HEADER, priority.label.encode()))
+    for name, number in ((DELIVER_AT_HEADER, deliver_at_ms), (TTL_HEADER, ttl_ms)):
+        if number is not None:
+            if not 0 <= number < 10**_MAX_DIGITS:
+                raise DeliveryHeaderError(f"{name} cannot be {number} ms")
+            headers.append((name, b"%d" % number))
+    return tuple(headers)

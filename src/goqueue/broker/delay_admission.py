@@ -1,0 +1,128 @@
+"""Batches whose records say how they are to be delivered: opened, checked, and taken apart."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from goqueue.model.delivery import DELIVERY_HEADERS, delivery_of
+from goqueue.model.errors import (
+    DelayDisabledError,
+    DelayTooLongError,
+    DeliveryHeaderError,
+    MalformedRecordError,
+    PriorityError,
+)
+from goqueue.records import DELIVERY, Record, decode_rows
+from goqueue.records.batch import CRC_START
+
+if TYPE_CHECKING:
+    from goqueue.broker.settings import TopicSettings
+    from goqueue.records.batch import BatchInfo
+
+_NAMES: Final = re.compile(b"|".join(re.escape(name.encode()) for name in DELIVERY_HEADERS))
+_ATTRIBUTES: Final = struct.Struct(">h")
+_CRC: Final = struct.Struct(">I")
+
+
+def check_due(settings: TopicSettings, deliver_at_ms: int, now_ms: int) -> bool:
+    """Whether a message is due later than now, and may be.
+
+    Raises:
+        DelayDisabledError: the topic takes no delayed messages.
+        DelayTooLongError: it is due later than the topic allows.
+    """
+    if deliver_at_ms <= now_ms:
+        return False
+    if not settings.may_delay:
+        raise DelayDisabledError("the topic takes no delayed messages (goqueue.delay.enable)")
+    if deliver_at_ms - now_ms > settings.max_delay_ms:
+        raise DelayTooLongError(
+            f"a delay of {deliver_at_ms - now_ms} ms; the topic allows up to "
+            f"{settings.max_delay_ms} (goqueue.delay.max.ms)"
+        )
+    return True
+
+
+class Later(NamedTuple):
+    """A record that is due later."""
+
+    number: int
+    """Its place in the batch."""
+    deliver_at_ms: int
+
+
+class Opened(NamedTuple):
+    """What a batch holds."""
+
+    records: list[Record]
+    says_something: bool
+    """At least one record says how it is to be delivered."""
+    later: list[Later]
+
+
+def may_speak_of_delivery(settings: TopicSettings, batch: memoryview, info: BatchInfo) -> bool:
+    """Whether a batch must be opened; at the cost of a search, on topics that want it.
+
+    What is compressed cannot be searched, and is opened always.
+    """
+    if info.has_delivery_headers:
+        return True
+    if not settings.takes_kafka_headers:
+        return False
+    return info.compression != 0 or _NAMES.search(batch) is not None
+
+
+def opened(settings: TopicSettings, batch: memoryview, info: BatchInfo, now_ms: int) -> Opened:
+    """The records of a batch, held to what their headers may say.
+
+    Raises:
+        BatchError, DelayError: naming the record.
+    """
+    records = decode_rows(batch, check_crc=False)  # which was checked at the door
+    says_something = False
+    later = []
+    for number, record in enumerate(records):
+        if not record.headers:
+            continue
+        try:
+            delivery = delivery_of(record.headers)
+            if delivery is None:
+                continue
+            says_something = True
+            at_ms = delivery.deliver_at_ms
+            if at_ms is not None and check_due(settings, at_ms, now_ms):
+                later.append(Later(number, at_ms))
+        except (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError) as error:
+            raise type(error)(f"record {number}: {error}") from None
+    if later:
+        _check_delayable(settings, info, records, later)
+    return Opened(records, says_something, later)
+
+
+def _check_delayable(
+    settings: TopicSettings, info: BatchInfo, records: list[Record], later: list[Later]
+) -> None:
+    if info.is_transactional:
+        raise DelayDisabledError(
+            f"record {later[0].number} is due later: a transaction cannot hold delayed messages"
+        )
+    if settings.compacts:
+        for number, _ in later:
+            if records[number].key is None:
+                raise MalformedRecordError(
+                    f"record {number} has no key, and the topic is compacted by key"
+                )
+
+
+def marked(batch: memoryview, info: BatchInfo) -> memoryview:
+    """The same batch with the attribute `DELIVERY`. A writable view is changed in place."""
+    if info.has_delivery_headers:
+        return batch
+    data = memoryview(bytearray(batch)) if batch.readonly else batch
+    _ATTRIBUTES.pack_into(data, CRC_START, info.attributes | DELIVERY)
+    _CRC.pack_into(data, CRC_START - _CRC.size, crc32c(data[CRC_START:]))
+    return data
