@@ -11,7 +11,7 @@ from goqueue.delivery.scheduler import Scheduler, Weights
 from goqueue.delivery.settings import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.delivery.operations import Taken
     from goqueue.delivery.queue import PartitionQueue
@@ -67,13 +67,15 @@ class QueueGroup:
         member: str,
         sources: Sequence[Source],
         limit: int,
+        *,
         now_ms: int,
         visibility_ms: int,
-        seed: bytes,
+        draw: Callable[[], bytes],
     ) -> list[tuple[QueueKey, Taken]]:
         """Hand a member up to `limit` messages, as many as it may have more.
 
-        What it is handed is taken when this returns.
+        What it is handed is taken when this returns. `draw` gives random bytes, from which the
+        nonces of receipts are made.
         """
         limit = min(limit, self.settings.max_unacked - self.unacked.get(member, 0))
         if limit <= 0 or not sources:
@@ -91,7 +93,7 @@ class QueueGroup:
         taken = []
         for key, ranges in chosen.items():
             queue = self.queues[key]
-            operation = queue.taken(ranges, member, now_ms, visibility_ms, seed + key[0].bytes)
+            operation = queue.taken(ranges, member, now_ms, visibility_ms, draw())
             queue.apply(operation)
             taken.append((key, operation))
         return taken
