@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import InvalidTransactionStateError
 from goqueue.model.ids import NO_PRODUCER_ID
-from goqueue.records.batch import DELIVERY, walk
+from goqueue.records.batch import DELIVERY, TRANSACTIONAL, walk
 from goqueue.storage.snapshot import Entry
+from goqueue.transactions.isolation import PartitionTransactions
 from goqueue.transactions.sequences import ProducerSequences
 
 if TYPE_CHECKING:
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
     from goqueue.transactions.sequences import SequencedBatch
 
 SEQUENCES: Final = 0
-"""Entries of the producers' sequences."""
+"""Entries of the producers' sequences, one for each producer."""
+OPEN_TRANSACTIONS: Final = 1
+"""One for each producer with an open transaction, the oldest first."""
+ABORTED_TRANSACTIONS: Final = 2
+"""One for all, if there are any."""
 
 
 class LogState:
@@ -33,6 +39,7 @@ class LogState:
 
     def __init__(self) -> None:
         self.sequences = ProducerSequences()
+        self.transactions = PartitionTransactions()
 
     @classmethod
     def rebuilt(cls, log: Log, snapshot: Snapshot | None, now_ms: int) -> LogState:
@@ -54,29 +61,35 @@ class LogState:
         """None when the batch may be appended; the earlier append when it is a repetition.
 
         Raises:
-            ProducerError: an idempotent producer's batch is out of order, or it is fenced.
+            ProducerError: an idempotent producer's batch is out of order, it is fenced, or writes
+                outside the transaction that it has open here.
         """
         if info.producer_id == NO_PRODUCER_ID:
             return None
-        return self.sequences.check(info)
+        known = self.sequences.check(info)
+        first = None if info.is_transactional else self.transactions.first_of(info.producer_id)
+        if known is None and first is not None:
+            raise InvalidTransactionStateError(
+                f"producer {info.producer_id} has a transaction open in this partition: its "
+                "batches belong to it until it ends"
+            )
+        return known
 
     @staticmethod
     def follows(info: BatchInfo) -> bool:
         """Whether any part must be told of the batch. Most batches are of no interest to any."""
         return info.producer_id != NO_PRODUCER_ID or bool(info.attributes & DELIVERY)
 
-    def note(
-        self,
-        info: BatchInfo,
-        batch: Bytes,  # noqa: ARG002  # for parts that open the batches whose attributes ask for it
-        now_ms: int,
-    ) -> None:
+    def note(self, info: BatchInfo, batch: Bytes, now_ms: int) -> None:
         """Follow a batch that is in the log; `info` has its offsets, which `batch` may not have."""
         if info.producer_id != NO_PRODUCER_ID:
             self.sequences.note(info, now_ms)
+            if info.attributes & TRANSACTIONAL:
+                self.transactions.note(info, batch)
 
     def forget_before(self, log_start: int) -> None:
         """The log starts later now: what was known of records before that is of no use."""
+        self.transactions.forget_before(log_start)
 
     def forget_idle(self, before_ms: int) -> int:
         """Forget the producers of which nothing was heard since; returns how many."""
@@ -91,6 +104,10 @@ class LogState:
     def _dump(self) -> Iterator[Entry]:
         for key, value in self.sequences.dump():
             yield Entry(SEQUENCES, key, value)
+        for key, value in self.transactions.dump_open():
+            yield Entry(OPEN_TRANSACTIONS, key, value)
+        if aborted := self.transactions.dump_aborted():
+            yield Entry(ABORTED_TRANSACTIONS, b"", aborted)
 
     def load(self, entries: Iterable[Entry], now_ms: int) -> None:
         """Take over what `dump` gave."""
@@ -98,7 +115,11 @@ class LogState:
         for entry in entries:
             parts.setdefault(entry.type, []).append((entry.key, entry.value))
         self.sequences.load(parts.get(SEQUENCES, ()), now_ms)
+        self.transactions.load_open(parts.get(OPEN_TRANSACTIONS, ()))
+        for _, data in parts.get(ABORTED_TRANSACTIONS, ()):
+            self.transactions.load_aborted(data)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when a part contradicts itself."""
         self.sequences.check_invariants()
+        self.transactions.check_invariants()

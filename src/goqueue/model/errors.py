@@ -5,7 +5,10 @@ Protocols map classes to their own codes in one table each; nothing recognises a
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class GoQueueError(Exception):
@@ -455,8 +458,161 @@ class FencedProducerError(ProducerError):
     """A newer instance of the producer has taken over."""
 
 
-class TransactionsUnavailableError(ProducerError):
-    """A transactional request, and this broker has no transaction coordinator."""
+# --- Transactions ------------------------------------------------------------------------------
+
+
+class TransactionError(ProducerError):
+    """A transaction cannot do what was asked of it."""
+
+
+class InvalidTransactionRequestError(TransactionError):
+    """A request to a transaction contradicts itself or lacks a field."""
+
+
+class InvalidTransactionTimeoutError(TransactionError):
+    """A transaction is to be left open for longer than the settings allow, or for no time."""
+
+
+class InvalidTransactionStateError(TransactionError):
+    """The transaction is not open, not for this partition, or decided already."""
+
+
+class TransactionOpenError(InvalidTransactionStateError):
+    """The producer has a transaction open already; it can have one at a time."""
+
+
+class ConcurrentTransactionsError(TransactionError):
+    """The producer's last transaction is still being ended; ask again in a moment."""
+
+    retriable = True
+
+
+class FencedTransactionError(TransactionError, FencedProducerError):
+    """A newer instance with the same transactional id has taken over, or the broker has."""
+
+
+class UnknownProducerError(TransactionError):
+    """The transactional id has no such producer id: it expired, or was never initialised."""
+
+
+class UnknownTransactionalIdError(TransactionError):
+    """There is no such transactional id."""
+
+
+class TooManyTransactionalIdsError(TransactionError):
+    """The coordinator holds as many transactional ids as the settings allow."""
+
+
+class TransactionCoordinatorUnavailableError(TransactionError):
+    """The transaction's state could not be stored, or is still being read; try again."""
+
+    retriable = True
+
+
+class CorruptTransactionStateError(StorageError):
+    """A stored entry of a transaction does not decode."""
+
+
+# --- Schemas -----------------------------------------------------------------------------------
+
+
+class SchemaError(GoQueueError):
+    """The schema registry refuses a request."""
+
+
+class SubjectNotFoundError(SchemaError):
+    """There is no such subject."""
+
+
+class SchemaVersionNotFoundError(SchemaError):
+    """The subject has no such version."""
+
+
+class SchemaNotFoundError(SchemaError):
+    """There is no such schema, or none of that id."""
+
+
+class SubjectSoftDeletedError(SchemaError):
+    """The subject was deleted, and can be deleted for good."""
+
+
+class SubjectNotSoftDeletedError(SchemaError):
+    """A subject must be deleted before it can be deleted for good."""
+
+
+class SchemaVersionSoftDeletedError(SchemaError):
+    """The version was deleted, and can be deleted for good."""
+
+
+class SchemaVersionNotSoftDeletedError(SchemaError):
+    """A version must be deleted before it can be deleted for good."""
+
+
+class CompatibilityNotConfiguredError(SchemaError):
+    """The subject has no compatibility level of its own."""
+
+
+class SchemaModeNotConfiguredError(SchemaError):
+    """The subject has no mode of its own."""
+
+
+class IncompatibleSchemaError(SchemaError):
+    """A new version breaks the compatibility that its subject promises."""
+
+
+class InvalidSchemaError(SchemaError):
+    """The text is no schema of its type."""
+
+
+class InvalidSchemaVersionError(SchemaError):
+    """A version is neither a number from 1 on nor `latest`."""
+
+
+class InvalidCompatibilityError(SchemaError):
+    """There is no such compatibility level."""
+
+
+class InvalidSchemaModeError(SchemaError):
+    """There is no such mode."""
+
+
+class SchemaOperationNotPermittedError(SchemaError):
+    """The mode of the subject forbids what was asked."""
+
+
+class SchemaReferencedError(SchemaError):
+    """Other schemas refer to the version; delete them first."""
+
+
+class SchemaIdMismatchError(SchemaError):
+    """A schema cannot be imported under an id that another has."""
+
+
+class InvalidSubjectError(SchemaError):
+    """A subject cannot have that name."""
+
+
+class SchemaTooLargeError(SchemaError):
+    """The text of a schema is longer than the limit."""
+
+
+class RegistryUnavailableError(SchemaError):
+    """The registry's state could not be stored or read; try again."""
+
+    retriable = True
+
+
+class CorruptSchemaStateError(StorageError):
+    """A stored entry of the schema registry does not decode."""
+
+
+class SchemaValidationError(SchemaError):
+    """Messages do not fit the schema of their topic; nothing of their batch was stored."""
+
+    def __init__(self, message: str, refused: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.refused = dict(refused or {})
+        """What is wrong with each message, by its place in the batch."""
 
 
 # --- Users -------------------------------------------------------------------------------------

@@ -78,11 +78,22 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.OffsetGapError: Told(StatusCode.OUT_OF_RANGE, 302),
     model.DamagedRangeError: Told(StatusCode.DATA_LOSS, 303),
     InvalidRequestError: Told(StatusCode.INVALID_ARGUMENT, 304),
+    # schemas
+    model.SchemaError: Told(StatusCode.INVALID_ARGUMENT, 305),
+    model.RegistryUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _MENDING_MS),
+    model.SchemaValidationError: Told(StatusCode.INVALID_ARGUMENT, 306),
     # producers
     model.ProducerError: Told(StatusCode.INVALID_ARGUMENT, 400),
     model.OutOfOrderSequenceError: Told(StatusCode.FAILED_PRECONDITION, 401),
     model.FencedProducerError: Told(StatusCode.FAILED_PRECONDITION, 402),
-    model.TransactionsUnavailableError: Told(StatusCode.UNIMPLEMENTED, 403),
+    model.TransactionError: Told(StatusCode.INVALID_ARGUMENT, 403),
+    model.InvalidTransactionStateError: Told(StatusCode.FAILED_PRECONDITION, 403),
+    model.ConcurrentTransactionsError: Told(StatusCode.ABORTED, 403),
+    model.FencedTransactionError: Told(StatusCode.FAILED_PRECONDITION, 402),
+    model.UnknownProducerError: Told(StatusCode.NOT_FOUND, 400),
+    model.UnknownTransactionalIdError: Told(StatusCode.NOT_FOUND, 403),
+    model.TooManyTransactionalIdsError: Told(StatusCode.RESOURCE_EXHAUSTED, 403),
+    model.TransactionCoordinatorUnavailableError: Told(StatusCode.UNAVAILABLE, 403),
     # the broker
     model.StorageError: Told(StatusCode.INTERNAL, 501),
     model.DiskError: Told(StatusCode.UNAVAILABLE, 501, _MENDING_MS),

@@ -135,7 +135,19 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.ProducerError: ErrorCode.invalid_request,
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     model.FencedProducerError: ErrorCode.invalid_producer_epoch,
-    model.TransactionsUnavailableError: ErrorCode.unsupported_version,
+    # transactions; older versions know a fenced producer by its epoch (transaction_codes.py)
+    model.TransactionError: ErrorCode.invalid_request,
+    model.InvalidTransactionTimeoutError: ErrorCode.invalid_transaction_timeout,
+    model.InvalidTransactionStateError: ErrorCode.invalid_txn_state,
+    model.ConcurrentTransactionsError: ErrorCode.concurrent_transactions,
+    model.FencedTransactionError: ErrorCode.producer_fenced,
+    model.UnknownProducerError: ErrorCode.invalid_producer_id_mapping,
+    model.UnknownTransactionalIdError: ErrorCode.transactional_id_not_found,
+    model.TooManyTransactionalIdsError: ErrorCode.policy_violation,
+    model.TransactionCoordinatorUnavailableError: ErrorCode.coordinator_not_available,
+    # schemas: what a producer sent again, and the registry, which Kafka's protocol cannot ask
+    model.SchemaValidationError: ErrorCode.invalid_record,
+    model.SchemaError: ErrorCode.invalid_request,
     # users
     model.CredentialError: ErrorCode.unacceptable_credential,
     model.AuthenticationFailedError: ErrorCode.sasl_authentication_failed,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
-from goqueue.model.errors import GoQueueError, TransactionsUnavailableError
+from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -29,7 +29,7 @@ class ProducersApi:
     async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
         """A new identity; one that a client had before is not continued, as in Kafka."""
         if request.transactional_id is not None:
-            raise TransactionsUnavailableError("transactions are not served by this broker")
+            raise InvalidTransactionRequestError("transactions are not served by this broker")
         producer_id = await self._broker.producer_ids.allocate()
         return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0}
 
