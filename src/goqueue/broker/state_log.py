@@ -8,15 +8,18 @@ one way to get it back, whoever it belongs to.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import StorageError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import peek, walk
+from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from goqueue.broker.partition import Partition, Placed
     from goqueue.runtime.clock import Clock
@@ -93,21 +96,51 @@ class StateLog:
 
     def save_snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Keep the whole state as it is after the last append, if the disk lets us."""
-        if self.is_empty:
-            return
+        if not self.is_empty:
+            self._save(self._snapshot(entries))
+
+    async def save_snapshot_aside(
+        self, entries: Iterable[tuple[bytes, bytes | None]], executor: Executor
+    ) -> None:
+        """The same, with everything but the collecting done in a thread.
+
+        The entries are those of the moment of the call; what is appended meanwhile is not in it.
+        """
+        if not self.is_empty:
+            await in_thread(executor, partial(self._save, self._snapshot(entries)))
+
+    def _snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Snapshot:
         now_ms = self._clock.now_ms()
         # Before the attempt: a disk that refuses is asked again when the next one is due, not at
         # every change.
         self._records_since_snapshot = 0
         self._snapshot_at_ms = now_ms
-        started_s = self._clock.monotonic_s()
         kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
+        return Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept)
+
+    def _save(self, snapshot: Snapshot) -> None:
+        started_s = self._clock.monotonic_s()
         try:
-            self._snapshots.save(Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept))
+            self._snapshots.save(snapshot)
         except StorageError as error:
             _log.warning("%s: no snapshot, the log holds everything: %s", self.partition.id, error)
         else:
             self._on_saved(self._clock.monotonic_s() - started_s)
+
+    def trim(self) -> None:
+        """Let go what only snapshots older than the oldest that is kept would need.
+
+        For logs whose entries are changes rather than newest values: compaction cannot know which
+        of them count. Nothing happens until whole segments can go.
+        """
+        oldest = self._snapshots.oldest_offset()
+        segments = self.partition.log.segments
+        if oldest is None or len(segments.since(oldest + 1)) == len(segments):
+            return
+        try:
+            self.partition.delete_before(oldest + 1)
+        except StorageError as error:
+            _log.warning("%s: not trimmed: %s", self.partition.id, error)
 
     @property
     def snapshot_bytes(self) -> int:

@@ -152,6 +152,10 @@ class SnapshotFolder:
         self._remove(others[KEPT - 1 :])
         return path
 
+    def oldest_offset(self) -> int | None:
+        """The offset up to which the oldest snapshot that is kept knows the log."""
+        return min((found.offset for found in self._found(_NAME)), default=None)
+
     def load(self, log_end: int) -> Snapshot | None:
         """The newest snapshot that is whole and does not reach past the end of the log."""
         self.damaged = []
