@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import Isolation, Partition, PartitionId
 from goqueue.broker.waiting import Waiter
 from goqueue.model.errors import DamagedRangeError, GoQueueError
+from goqueue.records.batch import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.measures import Measures
     from goqueue.broker.partitions import Partitions
+    from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk, Region
 
@@ -60,6 +63,9 @@ class Fetched:
     last_stable: int = -1
     log_start: int = -1
     error: GoQueueError | None = None
+    aborted: Sequence[tuple[int, int]] = ()
+    """For a reader of committed records: producer id and first offset of each transaction among
+    the batches that was aborted, in the order of the offsets."""
 
 
 @dataclass(slots=True)
@@ -130,7 +136,7 @@ class Fetcher:
             left_s = deadline - loop.time()
             if left_s <= 0 or any(item.error for item in found):
                 break
-            if not await self._wait(found, missing, left_s):
+            if not await self._wait(found, request.isolation, missing, left_s):
                 break
             found = self._find(request)
         return found
@@ -189,17 +195,21 @@ class Fetcher:
                 offset = damage.resume_at
         return None
 
-    async def _wait(self, found: list[_Found], missing_bytes: int, timeout_s: float) -> bool:
+    async def _wait(
+        self, found: list[_Found], isolation: Isolation, missing_bytes: int, timeout_s: float
+    ) -> bool:
         """Wait for so many more bytes; False when the time is over."""
         waiter = Waiter(missing_bytes)
-        partitions = [item.partition for item in found if item.partition is not None]
-        for partition in partitions:
-            partition.waiters.add(waiter)
+        queues = [
+            item.partition.waiters_for(isolation) for item in found if item.partition is not None
+        ]
+        for waiters in queues:
+            waiters.add(waiter)
         try:
             return await waiter.wait(timeout_s)
         finally:
-            for partition in partitions:
-                partition.waiters.discard(waiter)
+            for waiters in queues:
+                waiters.discard(waiter)
 
     async def _load(self, item: _Found, isolation: Isolation) -> Fetched:
         partition = item.partition
@@ -218,6 +228,9 @@ class Fetcher:
                     region = self._region(item, region.length, isolation, offset)
         except GoQueueError as caught:
             error = caught
+        aborted: Sequence[tuple[int, int]] = ()
+        if chunk is not None and isolation is Isolation.READ_COMMITTED:
+            aborted = partition.transactions.aborted_between(item.read.offset, chunk.next_offset)
         return Fetched(
             item.read,
             data=chunk.data if chunk else b"",
@@ -227,6 +240,7 @@ class Fetcher:
             last_stable=partition.last_stable,
             log_start=partition.log_start,
             error=error,
+            aborted=aborted,
         )
 
     async def _read(self, region: Region) -> Chunk:
@@ -236,6 +250,24 @@ class Fetcher:
             loop = asyncio.get_running_loop()
             chunk = await loop.run_in_executor(self._executor, region.load)
         return chunk
+
+
+def visible_batches(fetched: Fetched) -> Iterator[tuple[int, BatchInfo]]:
+    """The position and header of each batch of a fetch that holds messages for its reader.
+
+    Markers are left out, and for a reader of committed records what was aborted: a producer's
+    batches from the first offset of an aborted transaction on, up to the marker that ends it. A
+    fetch without aborted transactions costs nothing more than its headers.
+    """
+    coming = deque(fetched.aborted)
+    aborted: set[int] = set()
+    for position, info in walk(fetched.data):
+        while coming and coming[0][1] <= info.base_offset:
+            aborted.add(coming.popleft()[0])
+        if info.is_control:
+            aborted.discard(info.producer_id)
+        elif not (aborted and info.is_transactional and info.producer_id in aborted):
+            yield position, info
 
 
 def _size(found: list[_Found]) -> int:

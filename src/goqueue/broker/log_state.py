@@ -8,10 +8,13 @@ all; the type of an entry says whose it is.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import InvalidTransactionStateError
+from goqueue.delivery.lane_index import LaneIndex, priorities_of
+from goqueue.model.errors import BatchError, InvalidTransactionStateError, StorageError
 from goqueue.model.ids import NO_PRODUCER_ID
+from goqueue.records import decode_rows
 from goqueue.records.batch import DELIVERY, TRANSACTIONAL, walk
 from goqueue.storage.snapshot import Entry
 from goqueue.transactions.isolation import PartitionTransactions
@@ -26,12 +29,16 @@ if TYPE_CHECKING:
     from goqueue.storage.snapshot import Snapshot
     from goqueue.transactions.sequences import SequencedBatch
 
+_log = logging.getLogger(__name__)
+
 SEQUENCES: Final = 0
 """Entries of the producers' sequences, one for each producer."""
 OPEN_TRANSACTIONS: Final = 1
 """One for each producer with an open transaction, the oldest first."""
 ABORTED_TRANSACTIONS: Final = 2
 """One for all, if there are any."""
+LANES: Final = 3
+"""One for all, if any message is not in the normal lane."""
 
 
 class LogState:
@@ -40,15 +47,19 @@ class LogState:
     def __init__(self) -> None:
         self.sequences = ProducerSequences()
         self.transactions = PartitionTransactions()
+        self.lanes = LaneIndex()
 
     @classmethod
     def rebuilt(cls, log: Log, snapshot: Snapshot | None, now_ms: int) -> LogState:
         """What the newest snapshot says, and the batches behind it; none before it are read."""
-        state = cls()
-        start = log.start_offset
+        state, start = cls(), log.start_offset
         if snapshot is not None:
-            state.load(snapshot.entries, now_ms)
-            start = max(start, snapshot.last_offset + 1)
+            try:
+                state.load(snapshot.entries, now_ms)
+                start = max(start, snapshot.last_offset + 1)
+            except StorageError as error:
+                _log.warning("%s: the snapshot is left out: %s", log.folder, error)
+                state = cls()
         for chunk in log.chunks(start):
             view = memoryview(chunk.data)
             for position, info in walk(chunk.data):
@@ -86,10 +97,27 @@ class LogState:
             self.sequences.note(info, now_ms)
             if info.attributes & TRANSACTIONAL:
                 self.transactions.note(info, batch)
+        if info.attributes & DELIVERY:
+            self._note_lanes(info, batch)
+
+    def _note_lanes(self, info: BatchInfo, batch: Bytes) -> None:
+        """Open a batch that says how its records are to be delivered."""
+        try:
+            records = decode_rows(batch, check_crc=False)
+        except BatchError:
+            return  # whoever set the attribute has seen them; without it they would be normal too
+        priorities = priorities_of(records)
+        if info.count == info.last_offset_delta + 1:
+            self.lanes.note(info.base_offset, priorities)
+            return
+        # Compaction has left gaps; such a batch comes from the log and has its own offsets.
+        for record, priority in zip(records, priorities, strict=True):
+            self.lanes.note_at(record.offset, priority)
 
     def forget_before(self, log_start: int) -> None:
         """The log starts later now: what was known of records before that is of no use."""
         self.transactions.forget_before(log_start)
+        self.lanes.forget_before(log_start)
 
     def forget_idle(self, before_ms: int) -> int:
         """Forget the producers of which nothing was heard since; returns how many."""
@@ -108,6 +136,8 @@ class LogState:
             yield Entry(OPEN_TRANSACTIONS, key, value)
         if aborted := self.transactions.dump_aborted():
             yield Entry(ABORTED_TRANSACTIONS, b"", aborted)
+        if len(self.lanes):
+            yield Entry(LANES, b"", self.lanes.dump())
 
     def load(self, entries: Iterable[Entry], now_ms: int) -> None:
         """Take over what `dump` gave."""
@@ -118,8 +148,11 @@ class LogState:
         self.transactions.load_open(parts.get(OPEN_TRANSACTIONS, ()))
         for _, data in parts.get(ABORTED_TRANSACTIONS, ()):
             self.transactions.load_aborted(data)
+        for _, data in parts.get(LANES, ()):
+            self.lanes.load(data)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when a part contradicts itself."""
         self.sequences.check_invariants()
         self.transactions.check_invariants()
+        self.lanes.check_invariants()

@@ -124,6 +124,7 @@ class Maintenance:
                 self._broker.clock.now_ms(),
                 until=partition.last_stable,
                 tombstone_ms=topic.settings.number("delete.retention.ms"),
+                aborted=partition.transactions.frozen(),
             )
             await in_thread(self._broker.executor, compaction.build, compaction.cancel)
             with suppress(LogFailedError):  # the first step speaks of it

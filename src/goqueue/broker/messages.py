@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import mmh3
 
 from goqueue.broker.delay_admission import check_due
-from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.fetch import FetchRequest, PartitionRead, visible_batches
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.delivery import DELIVERY_HEADERS, delivery_headers, delivery_of
@@ -25,7 +25,7 @@ from goqueue.model.errors import (
     MalformedRecordError,
     UnknownPartitionError,
 )
-from goqueue.records import DELIVERY, Record, decode_rows, encode, walk
+from goqueue.records import DELIVERY, Record, decode_rows, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -359,8 +359,8 @@ class MessageReader:
 def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
     """The data messages of a fetch, from the offset that was asked for on."""
     place = fetched.read.partition
-    for position, info in walk(fetched.data):
-        if info.is_control or info.last_offset < fetched.read.offset:
+    for position, info in visible_batches(fetched):
+        if info.last_offset < fetched.read.offset:
             continue
         for record in decode_rows(fetched.data, position, check_crc=False):
             if record.offset >= fetched.read.offset:

@@ -19,21 +19,26 @@ from goqueue.model.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
+from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.config import Fsync
 from goqueue.storage.flush import Flusher
 from goqueue.storage.log import Log
 from goqueue.storage.snapshot import Snapshot, SnapshotFolder
+from goqueue.transactions.markers import encode_marker
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from goqueue.delivery.lane_index import LaneIndex
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.config import LogConfig
     from goqueue.storage.region import Region
+    from goqueue.transactions.isolation import PartitionTransactions
+    from goqueue.transactions.markers import Marker
     from goqueue.transactions.sequences import ProducerSequences
 
 LOG_STATE: Final = 6
@@ -98,6 +103,8 @@ class Partition:
         self._measures = measures or Measures(Metrics(""))
         self.flusher = Flusher(self.log, executor, self._after_flush, self._measures.synced)
         self.waiters = Waiters()
+        self.stable_waiters = Waiters()
+        """Readers of committed records: what they cannot see yet does not wake them."""
         self.upkeep = asyncio.Lock()
         """Held by whatever works on the files for longer than a moment: one thing at a time, and
         the partition is neither closed nor deleted under it."""
@@ -108,6 +115,7 @@ class Partition:
         self._show_what_was_shown()
         self.state = self._rebuilt()
         self._visible_to = self.high_watermark
+        self._stable_to = self.last_stable
 
     def _show_what_was_shown(self) -> None:
         """After a crash, sync what recovery found: readers may have seen it, and will ask for it.
@@ -145,7 +153,10 @@ class Partition:
     @property
     def last_stable(self) -> int:
         """Where readers of committed records stop."""
-        return self.high_watermark
+        transactions = self.state.transactions
+        if transactions.are_decided:
+            return self.high_watermark
+        return max(transactions.last_stable(self.high_watermark), self.log_start)
 
     def readable_to(self, isolation: Isolation) -> int:
         """Where this kind of reader stops."""
@@ -170,21 +181,56 @@ class Partition:
             placed = info._replace(base_offset=appended.first_offset)
             self.state.note(placed, batch, self._clock.now_ms())
         self.flusher.appended()
-        if self._more_is_visible():
-            self.waiters.offer(info.size_bytes)
+        self._show(info.size_bytes)
+        return Placed(appended.first_offset, appended.end_offset)
+
+    def append_marker(
+        self, marker: Marker, producer_id: int, epoch: int, coordinator_epoch: int
+    ) -> Placed | None:
+        """End the transaction that a producer has open here; None when it has none.
+
+        So a marker that was written before a crash is not written again: the log itself says
+        whether there is still something to end.
+
+        Raises:
+            FencedProducerError: a newer epoch of the producer has written.
+            DiskError, LogFailedError: nothing was stored.
+        """
+        if self.transactions.first_of(producer_id) is None:
+            return None
+        now_ms = self._clock.now_ms()
+        batch = encode_marker(marker, producer_id, epoch, coordinator_epoch, now_ms)
+        info = peek(batch)
+        self.sequences.check_epoch(info)
+        appended = self.log.append(batch, self.leader_epoch, checked=True)
+        self.state.note(info._replace(base_offset=appended.first_offset), batch, now_ms)
+        self.flusher.appended()
+        self._show(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
 
     def _after_flush(self) -> None:
         """Let waiting readers look: nobody has counted how many bytes a flush has shown them."""
-        if self._more_is_visible():
-            self.waiters.wake()
+        self._show(None)
 
-    def _more_is_visible(self) -> bool:
-        visible_to = self.high_watermark
-        if visible_to <= self._visible_to:
-            return False
-        self._visible_to = visible_to
-        return True
+    def _show(self, size_bytes: int | None) -> None:
+        """Tell waiting readers of what they can see since the last time.
+
+        Without a size they look for themselves, and so do readers of committed records when the
+        end of a transaction shows them more than what was appended.
+        """
+        visible_to, stable_to = self.high_watermark, self.last_stable
+        all_was_stable = self._stable_to == self._visible_to
+        if visible_to > self._visible_to:
+            self._visible_to = visible_to
+            self.waiters.tell(size_bytes)
+        if stable_to > self._stable_to:
+            self._stable_to = stable_to
+            all_is_stable = all_was_stable and stable_to == visible_to
+            self.stable_waiters.tell(size_bytes if all_is_stable else None)
+
+    def waiters_for(self, isolation: Isolation) -> Waiters:
+        """Where this kind of reader waits for more."""
+        return self.stable_waiters if isolation is Isolation.READ_COMMITTED else self.waiters
 
     def is_durable(self, placed: Placed) -> bool:
         """Whether an append is as durable as the topic's policy promises, without waiting."""
@@ -230,6 +276,16 @@ class Partition:
     def sequences(self) -> ProducerSequences:
         """The idempotent producers that have written here."""
         return self.state.sequences
+
+    @property
+    def transactions(self) -> PartitionTransactions:
+        """The open and the aborted transactions in the log."""
+        return self.state.transactions
+
+    @property
+    def lanes(self) -> LaneIndex:
+        """Which messages are more or less urgent than others."""
+        return self.state.lanes
 
     def _rebuilt(self) -> LogState:
         snapshot = self._snapshots.load(self.log.end_offset)
@@ -301,16 +357,20 @@ class Partition:
         async with self.upkeep:
             self.is_closed = True
             await self.flusher.stop()
-            self.waiters.wake()
+            self._wake_all()
             is_whole = self.log.failure is None and self.log.end_offset > 0
             self.log.close()
             if is_whole:
                 self._snapshots.save(self._state_now())
 
+    def _wake_all(self) -> None:
+        self.waiters.wake()
+        self.stable_waiters.wake()
+
     async def delete(self) -> None:
         """Remove the partition and its files; in a thread, since large files take a while."""
         self.is_closed = True
-        self.waiters.wake()
+        self._wake_all()
         async with self.upkeep:
             await self.flusher.stop()
             await in_thread(self._executor, self.log.delete)

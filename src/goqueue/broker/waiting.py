@@ -47,8 +47,13 @@ class Waiters:
         """Tell it no more."""
         self._waiters.discard(waiter)
 
-    def offer(self, size_bytes: int) -> None:
-        """Tell every reader that this many more bytes can be read."""
+    def tell(self, size_bytes: int | None) -> None:
+        """Tell every reader that this many more bytes can be read; None: nobody has counted."""
+        if not self._waiters:
+            return
+        if size_bytes is None:
+            self.wake()
+            return
         for waiter in tuple(self._waiters):
             waiter.offer(size_bytes)
 

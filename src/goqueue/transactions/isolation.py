@@ -97,6 +97,11 @@ class PartitionTransactions:
         """Where the oldest open transaction begins; past every offset when there is none."""
         return next(iter(self._open.values()), _NOWHERE)
 
+    @property
+    def are_decided(self) -> bool:
+        """Nothing is open, and every marker was seen to be visible: the rule, and cheap to ask."""
+        return not self._open and not self._ended
+
     def last_stable(self, high_watermark: int) -> int:
         """Below it every transaction is decided, by a marker that all readers can see.
 
@@ -127,8 +132,15 @@ class PartitionTransactions:
         columns = (self._producers, self._firsts, self._markers, self._stables)
         return map(AbortedTransaction, *columns)
 
-    def is_aborted(self) -> Callable[[BatchInfo], bool]:
-        """Says of a transactional batch whether it was aborted, as of now; for any thread."""
+    def is_aborted(self, info: BatchInfo) -> bool:
+        """Whether a stored batch is part of an aborted transaction; cheap for any other batch."""
+        if not info.is_transactional or info.is_control or not self._markers:
+            return False
+        overlapping = self.aborted_between(info.base_offset, info.base_offset + 1)
+        return any(producer_id == info.producer_id for producer_id, _ in overlapping)
+
+    def frozen(self) -> Callable[[BatchInfo], bool]:
+        """`is_aborted` as of now, for use in another thread."""
         ranges: dict[int, list[AbortedTransaction]] = {}
         for each in self.aborted():
             ranges.setdefault(each.producer_id, []).append(each)

@@ -78,14 +78,9 @@ class ProducerSequences:
             FencedProducerError: a newer epoch of the producer has written.
             OutOfOrderSequenceError: batches are missing between the last one and this one.
         """
-        state = self._producers.get(info.producer_id)
+        state = self.check_epoch(info)
         if state is None:
             return None
-        if info.producer_epoch < state.epoch:
-            raise FencedProducerError(
-                f"producer {info.producer_id} writes with epoch {info.producer_epoch}, and epoch "
-                f"{state.epoch} has taken over: start a new producer"
-            )
         if info.producer_epoch > state.epoch:
             if info.base_sequence != 0:
                 raise OutOfOrderSequenceError(
@@ -97,12 +92,27 @@ class ProducerSequences:
             if (batch.first_sequence, batch.last_sequence) == _sequences(info):
                 return batch
         expected = (state.last_sequence + 1) % _SEQUENCES
-        if state.batches and info.base_sequence != expected:
+        if info.base_sequence != expected:
             raise OutOfOrderSequenceError(
                 f"producer {info.producer_id} sent sequence {info.base_sequence}, expected "
                 f"{expected}: a batch before it was not stored"
             )
         return None
+
+    def check_epoch(self, info: BatchInfo) -> ProducerState | None:
+        """What is known of a batch's producer. Raises `FencedProducerError` when it is fenced."""
+        state = self._producers.get(info.producer_id)
+        if state is not None and info.producer_epoch < state.epoch:
+            raise FencedProducerError(
+                f"producer {info.producer_id} writes with epoch {info.producer_epoch}, and epoch "
+                f"{state.epoch} has taken over: start a new producer"
+            )
+        return state
+
+    def last_sequence(self, producer_id: int, epoch: int) -> int:
+        """The last number that a producer has given in this epoch; -1 when it has given none."""
+        state = self._producers.get(producer_id)
+        return state.last_sequence if state is not None and state.epoch == epoch else -1
 
     def note(self, info: BatchInfo, now_ms: int) -> None:
         """Record a batch that is in the log, with its offsets."""

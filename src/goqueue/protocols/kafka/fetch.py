@@ -115,7 +115,7 @@ def _partition(place: Place, item: Fetched, *, committed: bool) -> FetchedPartit
         item.last_stable,
         item.log_start,
         (item.data,) if item.data else (),
-        () if committed else None,
+        item.aborted if committed else None,
     )
 
 
