@@ -1,0 +1,163 @@
+"""Taking delayed messages in: store them, count them, and know when they are due."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.delay.entries import (
+    WAITING_HEADER,
+    Producer,
+    Waiting,
+    class_for,
+    encode_waiting,
+    make_id,
+)
+from goqueue.model.errors import TooManyDelayedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.delay_admission import Later
+    from goqueue.broker.delay_store import DelayStore
+    from goqueue.broker.topics import Topic
+    from goqueue.delay.book import DelayBook
+    from goqueue.delay.due_index import DueIndex
+    from goqueue.records import BatchInfo, Record
+    from goqueue.runtime.clock import Clock
+
+MAX_HALF_DONE: Final = 10_000
+"""Batches of which only the delayed messages are known to be stored. Of more, the oldest is
+forgotten; should its producer send it again after all, its delayed messages come twice."""
+_SEQUENCES: Final = 1 << 31
+
+_BatchKey = tuple[bytes, int, int, int, int]
+"""Topic id, partition, producer id, epoch, first sequence."""
+
+
+class Delayed(NamedTuple):
+    """A message that waits."""
+
+    number: int
+    """Its place in the batch that it came in."""
+    delayed_id: int
+    deliver_at_ms: int
+
+
+class TakenIn(NamedTuple):
+    """The messages of one batch that wait."""
+
+    messages: list[Delayed]
+    ends: list[int | None]
+    """How far the log of each class must be on the disk for them to be."""
+
+
+class DelayIntake:
+    """The way in."""
+
+    def __init__(self, store: DelayStore, book: DelayBook, index: DueIndex, clock: Clock) -> None:
+        self._store = store
+        self._book = book
+        self._index = index
+        self._clock = clock
+        self._half_done: OrderedDict[_BatchKey, dict[int, tuple[int, int]]] = OrderedDict()
+        """By the place in the batch, the id and the due time of what is stored already."""
+
+    def take(
+        self,
+        topic: Topic,
+        partition: int,
+        info: BatchInfo,
+        records: Sequence[Record],
+        later: Sequence[Later],
+    ) -> TakenIn:
+        """Store those records of a batch that are due later.
+
+        With a producer, `finish` must follow once the rest of the batch is stored. Should it not,
+        and the producer send the batch again, what is stored already is not stored again.
+
+        Raises:
+            TooManyDelayedError: the topic has as many as it may.
+            BatchError, DiskError, LogFailedError: not all were stored.
+        """
+        topic_id = topic.topic_id.bytes
+        key = _key(topic_id, partition, info)
+        known = self._half_done.get(key, {})
+        self._check_room(topic, len(later) - len(known))
+        now_ms = self._clock.now_ms()
+        classes: defaultdict[int, list[Later]] = defaultdict(list)
+        for each in later:
+            if each.number not in known:
+                classes[class_for(each.deliver_at_ms - now_ms)].append(each)
+        messages = [Delayed(number, *place) for number, place in known.items()]
+        for class_number, portion in classes.items():
+            stored = [
+                _stored(at, records[number], _waiting(topic_id, partition, due_ms, info, number))
+                for at, (number, due_ms) in enumerate(portion)
+            ]
+            first = self._store.append(class_number, stored)
+            placed = [
+                Delayed(number, make_id(class_number, first + at), due_ms)
+                for at, (number, due_ms) in enumerate(portion)
+            ]
+            self._book.add(class_number, first, len(placed), topic_id)
+            self._note(placed, key if info.has_producer else None)
+            messages += placed
+        messages.sort()
+        ends = [end if at in classes else None for at, end in enumerate(self._store.ends())]
+        return TakenIn(messages, ends)
+
+    def _check_room(self, topic: Topic, count: int) -> None:
+        limit = topic.settings.max_pending
+        pending = self._book.pending(topic.topic_id.bytes)
+        if limit is not None and pending + count > limit:
+            raise TooManyDelayedError(
+                f"{pending} delayed messages of topic {topic.name!r} wait, {count} more would be "
+                f"over the limit of {limit} (goqueue.delay.max.pending)"
+            )
+
+    def _note(self, placed: list[Delayed], key: _BatchKey | None) -> None:
+        for _, delayed_id, due_ms in placed:
+            self._index.add(due_ms, delayed_id)
+        if key is not None:
+            for number, delayed_id, due_ms in placed:
+                self.note_half_done(key, number, delayed_id, due_ms)
+
+    # --- Batches that may come again -------------------------------------------------------------
+
+    def finish(self, topic: Topic, partition: int, info: BatchInfo) -> None:
+        """The rest of a batch is stored too: the partition knows the producer's sequence now."""
+        self._half_done.pop(_key(topic.topic_id.bytes, partition, info), None)
+
+    def note_half_done(self, key: _BatchKey, number: int, delayed_id: int, due_ms: int) -> None:
+        """A delayed message is stored whose batch may not be."""
+        self._half_done.setdefault(key, {})[number] = (delayed_id, due_ms)
+        self._half_done.move_to_end(key)
+        while len(self._half_done) > MAX_HALF_DONE:
+            self._half_done.popitem(last=False)
+
+    def restore(self, waiting: Waiting, delayed_id: int, last_sequence: int) -> None:
+        """A start has found a message whose producer has this last sequence in the partition."""
+        producer = waiting.producer
+        if producer is None:
+            return
+        ahead = (producer.first_sequence - last_sequence - 1) % _SEQUENCES
+        if ahead < _SEQUENCES // 2:
+            key = (waiting.topic_id, waiting.partition, *producer[:3])
+            self.note_half_done(key, producer.number, delayed_id, waiting.due_ms)
+
+
+def _key(topic_id: bytes, partition: int, info: BatchInfo) -> _BatchKey:
+    return topic_id, partition, info.producer_id, info.producer_epoch, info.base_sequence
+
+
+def _waiting(topic_id: bytes, partition: int, due_ms: int, info: BatchInfo, number: int) -> Waiting:
+    producer = None
+    if info.has_producer:
+        producer = Producer(info.producer_id, info.producer_epoch, info.base_sequence, number)
+    return Waiting(topic_id, partition, due_ms, producer)
+
+
+def _stored(at: int, record: Record, waiting: Waiting) -> Record:
+    header = (WAITING_HEADER, encode_waiting(waiting))
+    return record._replace(offset=at, headers=(header, *record.headers))

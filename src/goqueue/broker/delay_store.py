@@ -1,0 +1,151 @@
+"""The hidden logs of delayed messages, one for each class, and what is stored of their fate."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from goqueue.delay.deltas import encode_delta
+from goqueue.delay.entries import CLASSES, decode_waiting, make_id, split_id
+from goqueue.model.errors import DamagedRangeError, DelayError
+from goqueue.records import Record, decode_rows, encode
+from goqueue.records.batch import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from goqueue.broker.partition import Partition, Placed
+    from goqueue.broker.state_log import StateLog
+    from goqueue.delay.book import DelayBook
+    from goqueue.delay.deltas import Delta
+    from goqueue.delay.entries import Waiting
+    from goqueue.storage.log import Log
+
+BATCH_RECORDS: Final = 100
+BATCH_BYTES: Final = 128 * 1024
+"""Batches are small, because messages are taken out of them one by one."""
+_READ_BYTES: Final = 256 * 1024
+_DENSE: Final = 8
+"""Records a wanted one, up to which a longer stretch is read at once."""
+
+
+class DelayStore:
+    """Three logs. Appends happen on the event loop; reads may happen in any thread."""
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self.partitions = tuple(partitions)
+
+    def append(self, class_number: int, records: list[Record]) -> int:
+        """Store messages of one class, all or none; returns the offset of the first.
+
+        Raises:
+            BatchError: one of them is too large.
+            DiskError, LogFailedError: nothing was stored.
+        """
+        partition = self.partitions[class_number]
+        data = bytearray().join(encode(portion) for portion in _portions(records))
+        appended = partition.log.append(data, partition.leader_epoch, checked=True)
+        partition.flusher.appended()
+        return appended.first_offset
+
+    async def durable(self, ends: Iterable[int | None]) -> None:
+        """Return when each log is on the disk up to its given end, if it has one.
+
+        Raises:
+            LogFailedError: the disk refused.
+        """
+        for partition, end in zip(self.partitions, ends, strict=True):
+            while end is not None and partition.log.flushed_offset < end:
+                await partition.flusher.flush()
+
+    def ends(self) -> tuple[int, ...]:
+        """Where each log ends now."""
+        return tuple(partition.log_end for partition in self.partitions)
+
+    def read(self, ids: Iterable[int]) -> dict[int, Record]:
+        """The stored records of these messages; what is damaged or gone is missing."""
+        wanted: list[list[int]] = [[] for _ in range(CLASSES)]
+        for delayed_id in ids:
+            class_number, offset = split_id(delayed_id)
+            wanted[class_number].append(offset)
+        return {
+            make_id(class_number, record.offset): record
+            for class_number, offsets in enumerate(wanted)
+            for record in _read(self.partitions[class_number].log, sorted(offsets))
+        }
+
+    def scan(
+        self, class_number: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[Record, Waiting]]:
+        """Every message of a class from one offset up to another, or to the end of the log."""
+        for chunk in self.partitions[class_number].log.chunks(start):
+            for position, info in walk(chunk.data):
+                if end is not None and info.base_offset >= end:
+                    return
+                if info.last_offset < start:
+                    continue
+                for record in decode_rows(chunk.data, position, check_crc=False):
+                    if record.offset >= start and (end is None or record.offset < end):
+                        yield record, decode_waiting(record.headers)
+
+
+def _portions(records: list[Record]) -> Iterator[list[Record]]:
+    portion: list[Record] = []
+    size = 0
+    for record in records:
+        portion.append(record)
+        size += len(record.value or b"") + len(record.key or b"")
+        if len(portion) == BATCH_RECORDS or size >= BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _read(log: Log, offsets: list[int]) -> Iterator[Record]:
+    at = 0
+    while at < len(offsets):
+        further = min(at + BATCH_RECORDS, len(offsets) - 1)
+        dense = offsets[further] - offsets[at] < _DENSE * (further - at)
+        try:
+            region = log.read(offsets[at], _READ_BYTES if dense else 1)
+            if region is None:
+                return
+            data = region.load().data
+        except DamagedRangeError as damage:
+            at = bisect_right(offsets, damage.resume_at - 1, at)
+            continue
+        before = at
+        for position, info in walk(data):
+            following = bisect_right(offsets, info.last_offset, at)
+            if following > at:
+                rows = {row.offset: row for row in decode_rows(data, position, check_crc=False)}
+                yield from (rows[each] for each in offsets[at:following] if each in rows)
+                at = following
+            if at == len(offsets):
+                return
+        if at == before:
+            raise DelayError(f"nothing was found at offset {offsets[at]} of {log.folder}")
+
+
+class DelayLedger:
+    """What became of delayed messages: stored first, then true."""
+
+    def __init__(self, log: StateLog, book: DelayBook) -> None:
+        self.log = log
+        self.book = book
+
+    def change(self, *deltas: Delta) -> Placed:
+        """Store changes, all or none, and let them be so.
+
+        Raises:
+            DiskError, LogFailedError: nothing has changed.
+        """
+        placed = self.log.append([encode_delta(delta) for delta in deltas])
+        for delta in deltas:
+            self.book.apply(delta)
+        return placed
+
+    async def durable(self, placed: Placed) -> None:
+        """Return when changes are on the disk. Raises `LogFailedError` when it refused."""
+        await self.log.partition.durable(placed)
