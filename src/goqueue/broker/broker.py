@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from goqueue.broker.ack import Settler
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
+from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.deliver import Deliverer
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
 from goqueue.broker.measures import Measures
@@ -18,6 +21,8 @@ from goqueue.broker.messages import MessageReader, MessageWriter
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
+from goqueue.broker.queues import Queues
+from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.topics import Topics
 from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
@@ -105,6 +110,11 @@ class Broker:
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.reader = MessageReader(self.fetcher)
         self.memberships = Memberships(self)
+        self.record_reader = RecordReader(self.executor, self._on_damage)
+        self.queues = Queues(self)
+        self.deliverer = Deliverer(self, self.queues)
+        self.settler = Settler(self, self.queues)
+        self.dead_letters = DeadLetters(self, self.queues)
         self._changes: set[asyncio.Task[Any]] = set()
         """Changes of topics under way; as many as there are requests for them."""
         self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
@@ -116,7 +126,9 @@ class Broker:
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
         await self.groups.start()
+        await self.queues.start()
         await self._finish_deletions()
+        self.dead_letters.start()
         self.metrics.add_source(BrokerGauges(self))
 
     async def _finish_deletions(self) -> None:
@@ -142,6 +154,8 @@ class Broker:
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
         await asyncio.gather(*self._changes, return_exceptions=True)
+        await self.dead_letters.stop()
+        await self.queues.stop()
         await self.groups.stop()
         await self.partitions.close()
         self.executor.shutdown()
@@ -172,6 +186,7 @@ class Broker:
             topic = await self.topics.delete(name)
             # Before anything is awaited: of a topic made again, nobody has read anything yet.
             self.groups.forget_topic(name)
+            self.queues.forget_topic(topic.topic_id, self.partitions.of_topic(topic))
             self.measures.forget_topic(name)
             self.writer.forget_topic(name)
             await self.partitions.delete_topic(topic)

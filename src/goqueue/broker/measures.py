@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.metrics import names
+from goqueue.transactions.markers import Marker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from collections.abc import Iterable
+
     from goqueue.groups.messages import PartitionOutcomes
     from goqueue.metrics.registry import Metrics
     from goqueue.model.errors import GoQueueError
+
+
+_VERDICTS: Final = {
+    "ack": names.MESSAGES_ACKED,
+    "nack": names.MESSAGES_NACKED,
+    "release": names.MESSAGES_NACKED,
+    "reject": names.MESSAGES_REJECTED,
+}
 
 
 class TopicMeasures:
@@ -50,6 +63,12 @@ class Measures:
         self.offset_lookup_latency = metrics.histogram(names.INDEX_LOOKUP_LATENCY, "offset")
         self.heartbeat_latency = metrics.histogram(names.HEARTBEAT_LATENCY)
         self.commit_latency = metrics.histogram(names.OFFSET_COMMIT_LATENCY)
+        self.transactions_started = metrics.counter(names.TRANSACTIONS_STARTED)
+        self._transactions = {
+            Marker.COMMIT: metrics.counter(names.TRANSACTIONS_COMMITTED),
+            Marker.ABORT: metrics.counter(names.TRANSACTIONS_ABORTED),
+        }
+        self._transaction_latency = metrics.histogram(names.TRANSACTION_LATENCY)
 
     def topic(self, name: str) -> TopicMeasures:
         """The series of one topic, which exists."""
@@ -86,6 +105,32 @@ class Measures:
     def commit_refused(self, group_id: str, error: GoQueueError) -> None:
         """A commit, or a part of one, was not taken."""
         self._metrics.counter(names.OFFSET_COMMIT_ERRORS, group_id, type(error).__name__).add()
+
+    def delivered(self, topic: str, group_id: str, count: int) -> None:
+        """Messages were handed to a member of a queue group."""
+        self._metrics.counter(names.MESSAGES_CONSUMED, topic, group_id).add(count)
+
+    def settled(self, topic: str, group_id: str, verdict: str, count: int, took_s: float) -> None:
+        """Members have said what became of messages."""
+        name = _VERDICTS.get(verdict)
+        if name is not None:
+            self._metrics.counter(name, topic, group_id).add(count)
+        self._metrics.histogram(names.ACK_LATENCY, topic, verdict).observe(took_s)
+
+    def expired(self, topic: str, count: int) -> None:
+        """Messages had outlived themselves before they could be handed out."""
+        self._metrics.counter(names.MESSAGES_EXPIRED, topic).add(count)
+
+    def buried(self, topic: str, group_id: str, reasons: Iterable[str]) -> None:
+        """Dead messages were put into a dead-letter topic."""
+        for reason in reasons:
+            self._metrics.counter(names.DEAD_LETTERS, topic, group_id, reason).add()
+
+    def transactions_ended(self, durations_ms: Iterable[tuple[Marker, int]]) -> None:
+        """Transactions were carried out, some time after they began."""
+        for marker, duration_ms in durations_ms:
+            self._transactions[marker].add()
+            self._transaction_latency.observe(duration_ms / 1000)
 
     def forget_group(self, group_id: str) -> None:
         """A group is gone, and its series with it."""

@@ -72,6 +72,10 @@ class Partitions:
         """A partition. Raises like `resolve`."""
         return self.resolve(partition_id)[1]
 
+    def find(self, partition_id: PartitionId) -> Partition | None:
+        """A partition, if it is open."""
+        return self._open.get(partition_id)
+
     def open_topic(self, topic: Topic) -> None:
         """Open every partition of a topic that is not open yet; new ones start empty."""
         for number in range(topic.partition_count):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from goqueue.delivery.decisions import release
 from goqueue.delivery.line import LANES
 from goqueue.delivery.members import Members
+from goqueue.delivery.operations import Opened
+from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.scheduler import Scheduler, Weights
 from goqueue.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.delivery.operations import Taken
-    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.lane_index import LaneIndex
+    from goqueue.delivery.operations import Operation, Taken
     from goqueue.delivery.settings import QueueSettings
 
 QueueKey: TypeAlias = tuple[UUID, int]
 """A topic's id and the number of one of its partitions."""
+
+
+MEMBER_GONE: Final = "its member is gone"
 
 
 class Source(NamedTuple):
@@ -46,7 +52,7 @@ class QueueGroup:
         """Follow other settings from now on."""
         self.settings = settings
         for scheduler in self._schedulers.values():
-            scheduler.configure(Weights(settings.weights), settings.starvation_ms)
+            scheduler.configure(Weights.of(settings.weights), settings.starvation_ms)
 
     def scheduler(self, member: str) -> Scheduler:
         """Who chooses the lanes: one for all, or one for each owner of partitions."""
@@ -54,9 +60,49 @@ class QueueGroup:
         found = self._schedulers.get(name)
         if found is None:
             settings = self.settings
-            found = Scheduler(Weights(settings.weights), settings.starvation_ms)
+            found = Scheduler(Weights.of(settings.weights), settings.starvation_ms)
             self._schedulers[name] = found
         return found
+
+    def apply(self, key: QueueKey, operation: Operation, lanes: LaneIndex) -> None:
+        """Make an operation on one of the queues true; the first one opens the queue."""
+        if isinstance(operation, Opened):
+            self.close(key)
+            self.queues[key] = PartitionQueue(operation.start, lanes, self.unacked)
+        else:
+            self.queues[key].apply(operation)
+
+    def close(self, key: QueueKey) -> None:
+        """Read a partition no more; what members have of it is not theirs any longer."""
+        queue = self.queues.pop(key, None)
+        if queue is None:
+            return
+        for lease in queue.window.leases.values():
+            left = self.unacked.get(lease.member, 0) - lease.left
+            if left > 0:
+                self.unacked[lease.member] = left
+            else:
+                self.unacked.pop(lease.member, None)
+
+    def release_member(self, member: str, now_ms: int) -> dict[QueueKey, list[Operation]]:
+        """Take back everything that a member has, at once; returns what that was."""
+        changes: dict[QueueKey, list[Operation]] = {}
+        if member not in self.unacked:
+            return changes
+        for key, queue in self.queues.items():
+            ranges = queue.held_by(member)
+            operations = release(queue, ranges, self.settings, now_ms, MEMBER_GONE)
+            for operation in operations:
+                queue.apply(operation)
+            if operations:
+                changes[key] = operations
+        return changes
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is next to be done in one of the queues, or a member's session ends."""
+        found = [queue.next_deadline_ms() for queue in self.queues.values()]
+        found.append(self.members.next_deadline_ms())
+        return min((each for each in found if each is not None), default=None)
 
     def forget_member(self, member: str) -> None:
         """A member is gone; nothing is kept for it."""
@@ -82,14 +128,9 @@ class QueueGroup:
             return []
         self._turn = (self._turn + 1) % len(sources)
         sources = [*sources[self._turn :], *sources[: self._turn]]
-        ready = [self._ready(member, source, limit) for source in sources]
-        together = [min(sum(counts), limit) for counts in zip(*ready, strict=True)]
         chosen: dict[QueueKey, list[tuple[int, int, int]]] = {}
-        scheduler = self.scheduler(member)
-        for lane, count in scheduler.plan(together, limit, now_ms):
-            missing = self._choose(lane, count, sources, ready, chosen)
-            if missing:
-                scheduler.give_back(lane, missing)
+        while self._plan(member, sources, limit, now_ms, chosen):
+            pass
         taken = []
         for key, ranges in chosen.items():
             queue = self.queues[key]
@@ -97,6 +138,30 @@ class QueueGroup:
             queue.apply(operation)
             taken.append((key, operation))
         return taken
+
+    def _plan(
+        self,
+        member: str,
+        sources: Sequence[Source],
+        limit: int,
+        now_ms: int,
+        chosen: dict[QueueKey, list[tuple[int, int, int]]],
+    ) -> bool:
+        """Choose what a member gets; says whether to try again, since a lane had less than said.
+
+        Messages that came back are counted as ready until somebody looks whether they still are.
+        """
+        ready = [self._ready(member, source, limit) for source in sources]
+        together = [min(sum(counts), limit) for counts in zip(*ready, strict=True)]
+        scheduler = self.scheduler(member)
+        total = 0
+        for lane, count in scheduler.plan(together, limit, now_ms):
+            missing = self._choose(lane, count, sources, ready, chosen)
+            total += count - missing
+            if missing:
+                scheduler.took(total)
+                return not total
+        return False
 
     def _ready(self, member: str, source: Source, limit: int) -> list[int]:
         queue = self.queues[source.key]

@@ -30,6 +30,10 @@ class Line:
         """Heaps of what came back; some of it may have been settled since."""
         self._back_count = [0] * LANES
 
+    def follow(self, lanes: LaneIndex) -> None:
+        """Tell lanes apart by another index of the same partition from now on."""
+        self._lanes = lanes
+
     def ready(self, until: int, at_most: int) -> list[int]:
         """How many messages before `until` each lane has, as far as `at_most`."""
         return [self._ready(lane, until, at_most) for lane in range(LANES)]

@@ -97,6 +97,7 @@ class Moving(msgspec.Struct, tag="m", array_like=True, frozen=True):
     partition: int
     base_sequence: int
     offsets: list[int]
+    producer_id: int
 
 
 Operation: TypeAlias = (

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from goqueue.delivery import operations as ops
 from goqueue.delivery.line import LANES, Line
 from goqueue.delivery.pages import MessageState
-from goqueue.delivery.window import Lease, Window
+from goqueue.delivery.leases import Lease
+from goqueue.delivery.window import Window
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class PartitionQueue:
             ops.Doomed: self._doom,
             ops.Moving: self.moving.append,
         }
+
+    def follow(self, lanes: LaneIndex) -> None:
+        """The partition keeps its lanes elsewhere since it has recovered."""
+        if lanes is not self._lanes:
+            self._lanes = lanes
+            self.line.follow(lanes)
 
     @property
     def start(self) -> int:
@@ -178,7 +185,7 @@ class PartitionQueue:
             drawn += end - first
 
     def _add_lease(self, number: int, lease: Lease) -> None:
-        self.window.leases[number] = lease
+        self.window.add_lease(number, lease)
         self.next_lease = max(self.next_lease, number + 1)
         heapq.heappush(self._deadlines, (lease.deadline_ms, number))
 

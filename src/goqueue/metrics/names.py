@@ -36,6 +36,28 @@ MESSAGES_FAILED: Final = CounterName(
     "Messages refused, by the class of the error.",
     ("topic", "error_type"),
 )
+MESSAGES_ACKED: Final = CounterName(
+    "broker_messages_acked_total", "Messages that members of queue groups have processed.", _BOTH
+)
+MESSAGES_NACKED: Final = CounterName(
+    "broker_messages_nacked_total", "Messages that members handed back to be tried again.", _BOTH
+)
+MESSAGES_REJECTED: Final = CounterName(
+    "broker_messages_rejected_total", "Messages that members have refused for good.", _BOTH
+)
+MESSAGES_EXPIRED: Final = CounterName(
+    "broker_messages_expired_total", "Messages that outlived themselves undelivered.", _TOPIC
+)
+DEAD_LETTERS: Final = CounterName(
+    "broker_dead_letters_total",
+    "Messages put into dead-letter topics, by why they died.",
+    (*_BOTH, "reason"),
+)
+ACK_LATENCY: Final = HistogramName(
+    "broker_ack_latency_seconds",
+    "From a verdict on messages to its being stored.",
+    ("topic", "ack_type"),
+)
 BYTES_PUBLISHED: Final = CounterName(
     "broker_bytes_published_total", "Bytes of batches appended, as the producers sent them.", _TOPIC
 )
@@ -49,6 +71,19 @@ PUBLISH_LATENCY: Final = HistogramName(
 )
 FETCH_LATENCY: Final = HistogramName(
     "broker_fetch_latency_seconds", "Time spent on reading for a fetch; waiting for data is not in."
+)
+TRANSACTIONS_STARTED: Final = CounterName(
+    "broker_transactions_started_total", "Transactions that producers have begun."
+)
+TRANSACTIONS_COMMITTED: Final = CounterName(
+    "broker_transactions_committed_total", "Transactions whose records count."
+)
+TRANSACTIONS_ABORTED: Final = CounterName(
+    "broker_transactions_aborted_total",
+    "Transactions whose records nobody sees: aborted by their producers, or by the broker.",
+)
+TRANSACTION_LATENCY: Final = HistogramName(
+    "broker_transaction_latency_seconds", "From the beginning of a transaction to its last marker."
 )
 ACTIVE_CONNECTIONS: Final = GaugeName(
     "broker_active_connections",

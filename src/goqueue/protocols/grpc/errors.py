@@ -78,6 +78,17 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.OffsetGapError: Told(StatusCode.OUT_OF_RANGE, 302),
     model.DamagedRangeError: Told(StatusCode.DATA_LOSS, 303),
     InvalidRequestError: Told(StatusCode.INVALID_ARGUMENT, 304),
+    # delayed messages and receipts
+    model.DelayError: Told(StatusCode.INVALID_ARGUMENT, 307),
+    model.DelayDisabledError: Told(StatusCode.FAILED_PRECONDITION, 307),
+    model.TooManyDelayedError: Told(StatusCode.RESOURCE_EXHAUSTED, 307),
+    model.UnknownDelayedError: Told(StatusCode.NOT_FOUND, 307),
+    model.DelayedNotPendingError: Told(StatusCode.FAILED_PRECONDITION, 307),
+    model.ReceiptError: Told(StatusCode.INVALID_ARGUMENT, 308),
+    model.UnknownReceiptError: Told(StatusCode.NOT_FOUND, 308),
+    model.ExpiredReceiptError: Told(StatusCode.FAILED_PRECONDITION, 309),
+    model.ForeignReceiptError: Told(StatusCode.PERMISSION_DENIED, 309),
+    model.GroupModeError: Told(StatusCode.FAILED_PRECONDITION, 205),
     # schemas
     model.SchemaError: Told(StatusCode.INVALID_ARGUMENT, 305),
     model.RegistryUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _MENDING_MS),

@@ -85,6 +85,15 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.DecompressionError: ErrorCode.corrupt_message,
     model.BatchTooLargeError: ErrorCode.message_too_large,
     model.PriorityError: ErrorCode.invalid_record,
+    model.DeliveryHeaderError: ErrorCode.invalid_record,
+    model.DelayError: ErrorCode.invalid_record,
+    model.TooManyDelayedError: ErrorCode.throttling_quota_exceeded,
+    # queue groups
+    model.ReceiptError: ErrorCode.invalid_record_state,
+    model.GroupModeError: ErrorCode.inconsistent_group_protocol,
+    model.ShareSessionError: ErrorCode.invalid_share_session_epoch,
+    model.ShareSessionNotFoundError: ErrorCode.share_session_not_found,
+    model.InvalidShareSessionEpochError: ErrorCode.invalid_share_session_epoch,
     # the disk and the log on it
     model.StorageError: ErrorCode.kafka_storage_error,
     model.OffsetOutOfRangeError: ErrorCode.offset_out_of_range,

@@ -1,0 +1,296 @@
+"""Acknowledging: what members say became of the messages that they were handed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.delivery import operations as ops
+from goqueue.delivery.decisions import doom, extend, postpone, refusal, release
+from goqueue.delivery.operations import Reason
+from goqueue.delivery.pages import MessageState
+from goqueue.delivery.settings import MAX_VISIBILITY_MS
+from goqueue.model.errors import (
+    ExpiredReceiptError,
+    ForeignReceiptError,
+    GoQueueError,
+    InvalidGroupRequestError,
+    PartitionNotAssignedError,
+    ReceiptError,
+    UnknownReceiptError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import PartitionId
+    from goqueue.broker.queues import QueueMember, Queues
+    from goqueue.delivery.group import QueueGroup, QueueKey
+    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.receipts import Receipt
+
+MAX_REASON_CHARS: Final = 1000
+
+
+class Verdict(StrEnum):
+    """What a member says of a message."""
+
+    ACK = "ack"
+    """It is processed."""
+    NACK = "nack"
+    """It failed for now, and may be tried again later."""
+    RELEASE = "release"
+    """It was not processed, and may be tried again at once."""
+    REJECT = "reject"
+    """It will never succeed."""
+    EXTEND = "extend"
+    """It takes longer."""
+
+
+class Judgement(NamedTuple):
+    """A verdict, and what goes with it."""
+
+    verdict: Verdict
+    reason: str = ""
+    delay_ms: int | None = None
+    """Of a `NACK`: before the next delivery, in place of the group's back-off. Of an `EXTEND`: how
+    much longer from now on."""
+
+
+class OffsetsJudged(NamedTuple):
+    """Messages that a member says something of by their offsets: first and last."""
+
+    first: int
+    last: int
+    verdict: Verdict
+
+
+class Settler:
+    """Takes verdicts, and makes them true."""
+
+    def __init__(self, broker: Broker, queues: Queues) -> None:
+        self._broker = broker
+        self._queues = queues
+
+    async def settle(
+        self, receipts: Sequence[Receipt], judgement: Judgement, *, group_id: str | None = None
+    ) -> list[GoQueueError | None]:
+        """Take one verdict on many messages; for each, None, or why it does not count.
+
+        With a group, receipts of others are refused.
+
+        Raises:
+            InvalidGroupRequestError: the verdict itself cannot be taken.
+            CoordinatorUnavailableError: nothing could be stored.
+        """
+        started_s = self._broker.clock.monotonic_s()
+        _check(judgement)
+        outcomes: list[GoQueueError | None] = [None] * len(receipts)
+        accepted: defaultdict[str, defaultdict[QueueKey, list[int]]]
+        accepted = defaultdict(lambda: defaultdict(list))
+        seen: set[Receipt] = set()
+        now_ms = self._queues.now_ms()
+        for index, receipt in enumerate(receipts):
+            if receipt in seen:
+                outcomes[index] = UnknownReceiptError(f"{receipt} is there twice")
+                continue
+            seen.add(receipt)
+            found = self._owner(receipt, now_ms, group_id)
+            if isinstance(found, ReceiptError):
+                outcomes[index] = found
+            else:
+                group, key = found
+                accepted[group.group_id][key].append(receipt.offset)
+        for name, by_queue in accepted.items():
+            await self._apply(self._queues.group(name), by_queue, judgement, now_ms)
+        self._measure(accepted, judgement, started_s)
+        return outcomes
+
+    def _owner(
+        self, receipt: Receipt, now_ms: int, group_id: str | None
+    ) -> tuple[QueueGroup, QueueKey] | ReceiptError:
+        """The group and the queue in which a receipt counts, or why it counts in none."""
+        topic = self._broker.topics.catalogue.by_name.get(receipt.topic)
+        if topic is None:
+            return UnknownReceiptError(f"{receipt}: there is no topic {receipt.topic!r}")
+        key = (topic.topic_id, receipt.partition)
+        worst: ReceiptError | None = None
+        for group in self._queues.reading(key):
+            error = refusal(group.queues[key], receipt, now_ms)
+            if error is None:
+                if group_id is not None and group.group_id != group_id:
+                    return ForeignReceiptError(
+                        f"{receipt} is of a delivery to another group than {group_id!r}"
+                    )
+                return group, key
+            if worst is None or isinstance(error, ExpiredReceiptError):
+                worst = error
+        return worst or UnknownReceiptError(f"no group was handed a message with {receipt}")
+
+    async def settle_offsets(
+        self, group_id: str, member_id: str, partition: PartitionId, judged: Sequence[OffsetsJudged]
+    ) -> GoQueueError | None:
+        """Take verdicts on messages that one member has, by their offsets; all or none.
+
+        Returns why they do not count: the member does not have one of them, or not any more.
+        """
+        group = self._queues.group(group_id)
+        key = self._queues.key(partition)
+        queue = group.queues.get(key)
+        now_ms = self._queues.now_ms()
+        by_verdict: defaultdict[Verdict, list[int]] = defaultdict(list)
+        for first, last, verdict in judged:
+            for offset in range(first, last + 1):
+                if queue is None or not _has(queue, offset, member_id, now_ms):
+                    return ForeignReceiptError(
+                        f"member {member_id!r} does not have offset {offset} of {partition}, or "
+                        "not any more"
+                    )
+                by_verdict[verdict].append(offset)
+        for verdict, offsets in by_verdict.items():
+            judgement = Judgement(verdict)
+            if verdict is Verdict.EXTEND:
+                judgement = judgement._replace(delay_ms=group.settings.visibility_ms)
+            await self._apply(group, {key: offsets}, judgement, now_ms)
+        return None
+
+    async def commit(self, member: QueueMember, offsets: Mapping[PartitionId, int]) -> None:
+        """Be done with everything before these offsets, as a reader of the log would say it.
+
+        Raises:
+            PartitionNotAssignedError: a partition is not this member's.
+            InvalidGroupRequestError: nothing has been published at that offset.
+        """
+        group = self._queues.group(member.group_id)
+        mine = set(self._queues.partitions_of(member))
+        changes: dict[QueueKey, list[Operation]] = {}
+        for partition_id, offset in offsets.items():
+            key = self._queues.key(partition_id)
+            if partition_id not in mine or key not in group.queues:
+                raise PartitionNotAssignedError(
+                    f"{partition_id} is not assigned to member {member.member_id!r}"
+                )
+            end = self._broker.partitions.partition(partition_id).log_end
+            if offset > end:
+                raise InvalidGroupRequestError(f"{partition_id} ends at {end}, before {offset}")
+            start = group.queues[key].start
+            if offset > start:
+                changes[key] = [ops.Settled([(start, offset)])]
+        for key, (settled,) in changes.items():
+            group.queues[key].apply(settled)
+        await self._queues.shard_of(group).store(group, changes)
+        self._after(group)
+
+    # --- Making it true --------------------------------------------------------------------------
+
+    async def _apply(
+        self,
+        group: QueueGroup,
+        by_queue: Mapping[QueueKey, list[int]],
+        judgement: Judgement,
+        now_ms: int,
+    ) -> None:
+        changes: dict[QueueKey, list[Operation]] = {}
+        decide = _DECISIONS[judgement.verdict]
+        for key, offsets in by_queue.items():
+            queue = group.queues[key]
+            operations = decide(group, queue, offsets, judgement, now_ms)
+            for operation in operations:
+                queue.apply(operation)
+            changes[key] = operations
+        shard = self._queues.shard_of(group)
+        await shard.store(group, changes)
+        if judgement.verdict is not Verdict.ACK:
+            deadline_ms = group.next_deadline_ms()
+            if deadline_ms is not None:
+                shard.wake_at(deadline_ms)
+            self._broker.dead_letters.look(group)
+        self._after(group)
+
+    def _after(self, group: QueueGroup) -> None:
+        """Members that had as much as they may have can have more."""
+        self._queues.waiters(group.group_id).wake()
+
+    def _measure(
+        self,
+        accepted: Mapping[str, Mapping[QueueKey, list[int]]],
+        judgement: Judgement,
+        started_s: float,
+    ) -> None:
+        took_s = self._broker.clock.monotonic_s() - started_s
+        topics = self._broker.topics.catalogue.by_id
+        for group_id, by_queue in accepted.items():
+            for (topic_id, _), offsets in by_queue.items():
+                if topic_id in topics:
+                    self._broker.measures.settled(
+                        topics[topic_id].name, group_id, judgement.verdict, len(offsets), took_s
+                    )
+
+
+def _check(judgement: Judgement) -> None:
+    if len(judgement.reason) > MAX_REASON_CHARS:
+        raise InvalidGroupRequestError(
+            f"the reason has {len(judgement.reason)} characters, at most {MAX_REASON_CHARS}"
+        )
+    delay_ms = judgement.delay_ms
+    if delay_ms is not None and not 0 <= delay_ms <= MAX_VISIBILITY_MS:
+        raise InvalidGroupRequestError(
+            f"{delay_ms} ms: expected 0 to {MAX_VISIBILITY_MS} ({MAX_VISIBILITY_MS // 3600000} h)"
+        )
+
+
+def _has(queue: PartitionQueue, offset: int, member_id: str, now_ms: int) -> bool:
+    if queue.window.state(offset) is not MessageState.IN_FLIGHT:
+        return False
+    lease = queue.window.leases[queue.window.lease_number(offset)]
+    return lease.member == member_id and lease.deadline_ms > now_ms
+
+
+def _acked(
+    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+) -> list[Operation]:
+    return [ops.Settled(ops.ranges_of(offsets))]
+
+
+def _nacked(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return postpone(
+        queue, offsets, group.settings, now_ms, delay_ms=said.delay_ms, error=said.reason
+    )
+
+
+def _released(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return release(queue, ops.ranges_of(offsets), group.settings, now_ms, said.reason)
+
+
+def _rejected(
+    group: QueueGroup, _queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return doom(offsets, Reason.REJECTED, group.settings, now_ms, said.reason)
+
+
+def _extended(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    longer_ms = group.settings.visibility_ms if said.delay_ms is None else said.delay_ms
+    return extend(queue, offsets, now_ms + longer_ms)
+
+
+_DECISIONS: Final[
+    dict[
+        Verdict,
+        Callable[[QueueGroup, PartitionQueue, list[int], Judgement, int], list[Operation]],
+    ]
+] = {
+    Verdict.ACK: _acked,
+    Verdict.NACK: _nacked,
+    Verdict.RELEASE: _released,
+    Verdict.REJECT: _rejected,
+    Verdict.EXTEND: _extended,
+}

@@ -1,0 +1,205 @@
+"""Dead letters: messages that nobody could process, put where somebody can look into them.
+
+A dead message is copied to `{topic}.dlq`, whole, with headers that say where it came from and why
+it died; then its group is done with it. The copy is written once, whatever happens in between: it
+is numbered like the batches of an idempotent producer, and the number is stored before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.partition import PartitionId
+from goqueue.delivery import operations as ops
+from goqueue.model.errors import GoQueueError, InternalTopicError, TopicExistsError
+from goqueue.records import Record, encode, peek
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+    from goqueue.broker.queues import Queues
+    from goqueue.delivery.group import QueueGroup, QueueKey
+    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.queue import Doom, PartitionQueue
+    from goqueue.records import Headers
+
+_log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".dlq"
+HEADER_PREFIX: Final = "goqueue-dlq-"
+RETENTION_MS: Final = 336 * 3600 * 1000
+_LONGEST_NAME: Final = 249 - len(SUFFIX)
+_AT_ONCE: Final = 500
+_RETRY_S: Final = 1.0
+
+
+def dead_letter_topic(topic: str) -> str:
+    """Where the dead messages of a topic go."""
+    return topic[:_LONGEST_NAME] + SUFFIX
+
+
+def is_dead_letter_topic(topic: str) -> bool:
+    """Whether a topic holds the dead messages of another."""
+    return topic.endswith(SUFFIX)
+
+
+def obituary(
+    source: PartitionId, group_id: str, record: Record, doom: Doom, now_ms: int
+) -> Headers:
+    """The headers that say where a dead message came from, and why it died."""
+    said = {
+        "topic": source.topic,
+        "partition": source.number,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "group": group_id,
+        "consumer": doom.member,
+        "reason": doom.reason,
+        "error": doom.error,
+        "attempts": doom.deliveries,
+        "first-delivery": doom.first_delivery_ms,
+        "last-delivery": doom.last_delivery_ms,
+        "time": now_ms,
+    }
+    return tuple((HEADER_PREFIX + name, str(value).encode()) for name, value in said.items())
+
+
+class DeadLetters:
+    """Buries the dead messages of every queue group."""
+
+    def __init__(self, broker: Broker, queues: Queues) -> None:
+        self._broker = broker
+        self._queues = queues
+        self._waiting: set[str] = set()
+        """Groups that have somebody to bury."""
+        self._task: asyncio.Task[None] | None = None
+        self._producer_id: int | None = None
+
+    def start(self) -> None:
+        """Go on where the last process stopped."""
+        for group in self._queues:
+            self.look(group)
+
+    def look(self, group: QueueGroup) -> None:
+        """See to it that the dead messages of a group are put away, soon."""
+        if any(queue.dooms for queue in group.queues.values()):
+            self._waiting.add(group.group_id)
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def stop(self) -> None:
+        """Leave the rest for the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                group = self._queues.find(self._waiting.pop())
+                if group is None:
+                    continue
+                try:
+                    await self._bury_all(group)
+                except GoQueueError as error:
+                    _log.error("dead messages of group %s wait: %s", group.group_id, error)
+                    self._waiting.add(group.group_id)
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            self._task = None
+
+    async def _bury_all(self, group: QueueGroup) -> None:
+        for key in list(group.queues):
+            while (queue := group.queues.get(key)) is not None and queue.dooms:
+                await self._bury(group, key, queue)
+
+    async def _bury(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
+        """Put away some of the dead messages of a partition."""
+        offsets = sorted(queue.dooms)[:_AT_ONCE]
+        source = self._queues.partition(key)
+        if source is None or is_dead_letter_topic(source.id.topic):
+            # Whoever dies among the dead stays where it is, and is still there to be read.
+            await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
+            return
+        if queue.moving:
+            await self._resolve(group, key, queue, queue.moving[0])
+            return
+        loaded = await self._broker.record_reader.load(source, ops.ranges_of(offsets))
+        if loaded.gone:
+            await self._change(group, key, ops.Settled(list(loaded.gone)))
+        records = [record for record in loaded.records() if record.offset in queue.dooms]
+        if records:
+            target = await self._target(source)
+            await self._move(group, key, source, target, records)
+
+    async def _move(
+        self,
+        group: QueueGroup,
+        key: QueueKey,
+        source: Partition,
+        target: Partition,
+        records: list[Record],
+    ) -> None:
+        dooms = group.queues[key].dooms
+        if self._producer_id is None:
+            self._producer_id = await self._broker.producer_ids.allocate()
+        now_ms = self._queues.now_ms()
+        letters = [
+            Record(
+                index,
+                now_ms,
+                record.key,
+                record.value,
+                record.headers
+                + obituary(source.id, group.group_id, record, dooms[record.offset], now_ms),
+            )
+            for index, record in enumerate(records)
+        ]
+        reasons = [dooms[record.offset].reason for record in records]
+        sequence = target.state.sequences.last_sequence(self._producer_id, 0) + 1
+        moved = [record.offset for record in records]
+        moving = ops.Moving(*target.id, sequence, moved, self._producer_id)
+        await self._change(group, key, moving)
+        batch = encode(
+            letters, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
+        )
+        placed = target.append(batch, peek(batch))
+        await target.durable(placed)
+        await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
+        self._broker.measures.buried(source.id.topic, group.group_id, reasons)
+
+    async def _resolve(
+        self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving
+    ) -> None:
+        """Find out whether messages that were about to be moved have been."""
+        target = self._broker.partitions.find(PartitionId(moving.topic, moving.partition))
+        if target is not None and target.log.failure is not None:
+            raise target.log.failure
+        last = -1
+        if target is not None:
+            last = target.state.sequences.last_sequence(moving.producer_id, 0)
+        if last >= moving.base_sequence + len(moving.offsets) - 1:
+            await self._change(group, key, ops.Settled(ops.ranges_of(list(moving.offsets))))
+        if moving in queue.moving:
+            queue.moving.remove(moving)
+
+    async def _target(self, source: Partition) -> Partition:
+        """The partition that takes the dead messages of another, made if need be."""
+        name = dead_letter_topic(source.id.topic)
+        topics = self._broker.topics.catalogue.by_name
+        if name not in topics:
+            count = topics[source.id.topic].partition_count
+            with suppress(TopicExistsError):  # somebody may be faster
+                await self._broker.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
+        topic = self._broker.topics.catalogue.topic(name)
+        if topic.is_internal:
+            raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
+        number = source.id.number % topic.partition_count
+        return self._broker.partitions.partition(source.id._replace(topic=name, number=number))
+
+    async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
+        group.queues[key].apply(operation)
+        await self._queues.shard_of(group).store(group, {key: [operation]})

@@ -1,0 +1,414 @@
+"""Queue groups: where they are kept, who is in them, and what they read."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import mmh3
+import msgspec
+
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.queue_shard import QueueShard
+from goqueue.broker.state_log import StateLog
+from goqueue.broker.waiting import Waiters
+from goqueue.delivery import operations as ops
+from goqueue.delivery.group import QueueGroup
+from goqueue.delivery.members import SharedMember
+from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.errors import (
+    GroupModeError,
+    GroupNotFoundError,
+    InvalidGroupIdError,
+    NonEmptyGroupError,
+    TopicError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.membership import Member
+    from goqueue.broker.partition import Partition
+    from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.lane_index import LaneIndex
+    from goqueue.delivery.operations import Operation
+
+QUEUE_TOPIC: Final = "__queue_state"
+QUEUE_PARTITIONS: Final = 8
+QUEUES: Final = 7
+"""The kind of snapshot that holds queue groups."""
+QUEUES_NAME: Final = "queues"
+HEARTBEAT_INTERVAL_MS: Final = 5_000
+
+
+@dataclass(slots=True)
+class QueueMember:
+    """A member of a queue group, as the doors see it."""
+
+    group_id: str
+    member_id: str
+    mode: Mode
+    owner: Member | None = None
+    """Its place in the consumer group by which an exclusive group shares out partitions."""
+
+    @property
+    def epoch(self) -> int:
+        """Of an owner of partitions; a shared group has nothing to hand over."""
+        return 0 if self.owner is None else self.owner.epoch
+
+
+class Queues:
+    """Every queue group of this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._shards: dict[int, QueueShard] = {}
+        self._making = asyncio.Lock()
+        self._waiters: dict[str, Waiters] = {}
+        self._partition_count = QUEUE_PARTITIONS
+
+    async def start(self) -> None:
+        """Load every group that is stored."""
+        catalogue = self._broker.topics.catalogue
+        if QUEUE_TOPIC not in catalogue.by_name:
+            return
+        self._partition_count = catalogue.topic(QUEUE_TOPIC).partition_count
+        for number in range(self._partition_count):
+            partition = self._broker.partitions.partition(PartitionId(QUEUE_TOPIC, number))
+            if partition.log_end > 0:
+                self._load_shard(number).start()
+
+    async def stop(self) -> None:
+        """Keep the state, and let everyone who waits go."""
+        for waiters in self._waiters.values():
+            waiters.wake()
+        await asyncio.gather(*(shard.stop() for shard in self._shards.values()))
+
+    # --- Finding ---------------------------------------------------------------------------------
+
+    def find(self, group_id: str) -> QueueGroup | None:
+        """A queue group, if there is one of that name."""
+        shard = self._shards.get(self._shard_number(group_id))
+        return None if shard is None else shard.groups.get(group_id)
+
+    def group(self, group_id: str) -> QueueGroup:
+        """A queue group.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        group = self.find(group_id)
+        if group is None:
+            raise GroupNotFoundError(f"there is no queue group {group_id!r}")
+        return group
+
+    def __iter__(self) -> Iterator[QueueGroup]:
+        return (group for shard in self._shards.values() for group in shard.groups.values())
+
+    def reading(self, key: QueueKey) -> list[QueueGroup]:
+        """The groups that read a partition."""
+        return [group for group in self if key in group.queues]
+
+    def shard_of(self, group: QueueGroup) -> QueueShard:
+        """The shard that keeps a group."""
+        return self._shards[self._shard_number(group.group_id)]
+
+    def waiters(self, group_id: str) -> Waiters:
+        """Those who wait until a group has something for them."""
+        return self._waiters.setdefault(group_id, Waiters())
+
+    def now_ms(self) -> int:
+        """The time by which leases and retries are counted."""
+        return self._broker.clock.now_ms()
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all groups."""
+        return sum(shard.snapshot_bytes for shard in self._shards.values())
+
+    def _shard_number(self, group_id: str) -> int:
+        number: int = mmh3.hash(group_id, signed=False)
+        return number % self._partition_count
+
+    async def _shard(self, group_id: str) -> QueueShard:
+        """The shard of a group, made with the topic that it lives in where it is not there."""
+        async with self._making:
+            if QUEUE_TOPIC not in self._broker.topics.catalogue.by_name:
+                settings = {"cleanup.policy": "delete", "retention.ms": "-1"}
+                await self._broker.create_topic(QUEUE_TOPIC, self._partition_count, settings)
+            number = self._shard_number(group_id)
+            return self._shards.get(number) or self._load_shard(number)
+
+    def _load_shard(self, number: int) -> QueueShard:
+        broker = self._broker
+        partition = broker.partitions.partition(PartitionId(QUEUE_TOPIC, number))
+        saved = partial(broker.measures.snapshot_saved, QUEUES_NAME)
+        state = StateLog(partition, QUEUES, broker.disk, broker.clock, saved)
+        shard = self._shards[number] = QueueShard(
+            state, self._lanes, self.now_ms, broker.executor, self._on_change
+        )
+        return shard
+
+    def _lanes(self, key: QueueKey) -> LaneIndex | None:
+        partition = self.partition(key)
+        return None if partition is None else partition.state.lanes
+
+    def partition(self, key: QueueKey) -> Partition | None:
+        """The partition of a queue, if it is still there."""
+        topic = self._broker.topics.catalogue.by_id.get(key[0])
+        if topic is None:
+            return None
+        try:
+            return self._broker.partitions.partition(PartitionId(topic.name, key[1]))
+        except TopicError:
+            return None
+
+    def _on_change(self, group: QueueGroup) -> None:
+        """Time has changed something in a group."""
+        self.waiters(group.group_id).wake()
+        self._broker.dead_letters.look(group)
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    async def open(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """The group of that name, made with these settings if there is none.
+
+        Raises:
+            InvalidGroupIdError: no group can have that name.
+            GroupModeError: there is a group of that name that works in another way.
+            CoordinatorUnavailableError: it could not be stored.
+        """
+        if not group_id:
+            raise InvalidGroupIdError("a group needs a name that is not empty")
+        shard = await self._shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is not None:
+            if group.settings.mode is not settings.mode:
+                raise GroupModeError(
+                    f"group {group_id!r} hands out messages in {group.settings.mode} mode, not "
+                    f"{settings.mode}: join it so, or delete it first"
+                )
+            return group
+        if settings.mode is Mode.SHARED:
+            self._refuse_log_group(group_id)
+        shard.check_writable()
+        group = shard.groups[group_id] = QueueGroup(group_id, settings)
+        await shard.store_group(group)
+        return group
+
+    def _refuse_log_group(self, group_id: str) -> None:
+        listings = self._broker.groups.coordinator(group_id).list_groups()
+        if any(each.group_id == group_id for each in listings):
+            raise GroupModeError(
+                f"{group_id!r} is a consumer group, which reads by offsets: choose another name "
+                "for a group that shares its messages out"
+            )
+
+    async def configure(self, group_id: str, changes: Mapping[str, object]) -> QueueGroup:
+        """Let a group follow other settings from now on.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        group = self.group(group_id)
+        group.configure(msgspec.structs.replace(group.settings, **changes))
+        await self.shard_of(group).store_group(group)
+        return group
+
+    async def delete(self, group_id: str) -> None:
+        """Forget a group and everything that it knows.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+            NonEmptyGroupError: it has members.
+        """
+        group = self.group(group_id)
+        if len(group.members):
+            raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
+        shard = self.shard_of(group)
+        del shard.groups[group_id]
+        self._waiters.pop(group_id, None)
+        await shard.forget_group(group)
+
+    def forget_topic(self, topic_id: object, partitions: Iterable[Partition]) -> None:
+        """A topic is gone; its messages are nobody's any more."""
+        for group in self:
+            for key in [key for key in group.queues if key[0] == topic_id]:
+                group.close(key)
+        for partition in partitions:
+            self._broker.record_reader.forget(partition)
+
+    # --- What a group reads ----------------------------------------------------------------------
+
+    def partitions_of(self, member: QueueMember) -> list[PartitionId]:
+        """The partitions that a member takes from."""
+        if member.owner is not None:
+            return sorted(member.owner.assigned)
+        topics = self.group(member.group_id).members.get(member.member_id).topics
+        return self.partitions_of_topics(topics)
+
+    def partitions_of_topics(self, topics: Iterable[str]) -> list[PartitionId]:
+        """Every partition of those of the topics that exist."""
+        by_name = self._broker.topics.catalogue.by_name
+        return [
+            PartitionId(name, number)
+            for name in sorted(topics)
+            if name in by_name
+            for number in range(by_name[name].partition_count)
+        ]
+
+    def key(self, partition_id: PartitionId) -> QueueKey:
+        """What a partition is called in the state of groups."""
+        return self._broker.topics.catalogue.topic(partition_id.topic).topic_id, partition_id.number
+
+    async def open_queues(self, group: QueueGroup, partitions: Iterable[PartitionId]) -> None:
+        """Begin to read those of the partitions that the group does not read yet."""
+        changes: dict[QueueKey, list[Operation]] = {}
+        known = {topic_id for topic_id, _ in group.queues}
+        for partition_id in partitions:
+            key = self.key(partition_id)
+            if key not in group.queues:
+                partition = self._broker.partitions.partition(partition_id)
+                start = self._start(group, partition, is_new_topic=key[0] not in known)
+                opened = ops.Opened(start)
+                group.apply(key, opened, partition.state.lanes)
+                changes[key] = [opened]
+        if changes:
+            await self.shard_of(group).store(group, changes)
+
+    def _start(self, group: QueueGroup, partition: Partition, *, is_new_topic: bool) -> int:
+        """Where a group begins to read a partition.
+
+        Where consumers of the same name stopped, if there were any; partitions by which a topic
+        has grown are read whole.
+        """
+        topic, number = partition.id
+        coordinator = self._broker.groups.coordinator(group.group_id)
+        committed = coordinator.fetch_offsets(group.group_id, [(topic, number)])[topic, number]
+        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
+            return committed.offset
+        if group.settings.start_at_latest and is_new_topic:
+            return partition.readable_to(Isolation.READ_COMMITTED)
+        return partition.log_start
+
+    async def reset(self, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Let a group without members go on elsewhere; it forgets what it knew of the partitions.
+
+        Raises:
+            GroupNotFoundError, NonEmptyGroupError: it cannot be reset.
+        """
+        group = self.group(group_id)
+        if len(group.members) or group.unacked:
+            raise NonEmptyGroupError(
+                f"group {group_id!r} has members, or messages that they have not acknowledged: "
+                "stop them, and wait for the visibility timeout"
+            )
+        changes: dict[QueueKey, list[Operation]] = {}
+        for partition_id, offset in offsets.items():
+            key, opened = self.key(partition_id), ops.Opened(offset)
+            lanes = self._broker.partitions.partition(partition_id).state.lanes
+            group.apply(key, opened, lanes)
+            changes[key] = [opened]
+        await self.shard_of(group).store(group, changes)
+
+    async def close_topics(self, group_id: str, topics: Iterable[str]) -> None:
+        """Let a group forget what it knew of topics. Raises like `reset`."""
+        group = self.group(group_id)
+        if len(group.members):
+            raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
+        ids = {self._broker.topics.catalogue.topic(name).topic_id for name in topics}
+        places = [key for key in group.queues if key[0] in ids]
+        for place in places:
+            group.close(place)
+        await self.shard_of(group).forget_queues(group, places)
+
+    # --- Members ---------------------------------------------------------------------------------
+
+    async def join(
+        self,
+        group_id: str,
+        topics: Iterable[str],
+        settings: QueueSettings,
+        *,
+        client_id: str = "",
+        client_host: str = "",
+        member_id: str = "",
+        session_ms: int = 45_000,
+        releases_itself: bool = False,
+    ) -> QueueMember:
+        """Become a member; `settings` make the group if there is none, and say how it works.
+
+        Raises:
+            GroupError: the group refuses.
+            TopicError: there is no such topic.
+        """
+        wanted = frozenset(topics)
+        for name in wanted:
+            self._broker.topics.catalogue.topic(name)
+        group = await self.open(group_id, settings)
+        await self.open_queues(group, self.partitions_of_topics(wanted))
+        if group.settings.mode is Mode.EXCLUSIVE:
+            owner = await self._broker.memberships.join(
+                group_id,
+                wanted,
+                client_id=client_id,
+                client_host=client_host,
+                member_id=member_id,
+                reset_to_earliest=not group.settings.start_at_latest,
+                releases_itself=releases_itself,
+            )
+            return QueueMember(group_id, owner.member_id, Mode.EXCLUSIVE, owner)
+        member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
+        member = SharedMember(member_id, wanted, client_id, client_host, session_ms)
+        group.members.join(member, self.now_ms())
+        self.shard_of(group).wake_at(member.deadline_ms)
+        return QueueMember(group_id, member_id, Mode.SHARED)
+
+    def member(self, group_id: str, member_id: str, epoch: int | None = None) -> QueueMember | None:
+        """A member of a queue group; None when there is no queue group of that name.
+
+        Raises:
+            GroupError: there is no such member, or it speaks for another epoch.
+        """
+        group = self.find(group_id)
+        if group is None:
+            return None
+        if group.settings.mode is Mode.EXCLUSIVE:
+            owner = self._broker.memberships.member(group_id, member_id, epoch)
+            return QueueMember(group_id, member_id, Mode.EXCLUSIVE, owner)
+        group.members.get(member_id)
+        return QueueMember(group_id, member_id, Mode.SHARED)
+
+    async def heartbeat(self, member: QueueMember) -> None:
+        """Stay a member; an owner of partitions takes over what is assigned to it.
+
+        Raises:
+            GroupError: it is no member any more.
+        """
+        if member.owner is not None:
+            await self._broker.memberships.heartbeat(member.owner)
+            return
+        group = self.group(member.group_id)
+        group.members.heartbeat(member.member_id, None, None, self.now_ms())
+
+    async def leave(self, member: QueueMember) -> None:
+        """Go; what the member has is handed to others at once."""
+        group = self.group(member.group_id)
+        if member.owner is not None:
+            await self._broker.memberships.leave(member.owner)
+        else:
+            group.members.leave(member.member_id)
+        group.forget_member(member.member_id)
+        await self.release_member(group, member.member_id)
+
+    async def release_member(self, group: QueueGroup, member_id: str) -> None:
+        """Take back what a member has, and hand it to others at once."""
+        changes = group.release_member(member_id, self.now_ms())
+        if changes:
+            await self.shard_of(group).store(group, changes)
+            self._on_change(group)
