@@ -92,13 +92,18 @@ class Settler:
         accepted: defaultdict[str, defaultdict[QueueKey, list[int]]]
         accepted = defaultdict(lambda: defaultdict(list))
         seen: set[Receipt] = set()
+        readers: dict[tuple[str, int], list[tuple[QueueGroup, QueueKey]]] = {}
         now_ms = self._queues.now_ms()
         for index, receipt in enumerate(receipts):
             if receipt in seen:
                 outcomes[index] = UnknownReceiptError(f"{receipt} is there twice")
                 continue
             seen.add(receipt)
-            found = self._owner(receipt, now_ms, group_id)
+            place = receipt[:2]
+            reading = readers.get(place)
+            if reading is None:
+                reading = readers[place] = self._readers(*place)
+            found = _owner(reading, receipt, now_ms, group_id)
             if isinstance(found, ReceiptError):
                 outcomes[index] = found
             else:
@@ -109,26 +114,13 @@ class Settler:
         self._measure(accepted, judgement, started_s)
         return outcomes
 
-    def _owner(
-        self, receipt: Receipt, now_ms: int, group_id: str | None
-    ) -> tuple[QueueGroup, QueueKey] | ReceiptError:
-        """The group and the queue in which a receipt counts, or why it counts in none."""
-        topic = self._broker.topics.catalogue.by_name.get(receipt.topic)
+    def _readers(self, topic_name: str, number: int) -> list[tuple[QueueGroup, QueueKey]]:
+        """The groups that read a partition, and what it is called there."""
+        topic = self._broker.topics.catalogue.by_name.get(topic_name)
         if topic is None:
-            return UnknownReceiptError(f"{receipt}: there is no topic {receipt.topic!r}")
-        key = (topic.topic_id, receipt.partition)
-        worst: ReceiptError | None = None
-        for group in self._queues.reading(key):
-            error = refusal(group.queues[key], receipt, now_ms)
-            if error is None:
-                if group_id is not None and group.group_id != group_id:
-                    return ForeignReceiptError(
-                        f"{receipt} is of a delivery to another group than {group_id!r}"
-                    )
-                return group, key
-            if worst is None or isinstance(error, ExpiredReceiptError):
-                worst = error
-        return worst or UnknownReceiptError(f"no group was handed a message with {receipt}")
+            return []
+        key = (topic.topic_id, number)
+        return [(group, key) for group in self._queues.reading(key)]
 
     async def settle_offsets(
         self, group_id: str, member_id: str, partition: PartitionId, judged: Sequence[OffsetsJudged]
@@ -228,6 +220,25 @@ class Settler:
                     self._broker.measures.settled(
                         topics[topic_id].name, group_id, judgement.verdict, len(offsets), took_s
                     )
+
+
+def _owner(
+    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int, group_id: str | None
+) -> tuple[QueueGroup, QueueKey] | ReceiptError:
+    """The group and the queue in which a receipt counts, or why it counts in none."""
+    worst: ReceiptError | None = None
+    for owner in readers:
+        group, key = owner
+        error = refusal(group.queues[key], receipt, now_ms)
+        if error is None:
+            if group_id is not None and group.group_id != group_id:
+                return ForeignReceiptError(
+                    f"{receipt} is of a delivery to another group than {group_id!r}"
+                )
+            return owner
+        if worst is None or isinstance(error, ExpiredReceiptError):
+            worst = error
+    return worst or UnknownReceiptError(f"no group reads the partition of {receipt}")
 
 
 def _check(judgement: Judgement) -> None:
