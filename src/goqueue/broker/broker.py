@@ -23,13 +23,16 @@ from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.queues import Queues
 from goqueue.broker.record_reader import RecordReader
+from goqueue.broker.schemas import Schemas
 from goqueue.broker.topics import Topics
+from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
 from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -68,6 +71,8 @@ class BrokerSettings:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     offsets_partitions: int = OFFSETS_PARTITIONS
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions_partitions: int = TRANSACTIONS_PARTITIONS
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
     initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and passwords of users to make at the first start."""
 
@@ -107,6 +112,10 @@ class Broker:
             self.partitions, self.clock, self.executor, self.measures, self._on_damage
         )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
+        self.transactions = Transactions(
+            self, settings.transactions, settings.transactions_partitions
+        )
+        self.schemas = Schemas(self)
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.reader = MessageReader(self.fetcher)
         self.memberships = Memberships(self)
@@ -126,6 +135,8 @@ class Broker:
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
         await self.groups.start()
+        await self.transactions.start()
+        await self.schemas.start()
         await self.queues.start()
         await self._finish_deletions()
         self.dead_letters.start()
@@ -156,6 +167,8 @@ class Broker:
         await asyncio.gather(*self._changes, return_exceptions=True)
         await self.dead_letters.stop()
         await self.queues.stop()
+        await self.transactions.stop()
+        await self.schemas.stop()
         await self.groups.stop()
         await self.partitions.close()
         self.executor.shutdown()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.groups.coordinator import GroupCoordinator
+    from goqueue.groups.effects import Effects, Token
     from goqueue.groups.messages import (
         CommitRequest,
         ConsumerHeartbeat,
@@ -202,6 +203,29 @@ class Groups:
             raise
         measures.committed(request.group_id, outcomes)
         return outcomes
+
+    async def stage(self, producer_id: int, request: CommitRequest) -> PartitionOutcomes:
+        """Note offsets that count when a producer's transaction commits."""
+        shard = self._shard_of(request.group_id)
+        return await shard.submit(
+            lambda token, now_ms: shard.coordinator.stage(producer_id, request, token, now_ms),
+            PartitionOutcomes,
+        )
+
+    async def complete_transaction(self, number: int, producer_id: int, *, commit: bool) -> None:
+        """End a producer's transaction in the groups of one shard; done twice, it is done once.
+
+        Raises:
+            CoordinatorUnavailableError: it could not be stored; try again.
+        """
+        shard = self._shard(number)
+
+        def complete(token: Token, _: int) -> Effects:
+            effects = shard.coordinator.complete_transaction(producer_id, commit=commit)
+            effects.reply(token, Done())
+            return effects
+
+        await shard.submit(complete, Done)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]

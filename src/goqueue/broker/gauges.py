@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
+from goqueue.broker.schemas import SCHEMAS_NAME
+from goqueue.broker.transactions import TRANSACTIONS_NAME
 from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
@@ -48,6 +50,8 @@ class BrokerGauges:
             self._take_durations(coordinator)
         samples.put(names.ACTIVE_CONSUMERS, consumers)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
 
     def _take_durations(self, coordinator: GroupCoordinator) -> None:
         latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY)

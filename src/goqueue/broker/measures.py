@@ -10,8 +10,6 @@ from goqueue.transactions.markers import Marker
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from collections.abc import Iterable
-
     from goqueue.groups.messages import PartitionOutcomes
     from goqueue.metrics.registry import Metrics
     from goqueue.model.errors import GoQueueError

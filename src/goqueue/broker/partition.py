@@ -193,15 +193,14 @@ class Partition:
         whether there is still something to end.
 
         Raises:
-            FencedProducerError: a newer epoch of the producer has written.
             DiskError, LogFailedError: nothing was stored.
         """
         if self.transactions.first_of(producer_id) is None:
             return None
         now_ms = self._clock.now_ms()
-        batch = encode_marker(marker, producer_id, epoch, coordinator_epoch, now_ms)
+        newest = max(epoch, self.sequences.epoch_of(producer_id))
+        batch = encode_marker(marker, producer_id, newest, coordinator_epoch, now_ms)
         info = peek(batch)
-        self.sequences.check_epoch(info)
         appended = self.log.append(batch, self.leader_epoch, checked=True)
         self.state.note(info._replace(base_offset=appended.first_offset), batch, now_ms)
         self.flusher.appended()

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster.metadata import ABSENT, Committed, Condition, Put
-from goqueue.model.errors import MetadataUnavailableError
+from goqueue.model.errors import InvariantError, MetadataUnavailableError
 from goqueue.model.ids import ProducerId
 
 if TYPE_CHECKING:
@@ -29,11 +29,21 @@ class ProducerIds:
 
     async def allocate(self) -> ProducerId:
         """An id that nobody has."""
+        return self.take(await self.peek())
+
+    async def peek(self) -> ProducerId:
+        """The id that would be given next. It is nobody's until it is taken, before an await."""
         async with self._reserving:
             if self._next == self._end:
                 await self._reserve()
-            self._next += 1
-            return ProducerId(self._next - 1)
+        return ProducerId(self._next)
+
+    def take(self, producer_id: ProducerId) -> ProducerId:
+        """Give out the id that `peek` has just shown."""
+        if producer_id != self._next or self._next == self._end:
+            raise InvariantError(f"producer id {producer_id} is not the next one, {self._next}")
+        self._next += 1
+        return producer_id
 
     async def _reserve(self) -> None:
         entry = await self._store.get(_KEY)

@@ -109,6 +109,11 @@ class ProducerSequences:
             )
         return state
 
+    def epoch_of(self, producer_id: int) -> int:
+        """The newest epoch in which a producer has written; -1 when it never has."""
+        state = self._producers.get(producer_id)
+        return state.epoch if state is not None else -1
+
     def last_sequence(self, producer_id: int, epoch: int) -> int:
         """The last number that a producer has given in this epoch; -1 when it has given none."""
         state = self._producers.get(producer_id)

@@ -20,13 +20,13 @@ from goqueue.model.errors import (
     FencedProducerError,
     ForeignMagicError,
     InternalTopicError,
-    InvalidTransactionStateError,
     MalformedBatchError,
     MalformedRecordError,
     OutOfOrderSequenceError,
     TruncatedBatchError,
     UnknownCompressionError,
     UnknownPartitionError,
+    UnknownProducerError,
     UnknownTopicError,
 )
 from goqueue.records import LOG_APPEND_TIME, Compression, Record, encode
@@ -80,7 +80,7 @@ REFUSED = {
     "an unknown codec": (UnknownCompressionError, _changed(21, ">h", 7), {}),
     "a marker": (MalformedBatchError, _batch(b"a", attributes=CONTROL), {}),
     "a delete horizon": (MalformedBatchError, _batch(None, attributes=DELETE_HORIZON), {}),
-    "a transaction": (InvalidTransactionStateError, _batch(b"a", attributes=TRANSACTIONAL), {}),
+    "a transaction": (UnknownProducerError, _batch(b"a", attributes=TRANSACTIONAL), {}),
     "no records": (MalformedBatchError, _changed(57, ">i", 0), {}),
     "more offsets than records": (MalformedBatchError, _changed(23, ">i", 7), {}),
 }

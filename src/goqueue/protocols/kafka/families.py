@@ -21,6 +21,8 @@ from goqueue.protocols.kafka.producers import ProducersApi
 from goqueue.protocols.kafka.registry import Registry
 from goqueue.protocols.kafka.sasl import SaslApi
 from goqueue.protocols.kafka.settings import SaslSettings
+from goqueue.protocols.kafka.transaction_admin import TransactionAdminApi
+from goqueue.protocols.kafka.transactions import TransactionsApi
 from goqueue.protocols.kafka.users import UsersApi
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def build_registry(
         MetadataApi(broker, advertised),
         OffsetsApi(broker),
         ProducersApi(broker),
+        TransactionsApi(broker),
+        TransactionAdminApi(broker),
         CoordinatorsApi(broker, advertised),
         GroupMembersApi(broker),
         ConsumerGroupsApi(broker),

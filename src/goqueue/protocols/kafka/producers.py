@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -11,27 +11,60 @@ from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.transaction_codes import known_to
+from goqueue.transactions.messages import Identity, InitRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
 
 
+_FENCED_FROM: Final = 4
+
+
+def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    return {
+        "error_code": known_to(ctx.version, code, fenced_from=_FENCED_FROM),
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+
+
 class ProducersApi:
-    """Gives idempotent producers their identity."""
+    """Gives producers their identity."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    @api(ApiKey.INIT_PRODUCER_ID, 0, 5)
+    @api(ApiKey.INIT_PRODUCER_ID, 0, 5, on_error=_refused)
     async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
-        """A new identity; one that a client had before is not continued, as in Kafka."""
-        if request.transactional_id is not None:
-            raise InvalidTransactionRequestError("transactions are not served by this broker")
-        producer_id = await self._broker.producer_ids.allocate()
-        return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0}
+        """An identity: a new one, or the next of a transactional id."""
+        identity = await self._identity(request)
+        return {
+            "error_code": ErrorCode.none,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+        }
+
+    async def _identity(self, request: Struct) -> Identity:
+        if request.transactional_id is None:
+            # One that a client had before is not continued, as in Kafka.
+            return Identity(await self._broker.producer_ids.allocate(), 0)
+        expected = Identity(request.producer_id, request.producer_epoch)
+        if (expected.producer_id < 0) != (expected.epoch < 0):
+            raise InvalidTransactionRequestError(
+                f"producer id {expected.producer_id} and epoch {expected.epoch}: give both or none"
+            )
+        return await self._broker.transactions.init_producer(
+            InitRequest(
+                transactional_id=request.transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                expected=None if expected.producer_id < 0 else expected,
+            )
+        )
 
     @api(ApiKey.DESCRIBE_PRODUCERS, 0, 0)
     def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
@@ -67,8 +100,13 @@ class ProducersApi:
                 "last_sequence": state.last_sequence,
                 "last_timestamp": state.last_timestamp_ms,
                 "coordinator_epoch": -1,
-                "current_txn_start_offset": -1,
+                "current_txn_start_offset": _first_offset(partition, producer_id),
             }
             for producer_id, state in partition.sequences
         ]
         return answer
+
+
+def _first_offset(partition: Partition, producer_id: int) -> int:
+    first = partition.transactions.first_of(producer_id)
+    return -1 if first is None else first

@@ -1,0 +1,125 @@
+"""Carrying out what was decided: a marker for each partition, the offsets, then the last word.
+
+Interrupted anywhere, it can be done again. A partition whose log has the marker has nothing open
+any more and gets no second one; a group that has taken over the offsets has nothing staged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.broker.partition import PartitionId
+from goqueue.model.errors import GoQueueError, TopicError
+from goqueue.transactions.markers import Marker
+from goqueue.transactions.states import TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.transaction_shard import TransactionShard
+    from goqueue.transactions.messages import Effects, Ending
+    from goqueue.transactions.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+COORDINATOR_EPOCH: Final = 0
+"""Of a coordinator that has never moved, as on one node."""
+
+
+class TransactionEnds:
+    """Ends transactions that are decided."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._under_way: set[str] = set()
+
+    async def finish(
+        self, shard: TransactionShard, out: Effects, now_ms: Callable[[], int]
+    ) -> None:
+        """Carry out what an event decided; what cannot be done now is left for later."""
+        for ending in out.endings:
+            await self._try(shard, ending, now_ms)
+
+    async def finish_all(self, shard: TransactionShard, now_ms: Callable[[], int]) -> None:
+        """Carry out everything that a shard has decided and nobody is at work on."""
+        for ending in shard.coordinator.unfinished():
+            if ending.transactional_id not in self._under_way:
+                await self._try(shard, ending, now_ms)
+
+    async def _try(
+        self, shard: TransactionShard, ending: Ending, now_ms: Callable[[], int]
+    ) -> None:
+        self._under_way.add(ending.transactional_id)
+        try:
+            await self._carry_out(ending)
+            _, out = shard.perform(lambda core, out: core.completed(ending, now_ms(), out))
+            await shard.durable()
+        except GoQueueError as error:
+            _log.warning(
+                "the transaction of %r is not ended everywhere yet: %s",
+                ending.transactional_id,
+                error,
+            )
+        else:
+            self._broker.measures.transactions_ended(out.durations_ms)
+        finally:
+            self._under_way.discard(ending.transactional_id)
+
+    async def _carry_out(self, ending: Ending) -> None:
+        """Do what is left to do. Raises, when all that could be done is, what could not be."""
+        places = sorted(PartitionId(*each) for each in ending.partitions)
+        outcomes = await asyncio.gather(
+            *(self._end_at(place, ending) for place in places), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _end_at(self, place: PartitionId, ending: Ending) -> None:
+        commits = ending.marker is Marker.COMMIT
+        producer_id = ending.identity.producer_id
+        if place.topic == OFFSETS_TOPIC:
+            groups = self._broker.groups
+            await groups.complete_transaction(place.number, producer_id, commit=commits)
+            return
+        try:
+            partition = self._broker.partitions.partition(place)
+        except TopicError:
+            return  # it was deleted meanwhile, with everything in it
+        placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
+        if placed is not None and not partition.is_durable(placed):
+            await partition.durable(placed)
+
+    def repair(self, by_producer: Mapping[int, Transaction]) -> int:
+        """End what the logs hold open and no coordinator knows of; returns how many.
+
+        Only a power cut leads there, under a policy that lets it take the last moments of a log:
+        of a coordinator's, or the markers of a transaction that is done. Such records would keep
+        readers of committed records waiting for ever.
+        """
+        count = 0
+        for partition in self._broker.partitions:
+            for producer_id in partition.transactions.open_producers():
+                known = by_producer.get(producer_id)
+                if known is not None and known.state.is_open and partition.id in known.partitions:
+                    continue
+                commits = known is not None and known.state is TransactionState.COMPLETE_COMMIT
+                marker = Marker.COMMIT if commits else Marker.ABORT
+                epoch = max(known.epoch if known else 0, 0)
+                try:
+                    partition.append_marker(marker, producer_id, epoch, COORDINATOR_EPOCH)
+                except GoQueueError as error:
+                    _log.warning("%s: an open transaction stays: %s", partition.id, error)
+                    continue
+                _log.warning(
+                    "%s: producer %d had a transaction open that its coordinator does not know: %s",
+                    partition.id,
+                    producer_id,
+                    "committed" if commits else "aborted",
+                )
+                count += 1
+        return count

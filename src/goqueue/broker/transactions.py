@@ -1,0 +1,310 @@
+"""Transactions as a use case: find the coordinator of an id, let it decide, carry it out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import mmh3
+
+from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.state_log import StateLog
+from goqueue.broker.transaction_ends import TransactionEnds
+from goqueue.broker.transaction_shard import TransactionShard
+from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
+from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.transactions.coordinator import TransactionCoordinator
+from goqueue.transactions.registry import EVERYTHING, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.messages import CommitRequest, PartitionOutcomes
+    from goqueue.records.batch import BatchInfo
+    from goqueue.transactions.markers import Marker
+    from goqueue.transactions.messages import (
+        Effects,
+        Identity,
+        InitRequest,
+        TransactionFilter,
+        TransactionView,
+    )
+    from goqueue.transactions.settings import TransactionSettings
+    from goqueue.transactions.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+TRANSACTIONS_PARTITIONS: Final = 16
+TRANSACTIONS: Final = 2
+"""The kind of snapshot that holds transactions."""
+TRANSACTIONS_NAME: Final = "transactions"
+
+CHECK_S: Final = 1.0
+"""Between looks for transactions that took too long, and for ones that could not be ended."""
+
+_INIT_TRIES: Final = 3
+
+
+class Transactions:
+    """Every transactional id of this broker. Whatever refuses raises `TransactionError`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        settings: TransactionSettings,
+        partition_count: int = TRANSACTIONS_PARTITIONS,
+    ) -> None:
+        self._broker = broker
+        self.settings = settings
+        self._partition_count = partition_count
+        self._shards: dict[int, TransactionShard] = {}
+        self._by_producer: dict[int, Transaction] = {}
+        self._ends = TransactionEnds(broker)
+        self._tasks = PeriodicTasks()
+        self._making_topic = asyncio.Lock()
+        clock = broker.clock
+        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
+
+    # --- Starting and stopping -------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load every transaction that is stored, and carry out what was decided before."""
+        self._broker.publisher.verify_transaction = self._verify
+        if TRANSACTIONS_TOPIC in self._broker.topics.catalogue.by_name:
+            self._load()
+        self._ends.repair(self._by_producer)
+        await self._finish_decided()
+        self._tasks.start("transactions", CHECK_S, self.check)
+
+    def _load(self) -> None:
+        catalogue = self._broker.topics.catalogue
+        self._partition_count = catalogue.topic(TRANSACTIONS_TOPIC).partition_count
+        for number in range(self._partition_count):
+            place = PartitionId(TRANSACTIONS_TOPIC, number)
+            if self._broker.partitions.partition(place).log_end > 0:
+                self._shard(number)
+
+    async def stop(self) -> None:
+        """Keep the state. What is open stays open, what is decided is ended by the next start."""
+        await self._tasks.stop()
+        for shard in self._shards.values():
+            shard.save()
+
+    async def _ensure_topic(self) -> None:
+        """The topic is made for the first transactional id: most brokers never have one."""
+        topics = self._broker.topics
+        async with self._making_topic:
+            if TRANSACTIONS_TOPIC not in topics.catalogue.by_name:
+                settings = {"cleanup.policy": "compact"}
+                await self._broker.create_topic(TRANSACTIONS_TOPIC, self._partition_count, settings)
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds that never go back."""
+        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
+
+    def _shard(self, number: int) -> TransactionShard:
+        shard = self._shards.get(number)
+        if shard is None:
+            broker = self._broker
+            state = StateLog(
+                broker.partitions.partition(PartitionId(TRANSACTIONS_TOPIC, number)),
+                TRANSACTIONS,
+                broker.disk,
+                broker.clock,
+                partial(broker.measures.snapshot_saved, TRANSACTIONS_NAME),
+            )
+            coordinator = TransactionCoordinator(
+                self.settings, self._by_producer, _new_transaction_id
+            )
+            shard = self._shards[number] = TransactionShard(state, coordinator, self.now_ms)
+        return shard
+
+    def _shard_of(self, transactional_id: str) -> TransactionShard:
+        """The shard of an id. Raises `UnknownProducerError` before there are any ids."""
+        if not self._shards and TRANSACTIONS_TOPIC not in self._broker.topics.catalogue.by_name:
+            raise UnknownProducerError(
+                f"nobody has initialised a producer for {transactional_id!r}"
+            )
+        number: int = mmh3.hash(transactional_id, signed=False)
+        return self._shard(number % self._partition_count)
+
+    # --- Producers -------------------------------------------------------------------------------
+
+    async def init_producer(self, request: InitRequest) -> Identity:
+        """Give an id to a producer; its predecessor is fenced, what that had open is aborted."""
+        await self._ensure_topic()
+        shard = self._shard_of(request.transactional_id)
+        for _ in range(_INIT_TRIES):
+            # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
+            fresh_id = await self._broker.producer_ids.peek()
+            identity, out = shard.perform(
+                partial(_init, request=request, fresh_id=fresh_id, now_ms=self.now_ms())
+            )
+            if identity is not None and identity.producer_id == fresh_id:
+                self._broker.producer_ids.take(fresh_id)
+            await shard.durable()
+            if identity is not None:
+                return identity
+            await self._ends.finish(shard, out, self.now_ms)
+        raise ConcurrentTransactionsError(
+            f"the last transaction of {request.transactional_id!r} is still being ended"
+        )
+
+    def heartbeat(self, transactional_id: str, identity: Identity) -> None:
+        """The producer is alive."""
+        shard = self._shard_of(transactional_id)
+        shard.perform(lambda core, _: core.heartbeat(transactional_id, identity, self.now_ms()))
+
+    def transactional_id_of(self, producer_id: int) -> str:
+        """Which id a producer was initialised for.
+
+        Raises:
+            UnknownProducerError: none.
+        """
+        transaction = self._by_producer.get(producer_id)
+        if transaction is None:
+            raise UnknownProducerError(
+                f"producer {producer_id} has no transactional id: initialise the producer again"
+            )
+        return transaction.transactional_id
+
+    # --- One transaction -------------------------------------------------------------------------
+
+    async def begin(self, transactional_id: str, identity: Identity) -> str:
+        """Open a transaction; returns its id."""
+        shard = self._shard_of(transactional_id)
+        transaction_id, out = shard.perform(
+            lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out)
+        )
+        self._broker.measures.transactions_started.add(out.started)
+        await shard.durable()
+        return transaction_id
+
+    async def add_partitions(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+    ) -> None:
+        """Let a transaction write to partitions, which exist; opens it if need be."""
+        shard = self._shard_of(transactional_id)
+        _, out = shard.perform(
+            lambda core, out: core.add_partitions(
+                transactional_id, identity, partitions, self.now_ms(), out
+            )
+        )
+        self._broker.measures.transactions_started.add(out.started)
+        await shard.durable()
+
+    async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
+        """Let a transaction commit offsets of a group."""
+        number = self._broker.groups.shard_number(group_id)
+        place = PartitionId(OFFSETS_TOPIC, number)
+        await self.add_partitions(transactional_id, identity, [place])
+
+    async def stage_offsets(
+        self, transactional_id: str, identity: Identity, request: CommitRequest
+    ) -> PartitionOutcomes:
+        """Note offsets that count when the transaction commits; the group must be added to it."""
+        if self.transactional_id_of(identity.producer_id) != transactional_id:
+            raise UnknownProducerError(
+                f"producer {identity.producer_id} is not the one of {transactional_id!r}"
+            )
+        groups = self._broker.groups
+        self.verify(identity, PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id)))
+        return await groups.stage(identity.producer_id, request)
+
+    async def end(self, transactional_id: str, identity: Identity, marker: Marker) -> None:
+        """Commit or abort. The decision is durable when this returns, and as a rule carried out.
+
+        Where a partition refuses its marker, it gets it later: nobody sees half of a transaction
+        there, because the last stable offset stays before it.
+        """
+        shard = self._shard_of(transactional_id)
+        _, out = shard.perform(
+            lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out)
+        )
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
+    async def abort(self, transactional_id: str) -> None:
+        """Abort an open transaction for an administrator; its producer is fenced."""
+        self.describe(transactional_id)
+        shard = self._shard_of(transactional_id)
+        _, out = shard.perform(lambda core, out: core.abort(transactional_id, self.now_ms(), out))
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
+    # --- Writing ---------------------------------------------------------------------------------
+
+    def _verify(self, info: BatchInfo, partition: PartitionId) -> None:
+        now_ms = self.now_ms()
+        verify(self._by_producer, info.producer_id, info.producer_epoch, partition, now_ms)
+
+    def verify(self, identity: Identity, partition: PartitionId) -> None:
+        """Let a producer's transaction write to a partition, or raise.
+
+        Raises:
+            FencedProducerError: a newer instance has taken over.
+            TransactionError: no transaction of the producer is open there.
+        """
+        verify(self._by_producer, *identity, partition, self.now_ms())
+
+    # --- Looking ---------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        """One id. Raises `UnknownTransactionalIdError`."""
+        for shard in self._shards.values():
+            if transactional_id in shard.coordinator.by_id:
+                return shard.coordinator.describe(transactional_id)
+        return TransactionCoordinator(self.settings, {}, _new_transaction_id).describe(
+            transactional_id
+        )
+
+    def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
+        """The ids that a filter lets through."""
+        now_ms = self.now_ms()
+        return [line for core in self.coordinators() for line in core.list(wanted, now_ms)]
+
+    def coordinators(self) -> Iterator[TransactionCoordinator]:
+        """Every coordinator that has ids, for reading."""
+        return (shard.coordinator for shard in self._shards.values())
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all coordinators."""
+        return sum(shard.snapshot_bytes for shard in self._shards.values())
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of the logs of all coordinators."""
+        return sum(shard.log_bytes for shard in self._shards.values())
+
+    # --- Time ------------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Abort what took too long, forget old ids, and end what could not be ended before."""
+        for shard in tuple(self._shards.values()):
+            _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
+            for ending in out.endings:
+                _log.info("aborting the transaction of %r: too long", ending.transactional_id)
+            await shard.durable()
+            await self._ends.finish(shard, out, self.now_ms)
+        await self._finish_decided()
+
+    async def _finish_decided(self) -> None:
+        for shard in tuple(self._shards.values()):
+            await self._ends.finish_all(shard, self.now_ms)
+
+
+def _init(
+    core: TransactionCoordinator, out: Effects, *, request: InitRequest, fresh_id: int, now_ms: int
+) -> Identity | None:
+    return core.init_producer(request, fresh_id, now_ms, out)
+
+
+def _new_transaction_id(now_ms: int) -> str:
+    return f"txn-{now_ms}-{secrets.token_hex(8)}"

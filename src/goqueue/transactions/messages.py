@@ -1,0 +1,84 @@
+"""Requests to the transaction coordinator and what comes of them, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.transactions.encoding import Entry
+    from goqueue.transactions.markers import Marker
+    from goqueue.transactions.transaction import TopicPartition
+
+
+class Identity(NamedTuple):
+    """What a producer is known by: its id, and which of its instances it is."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitRequest:
+    """A producer wants to use a transactional id; whoever used it before is fenced."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: Identity | None = None
+    """What the producer believes to be, when it goes on after an error rather than starts."""
+    session_timeout_ms: int | None = None
+    """It promises to be heard of at least so often."""
+
+
+class Ending(NamedTuple):
+    """A decided transaction that must be carried out: a marker for each partition."""
+
+    transactional_id: str
+    identity: Identity
+    """Whose epoch the markers carry; newer than the producer's when it is fenced by them."""
+    marker: Marker
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(slots=True)
+class Effects:
+    """Everything that one event causes, in the order in which it must be done.
+
+    `persist` first; then whoever asked may be told, and the endings carried out. When an append
+    fails, the core knows more than the log does: it is loaded again from the log.
+    """
+
+    persist: list[Entry] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+    started: int = 0
+    """Transactions that began."""
+    durations_ms: list[tuple[Marker, int]] = field(default_factory=list)
+    """How transactions ended whose last step this was, and how long each was open."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """One transactional id as others see it."""
+
+    transactional_id: str
+    transaction_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int
+    """-1 when no transaction is open."""
+    updated_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactional ids a listing is about; what is not given does not matter."""
+
+    states: frozenset[str] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    min_duration_ms: int = -1
+    matches: Callable[[str], bool] = lambda _: True

@@ -1,0 +1,204 @@
+"""All transactional ids of one coordinator: finding, listing, loading, dumping, forgetting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import (
+    FencedProducerError,
+    InvalidTransactionStateError,
+    InvariantError,
+    TooManyTransactionalIdsError,
+    UnknownProducerError,
+    UnknownTransactionalIdError,
+)
+from goqueue.transactions.encoding import decode, remove
+from goqueue.transactions.messages import TransactionFilter, TransactionView
+from goqueue.transactions.states import TransactionState
+from goqueue.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from goqueue.transactions.encoding import Entry
+    from goqueue.transactions.messages import Effects
+    from goqueue.transactions.settings import TransactionSettings
+    from goqueue.transactions.transaction import TopicPartition
+
+EVERYTHING = TransactionFilter()
+
+
+class TransactionRegistry:
+    """Transactions by transactional id, and by producer id across all coordinators."""
+
+    def __init__(self, settings: TransactionSettings, by_producer: dict[int, Transaction]) -> None:
+        self.settings = settings
+        self.by_id: dict[str, Transaction] = {}
+        self._by_producer = by_producer
+        self._open: dict[str, Transaction] = {}
+        """Those that wait for an end: few, so that time passing costs little."""
+        self._sweep_at_ms = 0
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    # --- Finding ---------------------------------------------------------------------------------
+
+    def known(self, transactional_id: str) -> Transaction:
+        """The transaction of an id, or `UnknownTransactionalIdError`."""
+        transaction = self.by_id.get(transactional_id)
+        if transaction is None:
+            raise UnknownTransactionalIdError(f"there is no transactional id {transactional_id!r}")
+        return transaction
+
+    def open(self) -> list[Transaction]:
+        """The transactions that wait for an end."""
+        return list(self._open.values())
+
+    def check_room(self) -> None:
+        """Raise `TooManyTransactionalIdsError` where a further id is one too many."""
+        if len(self.by_id) >= self.settings.max_ids:
+            raise TooManyTransactionalIdsError(
+                f"there are {len(self.by_id)} transactional ids, as many as the settings allow: "
+                "use fewer, or wait until old ones expire"
+            )
+
+    def install(self, transaction: Transaction) -> None:
+        """After every change of state: keep the transaction under everything it is found by."""
+        self.by_id[transaction.transactional_id] = transaction
+        self._by_producer[transaction.producer_id] = transaction
+        if transaction.state.is_open:
+            self._open[transaction.transactional_id] = transaction
+        else:
+            self._open.pop(transaction.transactional_id, None)
+
+    def uninstall(self, transaction: Transaction) -> None:
+        """Forget a transaction, or a producer id that it is about to lose."""
+        self.by_id.pop(transaction.transactional_id, None)
+        self._by_producer.pop(transaction.producer_id, None)
+        self._open.pop(transaction.transactional_id, None)
+
+    def clear(self) -> None:
+        """Forget everything, also what others find by producer id."""
+        for transaction in list(self.by_id.values()):
+            self.uninstall(transaction)
+
+    # --- Listing ---------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        """One id, or `UnknownTransactionalIdError`."""
+        return view(self.known(transactional_id))
+
+    def list(self, wanted: TransactionFilter, now_ms: int) -> list[TransactionView]:
+        """The ids that a filter lets through."""
+        return [
+            view(each)
+            for each in self.by_id.values()
+            if (not wanted.states or each.state in wanted.states)
+            and (not wanted.producer_ids or each.producer_id in wanted.producer_ids)
+            and (wanted.min_duration_ms < 0 or _open_for_ms(each, now_ms) > wanted.min_duration_ms)
+            and wanted.matches(each.transactional_id)
+        ]
+
+    # --- Time ------------------------------------------------------------------------------------
+
+    def expire_ids(self, now_ms: int, out: Effects) -> None:
+        """Forget the ids that nobody has used for long; all are looked at once in a while."""
+        if now_ms < self._sweep_at_ms:
+            return
+        self._sweep_at_ms = now_ms + self.settings.id_check_interval_ms
+        before_ms = now_ms - self.settings.id_expiration_ms
+        for transaction in list(self.by_id.values()):
+            if transaction.state.is_open or transaction.updated_ms > before_ms:
+                continue
+            transaction.move_to(TransactionState.DEAD, now_ms)
+            self.uninstall(transaction)
+            out.persist.append(remove(transaction.transactional_id))
+
+    # --- Loading and dumping ---------------------------------------------------------------------
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Replay entries in the order of the log; `resume` follows the last one.
+
+        Raises:
+            StorageError: an entry cannot be read; its message names the id.
+        """
+        for entry in entries:
+            transactional_id, value = decode(entry)
+            known = self.by_id.get(transactional_id)
+            if known is not None:
+                self.uninstall(known)
+            if value is not None:
+                self.install(Transaction.load(transactional_id, value))
+
+    def resume(self, now_ms: int) -> None:
+        """Loading is over: everyone's session begins anew."""
+        for transaction in self.by_id.values():
+            transaction.heard_ms = now_ms
+
+    def dump(self) -> Iterator[Entry]:
+        """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
+        return (transaction.stored() for transaction in self.by_id.values())
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` where an id is not found by what it should be found by."""
+        for transactional_id, transaction in self.by_id.items():
+            if self._by_producer.get(transaction.producer_id) is not transaction:
+                raise InvariantError(f"{transactional_id!r} is not found by its producer id")
+            if transaction.state.is_open != (transactional_id in self._open):
+                raise InvariantError(f"{transactional_id!r} is open and not listed, or listed")
+            if transaction.partitions and not transaction.state.is_open:
+                raise InvariantError(f"{transactional_id!r} is done and has partitions left")
+
+
+def verify(
+    by_producer: dict[int, Transaction],
+    producer_id: int,
+    epoch: int,
+    partition: TopicPartition,
+    now_ms: int,
+) -> None:
+    """Let a producer's transaction write to a partition, or raise.
+
+    Raises:
+        UnknownProducerError: nobody was given this producer id for transactions.
+        FencedProducerError: a newer instance has taken over.
+        InvalidTransactionStateError: no transaction is open, or not for this partition.
+    """
+    transaction = by_producer.get(producer_id)
+    if transaction is None:
+        raise UnknownProducerError(
+            f"producer {producer_id} has no transactional id: initialise the producer again"
+        )
+    if transaction.epoch != epoch:
+        raise FencedProducerError(
+            f"producer {producer_id} writes with epoch {epoch}, and epoch {transaction.epoch} has "
+            "taken over"
+        )
+    if transaction.state is not TransactionState.ONGOING or (
+        partition not in transaction.partitions
+    ):
+        raise InvalidTransactionStateError(
+            f"producer {producer_id} has no open transaction in {partition[0]}-{partition[1]}: "
+            "add the partition first"
+        )
+    transaction.heard_ms = now_ms
+
+
+def view(transaction: Transaction) -> TransactionView:
+    """A transaction as others see it."""
+    return TransactionView(
+        transaction.transactional_id,
+        transaction.transaction_id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.state.value,
+        transaction.timeout_ms,
+        transaction.started_ms,
+        transaction.updated_ms,
+        tuple(sorted(transaction.partitions)),
+    )
+
+
+def _open_for_ms(transaction: Transaction, now_ms: int) -> int:
+    return now_ms - transaction.started_ms if transaction.started_ms >= 0 else -1

@@ -1,0 +1,32 @@
+"""The settings of transactions, with Kafka's defaults where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 24 * 60 * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """One value for every bound and every delay of transactions."""
+
+    default_timeout_ms: int = _MINUTE_MS
+    """How long a transaction may stay open when its producer does not say."""
+
+    max_timeout_ms: int = 15 * _MINUTE_MS
+    """`transaction.max.timeout.ms`; a producer that asks for more is refused."""
+
+    session_timeout_ms: int = 30_000
+    """A producer that has promised to be heard of is taken for dead after so long a silence."""
+
+    id_expiration_ms: int = 7 * _DAY_MS
+    """`transactional.id.expiration.ms`: an id that nobody used for so long is forgotten."""
+
+    id_check_interval_ms: int = 60 * _MINUTE_MS
+    """How often ids are looked at for that."""
+
+    max_ids: int = 100_000
+    """Transactional ids in one coordinator; a further one is refused until an old one expires."""
