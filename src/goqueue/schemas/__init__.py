@@ -1,0 +1,1 @@
+"""The schema registry: subjects and versions, compatibility, and validators of messages."""

@@ -1,0 +1,55 @@
+"""Schemas of every type, each understood by the library of its field.
+
+The libraries are imported when the first schema of their type turns up: a broker without schemas
+starts as if there were none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import InvalidSchemaError, SchemaTooLargeError
+from goqueue.schemas.model import MAX_SCHEMA_BYTES, SchemaType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.schemas.model import Dependency, Parsed, Schema
+
+
+def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
+    """Understand a schema; `dependencies` are all that it stands on, each before its users.
+
+    Raises:
+        InvalidSchemaError: it is none, or names what is not among its dependencies.
+        SchemaTooLargeError: its text is longer than the limit.
+    """
+    size = len(schema.text)
+    if size > MAX_SCHEMA_BYTES:
+        raise SchemaTooLargeError(
+            f"a schema of {size} characters; the registry takes up to {MAX_SCHEMA_BYTES}"
+        )
+    if not schema.text.strip():
+        raise InvalidSchemaError("the schema is empty")
+    try:
+        schema.text.encode()
+        return _parse(schema, dependencies)
+    except RecursionError:
+        raise InvalidSchemaError("the schema is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise InvalidSchemaError("the schema holds half of a surrogate pair") from None
+
+
+def _parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
+    # As the module says: whoever uses one type only, loads the library of that type only.
+    if schema.type is SchemaType.AVRO:
+        from goqueue.schemas.avro import AvroSchema  # noqa: PLC0415 - see above
+
+        return AvroSchema(schema.text, dependencies)
+    if schema.type is SchemaType.JSON:
+        from goqueue.schemas.json_schema import JsonSchema  # noqa: PLC0415 - see above
+
+        return JsonSchema(schema.text, dependencies)
+    from goqueue.schemas.protobuf import ProtobufSchema  # noqa: PLC0415 - see above
+
+    return ProtobufSchema(schema.text, dependencies)

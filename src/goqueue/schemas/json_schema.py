@@ -1,0 +1,230 @@
+"""JSON Schemas of the drafts 4 to 2020-12: checked and applied by jsonschema-rs.
+
+Nothing is ever fetched: a reference leads into the schema itself, or to one that is registered.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urldefrag, urljoin
+
+import jsonschema_rs
+import msgspec
+
+from goqueue.model.errors import InvalidSchemaError
+from goqueue.schemas.json_diff import unreadable
+from goqueue.schemas.json_shapes import Shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.schemas.json_shapes import Shape
+    from goqueue.schemas.model import Dependency
+
+_DRAFTS: Final = {
+    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4,
+    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6,
+    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7,
+    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909,
+    "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012,
+}
+_VALIDATORS: Final = {
+    jsonschema_rs.Draft4: jsonschema_rs.Draft4Validator,
+    jsonschema_rs.Draft6: jsonschema_rs.Draft6Validator,
+    jsonschema_rs.Draft7: jsonschema_rs.Draft7Validator,
+    jsonschema_rs.Draft201909: jsonschema_rs.Draft201909Validator,
+    jsonschema_rs.Draft202012: jsonschema_rs.Draft202012Validator,
+}
+_ROOT: Final = "https://registry.invalid/"
+"""The base of references of schemas that do not say where they are."""
+_BACKTRACKS: Final = 100_000
+"""Steps back that one pattern may take on one text; then it counts as not matched."""
+_SHOWN_ERRORS: Final = 3
+
+
+class JsonSchema:
+    """One JSON Schema with those that it refers to."""
+
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
+        """Parse a schema. Without `$schema` it is of draft 7, as for Confluent's clients.
+
+        Raises:
+            InvalidSchemaError: it is none, or a reference leads nowhere.
+        """
+        self.document = _loaded(text)
+        self._others = {
+            name: document
+            for reference, schema in dependencies
+            for document in [_loaded(schema.text)]
+            for name in {urljoin(_ROOT, reference.name), _address(document)}
+            if name
+        }
+        self._draft = _draft(self.document)
+        try:
+            self._compiled = self._compile()
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise InvalidSchemaError(f"no JSON Schema: {_first_line(error)}") from error
+
+    def _compile(self) -> Any:
+        registry = None
+        if self._others:
+            registry = jsonschema_rs.Registry(
+                list(self._others.items()), draft=self._draft, retriever=_refuse_fetching
+            )
+        return _VALIDATORS[self._draft](
+            self.document,
+            registry=registry,
+            base_uri=_address(self.document) or _ROOT,
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+            offline=True,
+        )
+
+    @cached_property
+    def canonical(self) -> str:
+        """Without white space; the order of keys stays, as people see it."""
+        return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False)
+
+    @cached_property
+    def normalised(self) -> str:
+        """With the keys in order."""
+        return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """What its parts are about."""
+        return Shapes(self._resolve)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What all of it is about."""
+        return self.shapes.of(self.document, _address(self.document) or _ROOT)
+
+    def _resolve(self, reference: str, base: str) -> tuple[Any, str]:
+        """What a reference leads to, and the base of references there."""
+        address, fragment = urldefrag(urljoin(base or _ROOT, reference))
+        document = self._document(address)
+        if document is None:
+            raise InvalidSchemaError(f"nothing is registered as {reference!r}")
+        if fragment and not fragment.startswith("/"):
+            return _anchored(document, fragment, reference), address
+        found = document
+        for part in fragment.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            try:
+                found = found[int(key)] if isinstance(found, list) else found[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise InvalidSchemaError(f"{reference!r} leads nowhere") from None
+        return found, address
+
+    def _document(self, address: str) -> Any:
+        if address in {_ROOT, _address(self.document)}:
+            return self.document
+        return self._others.get(address, self._others.get(address + "#"))
+
+    def reads(self, writer: JsonSchema) -> list[str]:
+        """Why a reader with this schema would not take what the writer's allows."""
+        return unreadable(self, writer)
+
+    def validator(self) -> JsonValidator:
+        """A check for encoded messages."""
+        return JsonValidator(self._compiled)
+
+    def formatted(self, form: str) -> str:
+        """The text as it is."""
+        del form  # there is only one
+        return self.canonical
+
+
+class JsonValidator:
+    """Decodes messages and holds them against the schema."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._is_valid = compiled.is_valid
+
+    def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
+        """What is wrong with a message and where; None when it fits."""
+        del indexes  # a JSON Schema is of one type
+        try:
+            value = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return f"/: not JSON: {error}"
+        except RecursionError:
+            return "/: nested too deeply"
+        try:
+            if self._is_valid(value):
+                return None
+        except ValueError as error:  # a pattern that takes too many steps
+            return f"/: {_first_line(error)}"
+        found = islice(self._compiled.iter_errors(value), _SHOWN_ERRORS)
+        return "; ".join(map(_told, found)) or "/: does not fit"
+
+
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def _loaded(text: str) -> Any:
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise InvalidSchemaError(f"a JSON Schema is JSON, and this is not: {error}") from error
+    if not isinstance(document, dict | bool):
+        raise InvalidSchemaError("a JSON Schema is an object, or true or false")
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _draft(document: Any) -> int:
+    named = document.get("$schema") if isinstance(document, dict) else None
+    if named is None:
+        return jsonschema_rs.Draft7
+    draft = _DRAFTS.get(named.rstrip("#")) if isinstance(named, str) else None
+    if draft is None:
+        raise InvalidSchemaError(f"$schema {str(named)[:100]!r} is none of the drafts 4 to 2020-12")
+    return draft
+
+
+def _address(document: Any) -> str:
+    """Where a document says that it is."""
+    if not isinstance(document, dict):
+        return ""
+    own = document.get("$id", document.get("id"))
+    return urldefrag(urljoin(_ROOT, own))[0] if isinstance(own, str) and own else ""
+
+
+def _anchored(document: Any, name: str, reference: str) -> Any:
+    """The part of a document that has this anchor."""
+    waiting = [document]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            own = (part.get("$anchor"), part.get("$dynamicAnchor"))
+            if name in own or f"#{name}" in {part.get("$id"), part.get("id")}:
+                return part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    raise InvalidSchemaError(f"{reference!r} leads nowhere")
+
+
+def _refuse_fetching(uri: str) -> None:
+    raise ValueError(f"nothing is registered as {uri!r}")
+
+
+def _told(error: jsonschema_rs.ValidationError) -> str:
+    path = "".join(f"/{_escaped(each)}" for each in error.instance_path)
+    return f"{path or '/'}: {error.message[:200]}"
+
+
+def _escaped(part: object) -> str:
+    return str(part).replace("~", "~0").replace("/", "~1")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [repr(error)])[0][:300]

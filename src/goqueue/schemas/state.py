@@ -1,0 +1,220 @@
+"""Everything that the registry knows, as entries of keys and values.
+
+`apply` is the only thing that changes it, at a start as at any other time: what a restart finds is
+what was there before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from goqueue.model.errors import CorruptSchemaStateError, InvariantError
+from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Entry: TypeAlias = "tuple[bytes, bytes | None]"
+
+
+class Version(NamedTuple):
+    """One version of a subject."""
+
+    number: int
+    schema_id: int
+    is_deleted: bool = False
+    """It was deleted and can still be read; deleted for ever, it would not be here."""
+
+
+class RegistryState:
+    """Schemas by id, subjects with their versions, levels and modes."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, Schema] = {}
+        self.ids: dict[bytes, set[int]] = {}
+        """By a schema's fingerprint. More than one only where schemas were imported so."""
+        self.subjects: dict[str, dict[int, Version]] = {}
+        self.uses: dict[int, set[tuple[str, int]]] = {}
+        """The versions that have a schema, by its id."""
+        self.referrers: dict[tuple[str, int], set[int]] = {}
+        """The schemas that refer to a version. Inverse of their references."""
+        self.next_versions: dict[str, int] = {}
+        """The number that a subject's next version gets; never goes back while the subject has
+        any version."""
+        self.levels: dict[str | None, Level] = {}
+        """By subject; None is everyone's."""
+        self.modes: dict[str | None, Mode] = {}
+        self.next_id = 1
+        """Never goes back: an id means one schema for ever."""
+
+    # --- Changes ---------------------------------------------------------------------------------
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Take in what was stored.
+
+        Raises:
+            CorruptSchemaStateError: an entry is none of ours.
+        """
+        for key, value in entries:
+            try:
+                kind, *names = json.loads(key)
+                change = getattr(self, f"_apply_{kind}")
+                change(*names, None if value is None else json.loads(value))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise CorruptSchemaStateError(f"no entry of the registry: {key[:80]!r}") from error
+
+    def _apply_schema(self, schema_id: int, value: dict[str, Any] | None) -> None:
+        old = self.schemas.pop(schema_id, None)
+        if old is not None:
+            self._forget(schema_id, old)
+        if value is None:
+            return
+        references = tuple(Reference(*each) for each in value.get("references", ()))
+        schema = Schema(
+            SchemaType(value["type"]),
+            value["text"],
+            references,
+            value.get("metadata"),
+            value.get("rules"),
+        )
+        self.schemas[schema_id] = schema
+        self.ids.setdefault(schema.fingerprint, set()).add(schema_id)
+        for _, subject, version in references:
+            self.referrers.setdefault((subject, version), set()).add(schema_id)
+
+    def _forget(self, schema_id: int, schema: Schema) -> None:
+        known = self.ids[schema.fingerprint]
+        known.discard(schema_id)
+        if not known:
+            del self.ids[schema.fingerprint]
+        for _, subject, version in schema.references:
+            referrers = self.referrers[subject, version]
+            referrers.discard(schema_id)
+            if not referrers:
+                del self.referrers[subject, version]
+
+    def _apply_version(self, subject: str, number: int, value: dict[str, Any] | None) -> None:
+        versions = self.subjects.get(subject, {})
+        old = versions.pop(number, None)
+        if old is not None:
+            uses = self.uses[old.schema_id]
+            uses.discard((subject, number))
+            if not uses:
+                del self.uses[old.schema_id]
+        if value is not None:
+            version = Version(number, value["id"], value.get("deleted", False))
+            versions[number] = version
+            self.uses.setdefault(version.schema_id, set()).add((subject, number))
+            self.subjects[subject] = dict(sorted(versions.items()))
+        elif not versions:
+            self.subjects.pop(subject, None)
+
+    def _apply_subject(self, subject: str, value: dict[str, Any] | None) -> None:
+        if value is None:
+            self.next_versions.pop(subject, None)
+        else:
+            self.next_versions[subject] = value["next"]
+
+    def _apply_level(self, subject: str | None, value: str | None) -> None:
+        if value is None:
+            self.levels.pop(subject, None)
+        else:
+            self.levels[subject] = Level(value)
+
+    def _apply_mode(self, subject: str | None, value: str | None) -> None:
+        if value is None:
+            self.modes.pop(subject, None)
+        else:
+            self.modes[subject] = Mode(value)
+
+    def _apply_ids(self, value: dict[str, Any] | None) -> None:
+        if value is not None:
+            self.next_id = value["next"]
+
+    def dump(self) -> Iterator[Entry]:
+        """Everything, as entries that `apply` would make it of again."""
+        yield ids_entry(self.next_id)
+        for schema_id, schema in self.schemas.items():
+            yield schema_entry(schema_id, schema)
+        for subject, versions in self.subjects.items():
+            yield subject_entry(subject, self.next_versions[subject])
+            for version in versions.values():
+                yield version_entry(subject, version)
+        for owner, level in self.levels.items():
+            yield level_entry(owner, level)
+        for owner, mode in self.modes.items():
+            yield mode_entry(owner, mode)
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` when the parts contradict each other."""
+        for subject, versions in self.subjects.items():
+            if not versions or max(versions) >= self.next_versions.get(subject, 0):
+                raise InvariantError(f"subject {subject!r} could give a version's number again")
+            for version in versions.values():
+                if version.schema_id not in self.schemas:
+                    raise InvariantError(f"version {version} of {subject!r} has no schema")
+        used = {each.schema_id for all_ in self.subjects.values() for each in all_.values()}
+        if used != self.schemas.keys() or used != self.uses.keys():
+            raise InvariantError("schemas without a version")
+        if max(self.schemas, default=0) >= self.next_id:
+            raise InvariantError("an id could be given again")
+        for subject, number in self.referrers:
+            if number not in self.subjects.get(subject, {}):
+                raise InvariantError(f"version {number} of {subject!r} is referred to, and gone")
+
+
+# --- Entries -------------------------------------------------------------------------------------
+
+
+def schema_entry(schema_id: int, schema: Schema) -> Entry:
+    """A schema by its id."""
+    value: dict[str, Any] = {"type": schema.type, "text": schema.text}
+    if schema.references:
+        value["references"] = schema.references
+    if schema.metadata is not None:
+        value["metadata"] = schema.metadata
+    if schema.rules is not None:
+        value["rules"] = schema.rules
+    return _key("schema", schema_id), _json(value)
+
+
+def version_entry(subject: str, version: Version) -> Entry:
+    """A version of a subject."""
+    value: dict[str, Any] = {"id": version.schema_id}
+    if version.is_deleted:
+        value["deleted"] = True
+    return _key("version", subject, version.number), _json(value)
+
+
+def subject_entry(subject: str, next_version: int) -> Entry:
+    """The number that a subject's next version gets."""
+    return _key("subject", subject), _json({"next": next_version})
+
+
+def level_entry(subject: str | None, level: Level | None) -> Entry:
+    """A compatibility level, or that there is none any more."""
+    return _key("level", subject), None if level is None else _json(level)
+
+
+def mode_entry(subject: str | None, mode: Mode | None) -> Entry:
+    """A mode, or that there is none any more."""
+    return _key("mode", subject), None if mode is None else _json(mode)
+
+
+def ids_entry(next_id: int) -> Entry:
+    """The id that the next schema gets."""
+    return _key("ids"), _json({"next": next_id})
+
+
+def gone(kind: str, *names: object) -> Entry:
+    """Something that is there no more."""
+    return _key(kind, *names), None
+
+
+def _key(*parts: object) -> bytes:
+    return _json(parts)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
