@@ -44,7 +44,10 @@ REFUSED = {
         ErrorCode.unsupported_compression_type,
     ),
     "a marker": (make_batch(b"a", attributes=CONTROL), ErrorCode.invalid_record),
-    "a transaction": (make_batch(b"a", attributes=TRANSACTIONAL), ErrorCode.unsupported_version),
+    "a transaction of nobody": (
+        make_batch(b"a", attributes=TRANSACTIONAL),
+        ErrorCode.invalid_producer_id_mapping,
+    ),
     "fewer records than offsets": (
         _resealed(GOOD, 23, struct.pack(">i", 5)),
         ErrorCode.invalid_record,
@@ -193,12 +196,6 @@ def test_every_producer_gets_an_id_of_its_own(raw, version):
     found = [raw.ask(ApiKey.INIT_PRODUCER_ID, version, **fields) for _ in range(5)]
     assert len({answer.producer_id for answer in found}) == 5
     assert {(answer.error_code, answer.producer_epoch) for answer in found} == {(0, 0)}
-
-
-def test_a_transactional_producer_is_told_that_there_are_no_transactions(raw):
-    fields = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
-    answer = raw.ask(ApiKey.INIT_PRODUCER_ID, 4, **fields)
-    assert answer.error_code == ErrorCode.unsupported_version
 
 
 def test_a_repeated_batch_is_answered_with_its_first_offset(raw, topic):
