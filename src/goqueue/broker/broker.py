@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from goqueue.broker.ack import Settler
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
@@ -116,6 +117,7 @@ class Broker:
             self, settings.transactions, settings.transactions_partitions
         )
         self.schemas = Schemas(self)
+        self.delays = Delays(self)
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.reader = MessageReader(self.fetcher)
         self.memberships = Memberships(self)
@@ -139,6 +141,7 @@ class Broker:
         await self.schemas.start()
         await self.queues.start()
         await self._finish_deletions()
+        await self.delays.start()
         self.dead_letters.start()
         self.metrics.add_source(BrokerGauges(self))
 
@@ -165,6 +168,7 @@ class Broker:
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
         await asyncio.gather(*self._changes, return_exceptions=True)
+        await self.delays.stop()
         await self.dead_letters.stop()
         await self.queues.stop()
         await self.transactions.stop()
@@ -202,6 +206,7 @@ class Broker:
             self.queues.forget_topic(topic.topic_id, self.partitions.of_topic(topic))
             self.measures.forget_topic(name)
             self.writer.forget_topic(name)
+            self.delays.forget_topic(topic)
             await self.partitions.delete_topic(topic)
             await self.topics.files_are_gone(topic.topic_id)
             return topic

@@ -16,7 +16,7 @@ from goqueue.delay.entries import (
 from goqueue.model.errors import TooManyDelayedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.broker.delay_admission import Later
     from goqueue.broker.delay_store import DelayStore
@@ -40,7 +40,8 @@ class Delayed(NamedTuple):
 
     number: int
     """Its place in the batch that it came in."""
-    delayed_id: int
+    delayed_id: int | None
+    """None when the batch had been stored before: what became of it since is not looked up."""
     deliver_at_ms: int
 
 
@@ -62,6 +63,9 @@ class DelayIntake:
         self._clock = clock
         self._half_done: OrderedDict[_BatchKey, dict[int, tuple[int, int]]] = OrderedDict()
         """By the place in the batch, the id and the due time of what is stored already."""
+        self.keep: Callable[[int, Record], None] = _keep_nothing
+        """Told of messages that are due until `keep_until_ms`: nobody need read them again."""
+        self.keep_until_ms = 0
 
     def take(
         self,
@@ -96,13 +100,15 @@ class DelayIntake:
                 for at, (number, due_ms) in enumerate(portion)
             ]
             first = self._store.append(class_number, stored)
-            placed = [
-                Delayed(number, make_id(class_number, first + at), due_ms)
-                for at, (number, due_ms) in enumerate(portion)
-            ]
-            self._book.add(class_number, first, len(placed), topic_id)
-            self._note(placed, key if info.has_producer else None)
-            messages += placed
+            self._book.add(class_number, first, len(stored), topic_id)
+            for at, (number, due_ms) in enumerate(portion):
+                delayed_id = make_id(class_number, first + at)
+                messages.append(Delayed(number, delayed_id, due_ms))
+                self._index.add(due_ms, delayed_id)
+                if due_ms <= self.keep_until_ms:
+                    self.keep(delayed_id, stored[at])
+                if info.has_producer:
+                    self.note_half_done(key, number, delayed_id, due_ms)
         messages.sort()
         ends = [end if at in classes else None for at, end in enumerate(self._store.ends())]
         return TakenIn(messages, ends)
@@ -115,13 +121,6 @@ class DelayIntake:
                 f"{pending} delayed messages of topic {topic.name!r} wait, {count} more would be "
                 f"over the limit of {limit} (goqueue.delay.max.pending)"
             )
-
-    def _note(self, placed: list[Delayed], key: _BatchKey | None) -> None:
-        for _, delayed_id, due_ms in placed:
-            self._index.add(due_ms, delayed_id)
-        if key is not None:
-            for number, delayed_id, due_ms in placed:
-                self.note_half_done(key, number, delayed_id, due_ms)
 
     # --- Batches that may come again -------------------------------------------------------------
 
@@ -145,6 +144,10 @@ class DelayIntake:
         if ahead < _SEQUENCES // 2:
             key = (waiting.topic_id, waiting.partition, *producer[:3])
             self.note_half_done(key, producer.number, delayed_id, waiting.due_ms)
+
+
+def _keep_nothing(delayed_id: int, record: Record) -> None:
+    """Nobody wants it."""
 
 
 def _key(topic_id: bytes, partition: int, info: BatchInfo) -> _BatchKey:

@@ -314,9 +314,32 @@ class Publishing:
             _fail(self._results, indexes, error)
             return
         first, stamp_ms = published.placed.first_offset, published.append_time_ms
+        if published.delayed:
+            self._settle_delayed(appended)
+            return
         for index, record in zip(indexes, records, strict=True):
             at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
             self._results[index] = MessageResult(number, first + record.offset, at_ms)
+
+    def _settle_delayed(self, appended: _Appended) -> None:
+        """`_settle` of a batch of which some records wait."""
+        number, indexes, records, published = appended
+        delayed = {each.number: each for each in published.delayed}
+        offset, end, _ = published.placed
+        keep_places = end - offset == len(records)
+        for at, (index, record) in enumerate(zip(indexes, records, strict=True)):
+            later = delayed.get(at)
+            if later is None:
+                if keep_places:
+                    offset = published.placed.first_offset + at
+                stamp_ms = published.append_time_ms
+                at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+                self._results[index] = MessageResult(number, offset, at_ms)
+                offset += 1
+            else:
+                self._results[index] = MessageResult(
+                    number, None, record.timestamp_ms, None, later.delayed_id, later.deliver_at_ms
+                )
 
 
 class MessageReader:

@@ -5,25 +5,33 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.delay_admission import marked, may_speak_of_delivery, opened
+from goqueue.broker.delay_intake import Delayed
+from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
     BatchTooLargeError,
+    DelayDisabledError,
     DiskFullError,
     GoQueueError,
     InternalTopicError,
     InvalidTransactionStateError,
     MalformedBatchError,
 )
-from goqueue.records import Compression
+from goqueue.records import DELIVERY, Compression, encode
 from goqueue.records.batch import peek, validate
+from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from goqueue.broker.delay_admission import Opened
+    from goqueue.broker.delays import Delays
     from goqueue.broker.measures import Measures, TopicMeasures
-    from goqueue.broker.partition import Partition, PartitionId, Placed
+    from goqueue.broker.partition import Partition, PartitionId
     from goqueue.broker.partitions import Partitions
     from goqueue.broker.topics import Topic
+    from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
 
@@ -62,6 +70,9 @@ class Published(NamedTuple):
     """Set when the topic stamps records with the time of the append."""
     durable: Awaitable[None] | None = None
     """To be awaited before the publisher is told; None when there is nothing to wait for."""
+    delayed: Sequence[Delayed] = ()
+    """Records that wait until they are due. Their places in the offsets of the batch stay empty,
+    if there are as many offsets as there were records; otherwise the others have moved up."""
 
 
 def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
@@ -82,6 +93,8 @@ class Publisher:
         self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
         """Refuses a transactional batch that belongs to no open transaction; set by whoever
         coordinates them."""
+        self.delays: Delays | None = None
+        """Who takes what is due later; set by the broker."""
 
     def publish(self, request: PublishRequest) -> Published:
         """Store a batch. It is in the log when this returns, durable when `durable` has been.
@@ -101,7 +114,8 @@ class Publisher:
             raise
         measures = self._measures.topic(topic.name)
         placed = published.placed
-        measures.messages_published.add(placed.end_offset - placed.first_offset)
+        count = placed.end_offset - placed.first_offset - len(published.delayed)
+        measures.messages_published.add(max(count, 0))
         measures.bytes_published.add(len(request.batch))
         if published.durable is None:
             measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
@@ -126,6 +140,13 @@ class Publisher:
             )
         if info.is_transactional:
             self.verify_transaction(info, request.partition)
+        if may_speak_of_delivery(topic.settings, request.batch, info):
+            return self._store_opened(topic, partition, request, info)
+        return self._append(topic, partition, request, info)
+
+    def _append(
+        self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
+    ) -> Published:
         batch, append_time_ms = rewritten(topic.settings, request.batch, info, self._clock)
         if batch is not request.batch:
             info = peek(batch)
@@ -138,6 +159,83 @@ class Publisher:
             append_time_ms,
             partition.durable(placed) if waits else None,
         )
+
+    # --- Records that say how they are to be delivered -------------------------------------------
+
+    def _store_opened(
+        self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
+    ) -> Published:
+        """Take out what is due later; the rest is stored like any batch, marked as speaking."""
+        found = opened(topic.settings, request.batch, info, self._clock.now_ms())
+        if found.later:
+            return self._store_apart(topic, partition, request, info, found)
+        if found.says_something:
+            batch = marked(request.batch, info)
+            request, info = request._replace(batch=batch), peek(batch)
+        return self._append(topic, partition, request, info)
+
+    def _store_apart(
+        self,
+        topic: Topic,
+        partition: Partition,
+        request: PublishRequest,
+        info: BatchInfo,
+        found: Opened,
+    ) -> Published:
+        """Store what is due later, then the rest.
+
+        In this order: a producer that gets no answer sends the batch again, and the partition
+        knows it again only by what it has stored. What is delayed already is known to the intake.
+        """
+        if self.delays is None:
+            raise DelayDisabledError("this broker does not take delayed messages")
+        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        known = partition.state.check(info)
+        if known is not None:
+            again = [Delayed(number, None, due_ms) for number, due_ms in found.later]
+            placed = Placed(known.first_offset, known.end_offset, duplicate=True)
+            durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
+            return Published(placed, partition.log_start, durable=durable, delayed=again)
+        taken = self.delays.take(topic, request.partition.number, info, found)
+        later = {each.number for each in taken.messages}
+        rest = [record for at, record in enumerate(found.records) if at not in later]
+        published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
+        if rest or info.has_producer or not request.delivery:
+            keeps_places = info.has_producer or not request.delivery
+            batch = memoryview(_without_delayed(info, rest, keeps_places=keeps_places))
+            request = request._replace(batch=batch)
+            published = self._append(topic, partition, request, peek(batch))
+        self.delays.finish(topic, request.partition.number, info)
+        published = published._replace(delayed=taken.messages)
+        if not always:
+            return published
+        return published._replace(durable=_both(self.delays.durable(taken), published.durable))
+
+
+def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:
+    """A batch in which some records are missing.
+
+    It has the same offsets and sequences as before when somebody counts on them: an idempotent
+    producer, or a client that works out the offsets of its records from that of the first.
+    """
+    if not keeps_places:
+        rest = [record._replace(offset=at) for at, record in enumerate(rest)]
+    return encode(
+        rest,
+        compression=Compression.of(info.compression),
+        attributes=info.attributes | DELIVERY,
+        base_offset=info.base_offset if keeps_places else 0,
+        last_offset_delta=info.last_offset_delta if keeps_places else None,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )
+
+
+async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
+    await first
+    if second is not None:
+        await second
 
 
 def _admit(topic: Topic, batch: memoryview) -> BatchInfo:

@@ -34,6 +34,7 @@ def rewritten(
         compression=Compression.of(info.compression) if codec is None else codec,
         attributes=info.attributes | (LOG_APPEND_TIME if append_time else 0),
         base_offset=info.base_offset,
+        last_offset_delta=info.last_offset_delta,
         base_timestamp=info.base_timestamp,
         max_timestamp=now_ms if append_time else info.max_timestamp,
         producer_id=info.producer_id,

@@ -18,7 +18,7 @@ from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.partition import Partition, Placed
@@ -100,14 +100,22 @@ class StateLog:
             self._save(self._snapshot(entries))
 
     async def save_snapshot_aside(
-        self, entries: Iterable[tuple[bytes, bytes | None]], executor: Executor
+        self,
+        entries: Iterable[tuple[bytes, bytes | None]],
+        executor: Executor,
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """The same, with everything but the collecting done in a thread.
 
         The entries are those of the moment of the call; what is appended meanwhile is not in it.
+        What must be on the disk before a snapshot may speak of it is brought there by `before`,
+        whose errors are the caller's.
         """
         if not self.is_empty:
-            await in_thread(executor, partial(self._save, self._snapshot(entries)))
+            snapshot = self._snapshot(entries)
+            if before is not None:
+                await before()
+            await in_thread(executor, partial(self._save, snapshot))
 
     def _snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Snapshot:
         now_ms = self._clock.now_ms()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.delay.deltas import (
     Ended,
@@ -37,6 +37,16 @@ _PAGE: Final = SNAPSHOT + b"p"
 _INTENT: Final = SNAPSHOT + b"i"
 _HEAD_VALUE: Final = struct.Struct(f">qq{CLASSES * 2}q4q")
 _PAGE_KEY: Final = struct.Struct(">Bq")
+
+
+class Range(NamedTuple):
+    """A stretch of the log of a class in which messages of a topic wait."""
+
+    class_number: int
+    first: int
+    end: int
+    waiting: int
+    """How many of them."""
 
 
 class DelayBook:
@@ -81,13 +91,25 @@ class DelayBook:
         """How many messages wait, for each topic of which some do."""
         return {key: count for key, at in self._topics.items() if (count := self._pending[at])}
 
-    def ranges_of(self, topic_id: bytes) -> Iterator[tuple[int, int, int]]:
-        """Where messages of a topic wait: a class, and from which offset up to which."""
+    def ranges_of(self, topic_id: bytes) -> list[Range]:
+        """Where messages of a topic wait."""
         number = self._topics.get(topic_id)
-        if number is not None:
-            for class_number, states in enumerate(self.classes):
-                for first, end in states.ranges_of(number):
-                    yield class_number, first, end
+        if number is None:
+            return []
+        return [
+            Range(class_number, *found)
+            for class_number, states in enumerate(self.classes)
+            for found in states.ranges_of(number)
+        ]
+
+    def lowest_needed(self) -> tuple[int, ...]:
+        """For each class, the offset below which no message waits or may have to wait again."""
+        lowest = [states.lowest_pending() for states in self.classes]
+        for intent in self.intents.values():
+            for delayed_id in intent.ids:
+                class_number, offset = split_id(delayed_id)
+                lowest[class_number] = min(lowest[class_number], offset)
+        return tuple(lowest)
 
     # --- Changing --------------------------------------------------------------------------------
 

@@ -133,12 +133,12 @@ class ClassStates:
         for number in [number for number in self.pages if (number + 1) * PAGE <= self.start]:
             del self.pages[number]
 
-    def ranges_of(self, topic: int) -> Iterator[tuple[int, int]]:
-        """Where messages of a topic wait: from one offset up to, not including, another."""
-        for number, page in tuple(self.pages.items()):
+    def ranges_of(self, topic: int) -> Iterator[tuple[int, int, int]]:
+        """Where messages of a topic wait: from which offset up to which, and how many."""
+        for number, page in self.pages.items():
             if topic in page.topics:
                 first = number * PAGE
-                yield max(first, self.start), min(first + PAGE, self.end)
+                yield max(first, self.start), min(first + PAGE, self.end), page.topics[topic]
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when a page does not count right."""

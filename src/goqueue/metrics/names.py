@@ -53,6 +53,16 @@ DEAD_LETTERS: Final = CounterName(
     "Messages put into dead-letter topics, by why they died.",
     (*_BOTH, "reason"),
 )
+VISIBILITY_TIMEOUTS: Final = CounterName(
+    "broker_visibility_timeouts_total",
+    "Messages taken back from members that did not acknowledge them in time.",
+    _BOTH,
+)
+DEAD_LETTERS_REDRIVEN: Final = CounterName(
+    "broker_dead_letters_redriven_total",
+    "Dead letters that were published again, by the topic that they had come from.",
+    _TOPIC,
+)
 ACK_LATENCY: Final = HistogramName(
     "broker_ack_latency_seconds",
     "From a verdict on messages to its being stored.",
@@ -63,6 +73,15 @@ BYTES_PUBLISHED: Final = CounterName(
 )
 BYTES_CONSUMED: Final = CounterName(
     "broker_bytes_consumed_total", "Bytes of batches handed to consumers.", _TOPIC
+)
+DELAYED_SCHEDULED: Final = CounterName(
+    "broker_delayed_messages_scheduled_total", "Messages taken in that are due later.", _TOPIC
+)
+DELAYED_FIRED: Final = CounterName(
+    "broker_delayed_messages_fired_total", "Delayed messages appended when they were due.", _TOPIC
+)
+DELAYED_PENDING: Final = GaugeName(
+    "broker_delayed_messages_pending", "Delayed messages that wait.", _TOPIC
 )
 PUBLISH_LATENCY: Final = HistogramName(
     "broker_publish_latency_seconds",
@@ -178,6 +197,18 @@ COMMITTED_OFFSET: Final = GaugeName(
 LAG: Final = GaugeName(
     "consumer_lag",
     "Messages between a group's committed offset and the end of the log.",
+    ("topic", "consumer_group", "partition"),
+    per_partition=True,
+)
+IN_FLIGHT: Final = GaugeName(
+    "consumer_messages_in_flight",
+    "Messages that members of a queue group have and have not acknowledged.",
+    ("topic", "consumer_group", "partition"),
+    per_partition=True,
+)
+RETRIES_WAITING: Final = GaugeName(
+    "consumer_retries_waiting",
+    "Messages of a queue group that were handed back and wait to be tried again.",
     ("topic", "consumer_group", "partition"),
     per_partition=True,
 )

@@ -341,6 +341,10 @@ class InvalidShareSessionEpochError(ShareSessionError):
     retriable = True
 
 
+class CorruptDelayStateError(StorageError):
+    """A stored change of delayed messages does not decode."""
+
+
 class CorruptQueueStateError(StorageError):
     """A stored entry of a queue group does not decode."""
 

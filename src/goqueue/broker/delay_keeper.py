@@ -1,0 +1,181 @@
+"""Looking after what is stored of delayed messages: slots, snapshots, and logs that grow.
+
+A snapshot and the slot files belong together: what came before the snapshot is looked for in the
+slots at the next start, what came after it in the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from goqueue.delay.due_index import LOAD_AHEAD_MS
+from goqueue.delay.slots import by_slot, slot_of
+from goqueue.model.errors import StorageError
+from goqueue.runtime.tasks import in_thread
+from goqueue.storage.snapshot import KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from goqueue.broker.delay_store import DelayLedger, DelayStore
+    from goqueue.delay.due_index import DueIndex
+    from goqueue.delay.slots import SlotFiles
+    from goqueue.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+MESSAGES_BETWEEN: Final = 200_000
+"""New messages after which a snapshot spares the next start their reading."""
+MS_BETWEEN: Final = 60_000
+"""Between snapshots while new messages come."""
+
+
+class DelayKeeper:
+    """One thing at a time: a snapshot, or the loading of a slot."""
+
+    def __init__(
+        self,
+        store: DelayStore,
+        ledger: DelayLedger,
+        index: DueIndex,
+        files: SlotFiles,
+        *,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._index = index
+        self._files = files
+        self._executor = executor
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._saved_at_ms = clock.now_ms()
+        self._is_saved = False
+        self._ends: deque[tuple[int, ...]] = deque(maxlen=KEPT)
+        """Where the logs ended at each of the last snapshots; any of them may be the one that the
+        next start begins with, and it needs the messages from there on."""
+
+    # --- Slots -----------------------------------------------------------------------------------
+
+    async def load_slots(self, now_ms: int) -> None:
+        """Have in memory what is due until a while after now."""
+        target = slot_of(now_ms + LOAD_AHEAD_MS)
+        async with self._lock:
+            first = self._index.next_slot
+            # In this order: what comes from now on is kept in memory, what came lately is in no
+            # file yet, and all else is in the files.
+            self._index.expect_slot(target)
+            lately = by_slot(self._index.unsaved)
+            for slot, entries in lately.items():
+                if first <= slot <= target:
+                    self._index.take_over(entries, self._ledger.book.is_pending)
+            await self._load(lambda slot: first <= slot <= target)
+
+    async def load_past(self, now_ms: int) -> None:
+        """At a start: everything that is due or was, whenever."""
+        target = slot_of(now_ms + LOAD_AHEAD_MS)
+        async with self._lock:
+            self._index.expect_slot(target)
+            await self._load(lambda slot: slot <= target)
+
+    async def _load(self, is_wanted: Callable[[int], bool]) -> None:
+        slots = await in_thread(self._executor, self._files.slots)
+        for slot in filter(is_wanted, slots):
+            entries = await in_thread(self._executor, partial(self._files.load, slot))
+            self._index.take_over(entries, self._ledger.book.is_pending)
+
+    # --- Snapshots -------------------------------------------------------------------------------
+
+    @property
+    def is_due(self) -> bool:
+        """Enough has happened since the last snapshot."""
+        unsaved = len(self._index.unsaved) // 2
+        since_ms = self._clock.now_ms() - self._saved_at_ms
+        return (
+            unsaved >= MESSAGES_BETWEEN
+            or (unsaved > 0 and since_ms >= MS_BETWEEN)
+            or self._ledger.log.snapshot_is_due
+        )
+
+    def on_saved(self, _took_s: float) -> None:
+        """A snapshot is on the disk; to be told by the log of changes, from any thread."""
+        self._is_saved = True
+
+    async def save(self) -> None:
+        """Take a snapshot, and let go what is older than any that is kept."""
+        async with self._lock:
+            self._saved_at_ms = self._clock.now_ms()
+            self._is_saved = False
+            unsaved = self._index.take_unsaved()
+            ends, lowest = self._store.ends(), self._ledger.book.lowest_needed()
+            changes_end = self._ledger.log.partition.log_end
+
+            async def before() -> None:
+                await in_thread(self._executor, partial(self._save_slots, unsaved))
+                await self._store.durable(ends)
+                changes = self._ledger.log.partition
+                while changes.log.flushed_offset < changes_end:
+                    await changes.flusher.flush()
+
+            try:
+                await self._ledger.log.save_snapshot_aside(
+                    self._ledger.book.dump(), self._executor, before
+                )
+            except StorageError as error:
+                logger.warning("delayed messages: no snapshot, the logs hold everything: %s", error)
+                self._index.not_saved(unsaved)
+                return
+            if not self._is_saved:
+                self._index.not_saved(unsaved)
+                return
+            self._ends.append(ends)
+            await self._clear_away(lowest)
+
+    def _save_slots(self, entries: array[int]) -> None:
+        """Write down what still waits. What has gone meanwhile, as short delays have, is spared."""
+        is_pending = self._ledger.book.is_pending
+        kept = array("q")
+        for at in range(0, len(entries), 2):
+            if is_pending(entries[at + 1]):
+                kept.extend(entries[at : at + 2])
+        self._files.append(by_slot(kept))
+
+    async def _clear_away(self, lowest: tuple[int, ...]) -> None:
+        self._ledger.log.trim()
+        if len(self._ends) == KEPT:
+            for class_number, (low, end) in enumerate(zip(lowest, self._ends[0], strict=True)):
+                self._trim(class_number, min(low, end))
+                await asyncio.sleep(0)
+        try:
+            await in_thread(self._executor, partial(self._drop_slots, self._clock.now_ms()))
+        except StorageError as error:
+            logger.warning("slots of delayed messages are left for later: %s", error)
+
+    def _trim(self, class_number: int, offset: int) -> None:
+        """Drop the segments of which no message waits, when there is at least one."""
+        partition = self._store.partitions[class_number]
+        if not any(segment.end_offset <= offset for segment in partition.log.segments.sealed):
+            return
+        try:
+            start = partition.delete_before(offset)
+        except StorageError as error:
+            logger.warning("%s: not trimmed: %s", partition.id, error)
+        else:
+            self._ledger.book.forget_before(class_number, start)
+
+    def _drop_slots(self, now_ms: int) -> None:
+        """Remove slots that are over and of which no message waits."""
+        is_pending = self._ledger.book.is_pending
+        for slot in self._files.slots():
+            if slot >= slot_of(now_ms):
+                return
+            entries = self._files.load(slot)
+            if not any(is_pending(entries[at]) for at in range(1, len(entries), 2)):
+                self._files.remove(slot)

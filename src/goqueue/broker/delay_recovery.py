@@ -1,0 +1,145 @@
+"""What a start finds out about delayed messages: who waits, since when, and who was on the way."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from goqueue.broker.partition import PartitionId
+from goqueue.delay.book import SNAPSHOT, DelayBook
+from goqueue.delay.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
+from goqueue.delay.entries import CLASSES, make_id, split_id
+from goqueue.model.errors import CorruptDelayStateError, TopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.broker.delay_intake import DelayIntake
+    from goqueue.broker.delay_store import DelayStore
+    from goqueue.broker.partition import Partition
+    from goqueue.broker.partitions import Partitions
+    from goqueue.broker.topics import Topics
+    from goqueue.delay.deltas import Delta
+    from goqueue.delay.entries import Waiting
+
+logger = logging.getLogger(__name__)
+
+LOOK_BACK: Final = 20_000
+"""Messages before the last snapshot that are looked at once more for batches that may come again:
+a producer whose batch was not stored whole sends it again soon, or never."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the logs say."""
+
+    book: DelayBook = field(default_factory=DelayBook)
+    unsaved: array[int] = field(default_factory=lambda: array("q"))
+    """Due times and ids in turn of messages that came after the last snapshot."""
+    again: list[int] = field(default_factory=list)
+    """Messages that wait again; when they were due may be in no slot file."""
+    cuts: list[Cut] = field(default_factory=list)
+    """To be stored before anything new comes."""
+
+
+def recover(store: DelayStore, entries: Iterable[tuple[bytes, bytes | None]]) -> Recovered:
+    """Build everything from the logs: first the messages, then what became of them."""
+    found = Recovered()
+    book = found.book
+    snapshot, deltas = _split(entries)
+    book.load(snapshot)
+    for class_number in range(CLASSES):
+        _add_messages(store, class_number, found)
+    found.cuts = _cuts(book, deltas)
+    for delta in without_lost([*deltas, *found.cuts]):
+        if isinstance(delta, Released):
+            known = (book.intents.get(number) for number in delta.numbers)
+            found.again += [each for intent in known if intent is not None for each in intent.ids]
+        book.apply(delta)
+    for class_number, partition in enumerate(store.partitions):
+        book.forget_before(class_number, partition.log_start)
+    return found
+
+
+def _split(
+    entries: Iterable[tuple[bytes, bytes | None]],
+) -> tuple[list[tuple[bytes, bytes]], list[Delta]]:
+    snapshot: list[tuple[bytes, bytes]] = []
+    deltas: list[Delta] = []
+    for key, value in entries:
+        if value is None:
+            continue
+        if key.startswith(SNAPSHOT):
+            snapshot.append((key, value))
+            continue
+        try:
+            deltas.append(decode_delta(key, value))
+        except CorruptDelayStateError:
+            logger.exception("a change of delayed messages is left out")
+    return snapshot, deltas
+
+
+def _add_messages(store: DelayStore, class_number: int, found: Recovered) -> None:
+    """The messages behind the snapshot, in runs of one topic."""
+    start = max(found.book.classes[class_number].end, store.partitions[class_number].log_start)
+    first, count, topic_id = start, 0, b""
+    for record, waiting in store.scan(class_number, start):
+        if waiting.topic_id != topic_id or record.offset != first + count:
+            if count:
+                found.book.add(class_number, first, count, topic_id)
+            first, count, topic_id = record.offset, 0, waiting.topic_id
+        count += 1
+        found.unsaved.append(waiting.due_ms)
+        found.unsaved.append(make_id(class_number, record.offset))
+    if count:
+        found.book.add(class_number, first, count, topic_id)
+
+
+def _cuts(book: DelayBook, deltas: list[Delta]) -> list[Cut]:
+    """For each class whose log has lost messages of which something was said, where it ends."""
+    lost = set()
+    for delta in without_lost(deltas):
+        if isinstance(delta, Intent | Ended):
+            for delayed_id in delta.ids:
+                class_number, offset = split_id(delayed_id)
+                if offset >= book.classes[class_number].end:
+                    lost.add(class_number)
+    return [Cut(class_number, book.classes[class_number].end) for class_number in sorted(lost)]
+
+
+class Targets:
+    """Where messages were to go, as far as it is still there."""
+
+    def __init__(self, topics: Topics, partitions: Partitions) -> None:
+        self._topics = topics
+        self._partitions = partitions
+
+    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+        """The partition; None when its topic is gone."""
+        try:
+            topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
+            return self._partitions.partition(PartitionId(topic.name, number))
+        except TopicError:
+            return None
+
+
+def restore_half_done(
+    store: DelayStore, book: DelayBook, intake: DelayIntake, targets: Targets
+) -> None:
+    """Recognise batches of which only the delayed messages were stored, should they come again."""
+    for class_number, partition in enumerate(store.partitions):
+        start = max(book.classes[class_number].end - LOOK_BACK, partition.log_start)
+        for record, waiting in store.scan(class_number, start):
+            if waiting.producer is not None:
+                last = _last_sequence(waiting, targets)
+                intake.restore(waiting, make_id(class_number, record.offset), last)
+
+
+def _last_sequence(waiting: Waiting, targets: Targets) -> int:
+    partition = targets.partition(waiting.topic_id, waiting.partition)
+    if partition is None or waiting.producer is None:
+        return -1
+    return partition.sequences.last_sequence(waiting.producer.producer_id, waiting.producer.epoch)

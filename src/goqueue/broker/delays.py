@@ -1,0 +1,405 @@
+"""Delayed messages as a use case: taken in, listed, cancelled, and delivered when they are due.
+
+The parts do the work: the intake stores what comes, the courier hands over what is due, the keeper
+looks after snapshots and slots. This starts them, wakes them when there is something to do, and
+answers questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from goqueue.broker.delay_courier import AHEAD_MS, Courier
+from goqueue.broker.delay_intake import DelayIntake
+from goqueue.broker.delay_keeper import DelayKeeper
+from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
+from goqueue.broker.delay_store import DelayLedger, DelayStore
+from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
+from goqueue.broker.handover import Handover
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.state_log import StateLog
+from goqueue.delay.deltas import Ended, ProducerGiven
+from goqueue.delay.due_index import DueIndex
+from goqueue.delay.entries import CLASSES, DelayedState
+from goqueue.delay.slots import SlotFiles
+from goqueue.delay.wheel import TICK_MS
+from goqueue.metrics import names
+from goqueue.model.errors import (
+    DelayDisabledError,
+    DelayedNotPendingError,
+    StorageError,
+    UnknownDelayedError,
+)
+from goqueue.runtime.tasks import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.delay_admission import Opened
+    from goqueue.broker.delay_intake import TakenIn
+    from goqueue.broker.topics import Topic
+    from goqueue.delay.book import DelayBook
+    from goqueue.metrics.registry import Samples
+    from goqueue.records import BatchInfo
+
+logger = logging.getLogger(__name__)
+
+DELAYED_TOPIC: Final = "__delayed"
+STATE_TOPIC: Final = "__delay_state"
+DELAYS: Final = 9
+"""The kind of snapshot that holds delayed messages."""
+DELAYS_NAME: Final = "delays"
+SLOTS_FOLDER: Final = "delay-slots"
+
+_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_SETTLE_MS: Final = 100
+"""Between looks whether what was handed over is on the disk."""
+_READ_AHEAD_MS: Final = 1000
+"""Between looks for what falls due soon, while something does."""
+_EXPIRED_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What there is between start and stop."""
+
+    store: DelayStore
+    ledger: DelayLedger
+    index: DueIndex
+    intake: DelayIntake
+    courier: Courier
+    keeper: DelayKeeper
+
+    @property
+    def book(self) -> DelayBook:
+        return self.ledger.book
+
+
+class Delays:
+    """Every delayed message of this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._clock = broker.clock
+        self._parts: _Parts | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_ms = 0
+        self._round: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._aside: set[asyncio.Task[None]] = set()
+        """Reading ahead, snapshots, and topics that go; a few at a time."""
+        self._reading = False
+        self._read_at_ms = 0
+        self._is_stopping = False
+
+    # --- Life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find out what waits, and deliver what has fallen due meanwhile."""
+        broker, now_ms = self._broker, self._clock.now_ms()
+        store, log = await self._open()
+        found = recover(store, log.replay())
+        ledger, index = DelayLedger(log, found.book), DueIndex(now_ms)
+        intake = DelayIntake(store, found.book, index, self._clock)
+        files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
+        keeper = DelayKeeper(
+            store, ledger, index, files, executor=broker.executor, clock=self._clock
+        )
+        courier = Courier(
+            store,
+            ledger,
+            intake,
+            index,
+            topics=broker.topics,
+            partitions=broker.partitions,
+            executor=broker.executor,
+            clock=self._clock,
+            on_fired=self._on_fired,
+        )
+        parts = _Parts(store, ledger, index, intake, courier, keeper)
+        if found.cuts:
+            await ledger.durable(ledger.change(*found.cuts))
+        await keeper.load_past(now_ms)
+        for at in range(0, len(found.unsaved), 2):
+            if found.book.is_pending(found.unsaved[at + 1]):
+                index.add(found.unsaved[at], found.unsaved[at + 1])
+        for delayed_id in found.again:
+            if found.book.is_pending(delayed_id):
+                index.add(now_ms, delayed_id)
+        targets = Targets(broker.topics, broker.partitions)
+        restore_half_done(store, found.book, intake, targets)
+        if found.book.producer_id is not None:
+            courier.handover = Handover(found.book.producer_id)
+            courier.resume(
+                (intent, targets.partition(intent.topic_id, intent.partition))
+                for intent in found.book.intents.values()
+            )
+        self._parts = parts
+        broker.publisher.delays = self
+        broker.metrics.add_source(self._put_gauges)
+        for topic_id in found.book.topics():
+            if UUID(bytes=topic_id) not in broker.topics.catalogue.by_id:
+                self._spawn(self._expire(topic_id))
+        self._arm()
+
+    async def _open(self) -> tuple[DelayStore, StateLog]:
+        """Make the internal topics if need be."""
+        broker = self._broker
+        if DELAYED_TOPIC not in broker.topics.catalogue.by_name:
+            await broker.create_topic(DELAYED_TOPIC, CLASSES, _FOR_EVER)
+        if STATE_TOPIC not in broker.topics.catalogue.by_name:
+            await broker.create_topic(STATE_TOPIC, 1, {**_FOR_EVER, "goqueue.fsync": "always"})
+        partition = broker.partitions.partition
+        store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
+        state = partition(PartitionId(STATE_TOPIC, 0))
+        return store, StateLog(state, DELAYS, broker.disk, self._clock, self._saved)
+
+    async def stop(self) -> None:
+        """Finish what is on its way, and keep what the next start needs."""
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._round is not None:
+            await self._round
+        await asyncio.gather(*self._aside, return_exceptions=True)
+        if self._parts is not None and not self._parts.ledger.log.is_empty:
+            await self._parts.keeper.save()
+
+    def _running(self) -> _Parts:
+        if self._parts is None or self._is_stopping:
+            raise DelayDisabledError("the broker is starting or stopping: try again")
+        return self._parts
+
+    # --- Taking in -------------------------------------------------------------------------------
+
+    def take(self, topic: Topic, partition: int, info: BatchInfo, found: Opened) -> TakenIn:
+        """Store the records of a batch that are due later. Raises like `DelayIntake.take`."""
+        parts = self._running()
+        taken = parts.intake.take(topic, partition, info, found.records, found.later)
+        self._broker.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
+        earliest_ms = min(each.deliver_at_ms for each in taken.messages)
+        if self._timer is None or earliest_ms < self._wake_ms:
+            self._arm()
+        return taken
+
+    def finish(self, topic: Topic, partition: int, info: BatchInfo) -> None:
+        """The rest of a batch is stored too."""
+        if info.has_producer:
+            self._running().intake.finish(topic, partition, info)
+
+    async def durable(self, taken: TakenIn | None = None) -> None:
+        """Return when messages that were taken in are on the disk; without any, all that were.
+
+        Raises:
+            LogFailedError: the disk refused.
+        """
+        store = self._running().store
+        await store.durable(store.ends() if taken is None else taken.ends)
+
+    # --- Asking and cancelling -------------------------------------------------------------------
+
+    async def list(self, topic_name: str, limit: int = 100, skip: int = 0) -> list[DelayedMessage]:
+        """The messages of a topic that wait, in the order in which they came within their class.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        parts = self._running()
+        topic = self._broker.topics.catalogue.topic(topic_name)
+        ranges = parts.book.ranges_of(topic.topic_id.bytes)
+        look = partial(found_in, parts.store, parts.book, topic, ranges, limit=limit, skip=skip)
+        return await in_thread(self._broker.executor, look)
+
+    async def get(self, topic_name: str, delayed_id: int) -> DelayedMessage:
+        """One message, whatever became of it, as long as it is known.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            UnknownDelayedError: the topic has no such message, or not any more.
+        """
+        parts = self._running()
+        topic = self._broker.topics.catalogue.topic(topic_name)
+        if parts.book.state(delayed_id) is not None:
+            read = partial(parts.store.read, [delayed_id])
+            records = await in_thread(self._broker.executor, read)
+            state = parts.book.state(delayed_id)
+            if state is not None and delayed_id in records:
+                message = message_of(topic, delayed_id, records[delayed_id], state)
+                if message is not None:
+                    return message
+        raise UnknownDelayedError(f"topic {topic_name!r} has no delayed message {delayed_id}")
+
+    async def cancel(
+        self, topic_name: str, partition: int | None, delayed_id: int
+    ) -> DelayedMessage:
+        """Let a message never be delivered. That is on the disk when this returns.
+
+        Raises:
+            UnknownTopicError, UnknownDelayedError: there is no such message.
+            DelayedNotPendingError: it was delivered or cancelled already.
+            DiskError, LogFailedError: it may be delivered, or not.
+        """
+        message = await self.get(topic_name, delayed_id)
+        if partition is not None and message.partition != partition:
+            raise UnknownDelayedError(
+                f"partition {partition} of topic {topic_name!r} has no delayed message {delayed_id}"
+            )
+        parts = self._running()
+        if not parts.book.is_pending(delayed_id):
+            state = parts.book.state(delayed_id) or message.state
+            raise DelayedNotPendingError(
+                f"delayed message {delayed_id} of topic {topic_name!r} is {state.name.lower()}"
+            )
+        ended = Ended(message.topic_id.bytes, DelayedState.CANCELLED, (delayed_id,))
+        placed = parts.ledger.change(ended)
+        parts.index.cancel(delayed_id)
+        parts.courier.forget(delayed_id)
+        await parts.ledger.durable(placed)
+        return message._replace(state=DelayedState.CANCELLED)
+
+    def stats(self) -> DelayStats:
+        """Counts, since the beginning and now."""
+        parts = self._running()
+        by_id, totals = self._broker.topics.catalogue.by_id, parts.book.totals
+        waiting = parts.book.topics().items()
+        pending = {
+            by_id[UUID(bytes=key)].name: count for key, count in waiting if UUID(bytes=key) in by_id
+        }
+        return DelayStats(
+            scheduled=totals[DelayedState.PENDING],
+            delivered=totals[DelayedState.DELIVERED],
+            cancelled=totals[DelayedState.CANCELLED],
+            expired=totals[DelayedState.EXPIRED],
+            pending=parts.book.pending_count,
+            pending_by_topic=pending,
+            wheel=parts.index.wheel.stats,
+        )
+
+    def _put_gauges(self, samples: Samples) -> None:
+        if self._parts is not None and not self._is_stopping:
+            for topic, count in self.stats().pending_by_topic.items():
+                samples.put(names.DELAYED_PENDING, count, topic)
+
+    def _on_fired(self, topic: str, count: int) -> None:
+        self._broker.metrics.counter(names.DELAYED_FIRED, topic).add(count)
+        self._broker.measures.topic(topic).messages_published.add(count)
+
+    def _saved(self, took_s: float) -> None:
+        if self._parts is not None:
+            self._parts.keeper.on_saved(took_s)
+        self._broker.measures.snapshot_saved(DELAYS_NAME, took_s)
+
+    # --- Topics that go --------------------------------------------------------------------------
+
+    def forget_topic(self, topic: Topic) -> None:
+        """A topic is gone, and with it what waits for it, also if one of the same name comes."""
+        if self._parts is not None and self._parts.book.pending(topic.topic_id.bytes):
+            self._spawn(self._expire(topic.topic_id.bytes))
+
+    async def _expire(self, topic_id: bytes) -> None:
+        parts = self._running()
+        for found in parts.book.ranges_of(topic_id):
+            look = partial(ids_in, parts.store, topic_id, found)
+            ids = await in_thread(self._broker.executor, look)
+            self._end(topic_id, [each for each in ids if parts.book.is_pending(each)])
+
+    def _end(self, topic_id: bytes, ids: Sequence[int]) -> None:
+        parts = self._running()
+        for start in range(0, len(ids), _EXPIRED_AT_ONCE):
+            portion = tuple(ids[start : start + _EXPIRED_AT_ONCE])
+            parts.ledger.change(Ended(topic_id, DelayedState.EXPIRED, portion))
+            for each in portion:
+                parts.index.cancel(each)
+
+    # --- Time ------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Be woken when there is something to do next."""
+        if self._parts is None or self._is_stopping or self._round is not None:
+            return
+        now_ms, due_ms = self._clock.now_ms(), self._parts.index.next_due_hint()
+        if due_ms > now_ms + _READ_AHEAD_MS:
+            due_ms = max(now_ms + _READ_AHEAD_MS, due_ms - AHEAD_MS)
+        if self._parts.courier.has_unsettled:
+            due_ms = min(due_ms, now_ms + _SETTLE_MS)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_ms = due_ms
+        wait_s = max(due_ms - now_ms, 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._round is None and not self._is_stopping:
+            self._round = asyncio.get_running_loop().create_task(self._run_round())
+
+    async def _run_round(self) -> None:
+        try:
+            await self.deliver_due()
+        except Exception:
+            logger.exception("delayed messages: a round failed; the next one comes")
+            await asyncio.sleep(_SETTLE_MS / 1000)
+        finally:
+            self._round = None
+            self._arm()
+
+    async def deliver_due(self) -> int:
+        """Do everything that is to be done now; returns how many messages were handed over."""
+        async with self._one_at_a_time:
+            return await self._deliver_due()
+
+    async def _deliver_due(self) -> int:
+        parts, now_ms = self._running(), self._clock.now_ms()
+        if now_ms < parts.index.wheel.now_ms - TICK_MS:
+            logger.warning("the clock was set back: delayed messages wait for the new time")
+            parts.index.turn_back(now_ms)
+        if parts.index.wanted_slot(now_ms) is not None:
+            await parts.keeper.load_slots(now_ms)
+        await self._ensure_handover(parts)
+        delivered = await parts.courier.deliver(now_ms)
+        self._read_ahead(parts, now_ms)
+        if parts.keeper.is_due and not parts.ledger.log.is_empty:
+            self._spawn(parts.keeper.save(), name=DELAYS_NAME)
+        return delivered
+
+    async def _ensure_handover(self, parts: _Parts) -> None:
+        """Have a producer id from the first message on, and the same for ever."""
+        if parts.courier.handover is None and parts.book.pending_count:
+            producer_id = await self._broker.producer_ids.allocate()
+            await parts.ledger.durable(parts.ledger.change(ProducerGiven(producer_id)))
+            parts.courier.handover = Handover(producer_id)
+
+    def _read_ahead(self, parts: _Parts, now_ms: int) -> None:
+        if self._reading or 0 <= now_ms - self._read_at_ms < _READ_AHEAD_MS:
+            return
+        self._reading, self._read_at_ms = True, now_ms
+
+        async def read() -> None:
+            try:
+                await parts.courier.read_ahead(now_ms)
+            finally:
+                self._reading = False
+
+        self._spawn(read())
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> None:
+        """Do something beside the rounds; of work with a name, one at a time."""
+        if name is not None and any(task.get_name() == name for task in self._aside):
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._logged(work), name=name)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    @staticmethod
+    async def _logged(work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except (StorageError, DelayDisabledError) as error:
+            logger.warning("delayed messages: %s", error)
