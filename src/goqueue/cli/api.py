@@ -151,9 +151,9 @@ class Api:
         try:
             problem = json.loads(body)
             return RefusedError(
-                str(problem["detail"]),
+                str(problem["message"] if "error_code" in problem else problem["detail"]),
                 status=status,
-                code=str(problem.get("code", "")),
+                code=str(problem.get("code", problem.get("error_code", ""))),
                 field=problem.get("field"),
                 mentioned=tuple(map(str, mentioned)),
             )

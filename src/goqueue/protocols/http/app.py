@@ -77,16 +77,22 @@ class HttpApp:
         try:
             return await match.endpoint.answer(request, match.path)
         except GoQueueError as error:
-            return self.refusal(request, error)
+            return self.refusal(request, error, match)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
             _log.exception("%s %r failed", request.method, request.target)
-            return self.refusal(request, InvariantError())
+            return self.refusal(request, InvariantError(), match)
 
-    def refusal(self, request: Request, error: GoQueueError) -> Response:
-        """What is said to a client whose request is refused."""
+    def refusal(
+        self, request: Request, error: GoQueueError, match: Match | None = None
+    ) -> Response:
+        """What is said to a client whose request is refused; `match` is whom it was for."""
         from goqueue.protocols.http.problems import problem_of  # noqa: PLC0415 - as `api_of`
 
-        response = problem_of(error, request.request_id)
+        dialect = None if match is None else match.endpoint.route.dialect
+        if dialect is None:
+            response = problem_of(error, request.request_id)
+        else:
+            response = dialect.refusal(request, error)
         if response.status == 500 and str(error):
             _log.error("%s %r failed: %r", request.method, request.target, error)
         return response

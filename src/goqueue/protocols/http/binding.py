@@ -94,6 +94,8 @@ class Endpoint:
         answer = await self.handler(**arguments)
         if type(answer) is Response:
             return answer
+        if self.route.dialect is not None:
+            return self.route.dialect.answer(request, self.route.status, encode(answer))
         return Response(self.route.status, encode(answer))
 
     # --- The query -----------------------------------------------------------------------------

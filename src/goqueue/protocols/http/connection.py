@@ -267,7 +267,8 @@ class HttpConnection(asyncio.Protocol):
         self._reading = Reading.DEAF
         if exchange is self._active:
             self._waiting.clear()
-            self._finish(exchange, self._service.app.refusal(exchange.request, error))
+            app = self._service.app
+            self._finish(exchange, app.refusal(exchange.request, error, exchange.match))
         else:
             self._waiting.append(exchange)
             self._go_on()
@@ -295,7 +296,7 @@ class HttpConnection(asyncio.Protocol):
                 raise exchange.refusal
             response = app.options(exchange.request)
         except GoQueueError as error:
-            response = app.refusal(exchange.request, error)
+            response = app.refusal(exchange.request, error, exchange.match)
         self._finish(exchange, response)
 
     async def _answer(self, exchange: Exchange, match: Match) -> None:

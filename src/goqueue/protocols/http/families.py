@@ -12,6 +12,8 @@ from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
 from goqueue.protocols.http.routing import Router
+from goqueue.protocols.http.schema_ids import SchemaRoutes
+from goqueue.protocols.http.schema_subjects import SubjectRoutes
 from goqueue.protocols.http.topics import TopicRoutes
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ def build_router(node: NodeState) -> Router:
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
         OffsetRoutes(node.broker),
+        SubjectRoutes(node.broker),
+        SchemaRoutes(node.broker),
         AdminRoutes(node),
         ProbeRoutes(node),
         DocumentRoutes(router),

@@ -36,6 +36,7 @@ _TAGS: Final = {
     "messages": "Publish, and read without being in a group.",
     "groups": "Share the partitions of topics among members.",
     "offsets": "How far groups have read.",
+    "schemas": "The schema registry, as Confluent's clients use it.",
     "admin": "For operators.",
     "health": "For supervisors and load balancers.",
     "statistics": "How much there is.",
@@ -63,7 +64,10 @@ def describe(router: Router) -> dict[str, Any]:
         "servers": [{"url": "/"}, {"url": "/v1"}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": components, "responses": {"Problem": _problem(components)}},
+        "components": {
+            "schemas": components,
+            "responses": {"Problem": _problem(components), **_dialects(endpoints)},
+        },
     }
 
 
@@ -71,8 +75,10 @@ def _components(endpoints: list[Endpoint]) -> dict[str, Any]:
     """The schema of every Struct that some endpoint takes or gives."""
     types: dict[Any, None] = {Problem: None}
     for endpoint in endpoints:
-        asked = (endpoint.types.body, endpoint.types.answer, *endpoint.route.answers.values())
-        types |= {each: None for each in asked if _is_struct(each)}
+        asked = [endpoint.types.body, endpoint.types.answer, *endpoint.route.answers.values()]
+        if endpoint.route.dialect is not None:
+            asked.append(endpoint.route.dialect.error_type)
+        types |= {each: None for each in asked if _is_described(each)}
     _, components = msgspec.json.schema_components(list(types), ref_template=_REFERENCE)
     for schema in components.values():
         _describe_stably(schema)
@@ -85,8 +91,29 @@ def _describe_stably(schema: dict[str, Any]) -> None:
         schema["description"] = " ".join(text.split())
 
 
+def _is_described(kind: Any) -> bool:
+    """Whether something is a type, and not a media type."""
+    return kind is not None and not isinstance(kind, str)
+
+
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _dialects(endpoints: list[Endpoint]) -> dict[str, Any]:
+    """What routes that write their refusals in another way say."""
+    return {
+        dialect.name: {
+            "description": "What went wrong",
+            "headers": {"X-Request-ID": {"schema": {"type": "string"}}},
+            "content": {
+                media: {"schema": {"$ref": _REFERENCE.format(name=dialect.error_type.__name__)}}
+                for media in dialect.media_types
+            },
+        }
+        for dialect in (endpoint.route.dialect for endpoint in endpoints)
+        if dialect is not None
+    }
 
 
 def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]:
@@ -160,20 +187,31 @@ def _responses(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]
     if endpoint.types.answer is not None:
         answers[endpoint.route.status] = endpoint.types.answer
     described: dict[str, Any] = {}
+    dialect = endpoint.route.dialect
+    media_types = (JSON,) if dialect is None else dialect.media_types
     for status, kind in sorted(answers.items()):
-        content = {JSON: _media(kind, components)} if _is_struct(kind) else {kind: {"schema": {}}}
+        content = (
+            {media: _media(kind, components) for media in media_types}
+            if _is_described(kind)
+            else {kind: {"schema": {}}}
+        )
         described[str(status)] = {
             "description": HTTPStatus(status).phrase,
             "headers": {"X-Request-ID": {"schema": {"type": "string"}}},
             "content": content,
         }
     described["default"] = _PROBLEM_REFERENCE
+    if dialect is not None:
+        described["default"] = {"$ref": f"#/components/responses/{dialect.name}"}
     return described
 
 
-def _media(kind: type[msgspec.Struct], components: dict[str, Any]) -> dict[str, Any]:
-    reference = {"$ref": _REFERENCE.format(name=kind.__name__)}
-    return {"schema": reference, "example": sample(reference, components)}
+def _media(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
+    if _is_struct(kind):
+        schema = {"$ref": _REFERENCE.format(name=kind.__name__)}
+    else:
+        (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return {"schema": schema, "example": sample(schema, components)}
 
 
 def _problem(components: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from goqueue.protocols.http.dialects import Dialect
+
 VERSION_PREFIX: Final = "v1"
 KILOBYTE: Final = 1024
 DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
@@ -57,6 +59,8 @@ class Route:
     answers: Mapping[int, Any] = field(default_factory=dict)
     """What else than problems it may answer, by status: a Struct, or a media type."""
     max_body_bytes: int = DEFAULT_BODY_BYTES
+    dialect: Dialect | None = None
+    """How its answers are written, where they are not as everywhere."""
     polls: bool = False
     """It waits for something to happen: no deadline, and none to wait for when the client goes."""
 
