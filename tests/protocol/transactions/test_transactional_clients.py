@@ -1,0 +1,112 @@
+"""The transactional API of the clients, unmodified: commit, abort, fencing, offsets, timeouts."""
+
+from __future__ import annotations
+
+import time
+
+import confluent_kafka
+import pytest
+from kafka_clients import confluent_consumer
+from transactional_clients import PRODUCERS, READERS, Confluent, transactional
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+
+pytestmark = [
+    pytest.mark.parametrize("kind", PRODUCERS, ids=lambda kind: kind.__doc__),
+    # A fenced client leaves sockets behind without closing them, as its own affair.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def topic(raw, name):
+    found = name("t")
+    raw.create(found, 2)
+    return found
+
+
+def _committed(broker, group, topic):
+    """What is committed; a reader of committed records would wait for the transaction's end."""
+    options = {"group_id": group, "isolation_level": "read_uncommitted"}
+    with confluent_consumer(broker.kafka_address, **options) as consumer:
+        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=10)
+        return place.offset
+
+
+def _state(raw, transactional_id):
+    answer = raw.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id])
+    return answer.transaction_states[0].transaction_state
+
+
+def test_readers_of_committed_records_see_what_was_committed(broker, topic, name, kind):
+    with transactional(kind, broker, name("tx")) as producer:
+        for number, end in enumerate(("commit", "abort", "commit", "abort")):
+            producer.begin()
+            producer.send(topic, b"%d" % number)
+            producer.send(topic, b"elsewhere", partition=1)
+            getattr(producer, end)()
+    for client, values in READERS.items():
+        assert values(broker.kafka_address, topic, "read_committed") == [b"0", b"2"], client
+        everything = values(broker.kafka_address, topic, "read_uncommitted")
+        assert everything == [b"0", b"1", b"2", b"3"], client
+
+
+def test_an_open_transaction_hides_itself_and_what_comes_behind(broker, topic, name, kind):
+    with transactional(kind, broker, name("tx")) as producer:
+        producer.begin()
+        producer.send(topic, b"open")
+        with transactional(Confluent, broker, name("other")) as other:
+            other.begin()
+            other.send(topic, b"behind")
+            other.commit()
+        read = READERS["confluent"]
+        assert read(broker.kafka_address, topic, "read_committed") == []
+        assert read(broker.kafka_address, topic, "read_uncommitted") == [b"open", b"behind"]
+        producer.commit()
+        assert read(broker.kafka_address, topic, "read_committed") == [b"open", b"behind"]
+
+
+def test_a_second_instance_fences_the_first(broker, raw, topic, name, kind):
+    transactional_id = name("tx")
+    with transactional(kind, broker, transactional_id) as first:
+        first.begin()
+        first.send(topic, b"of the first")
+        with transactional(kind, broker, transactional_id) as second:
+            second.begin()
+            second.send(topic, b"of the second")
+            with pytest.raises(Exception, match=r"(?i)fence|epoch"):
+                first.commit()
+            second.commit()
+    assert READERS["confluent"](broker.kafka_address, topic, "read_committed") == [b"of the second"]
+    assert _state(raw, transactional_id) == "CompleteCommit"
+
+
+def test_offsets_count_with_the_commit_and_not_without(broker, topic, name, kind):
+    group = name("g")
+    with transactional(kind, broker, name("tx")) as producer:
+        producer.begin()
+        producer.send(topic, b"out")
+        producer.send_offsets(group, topic, 7)
+        assert _committed(broker, group, topic) < 0
+        producer.commit()
+        assert _committed(broker, group, topic) == 7
+        producer.begin()
+        producer.send(topic, b"never")
+        producer.send_offsets(group, topic, 9)
+        producer.abort()
+        assert _committed(broker, group, topic) == 7
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(broker, raw, topic, name, kind):
+    transactional_id = name("tx")
+    with transactional(kind, broker, transactional_id, timeout_ms=1000) as producer:
+        producer.begin()
+        producer.send(topic, b"slow")
+        deadline = time.monotonic() + 10
+        while _state(raw, transactional_id) != "CompleteAbort":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with pytest.raises(Exception, match=r"(?i)fence|epoch|timed|timeout|abort"):
+            producer.commit()
+    assert READERS["confluent"](broker.kafka_address, topic, "read_committed") == []
