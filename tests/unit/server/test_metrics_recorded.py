@@ -12,6 +12,7 @@ import pytest
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (
@@ -89,6 +90,15 @@ async def _publish_and_fetch(broker: Broker) -> None:
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
     broker.delete_records(PartitionId("trimmed", 0), None)
+
+
+async def _delay(broker: Broker, clock: ManualClock) -> None:
+    """A delayed message that is delivered, and one that waits."""
+    now_ms = clock.now_ms()
+    due = [NewMessage(b"v", b"k", deliver_at_ms=now_ms + wait_ms) for wait_ms in (100, 10**9)]
+    await broker.writer.publish("t", due)
+    clock.advance(200)
+    assert await broker.delays.deliver_due() == 1
 
 
 async def _flush(node: Node, clock: ManualClock) -> None:
@@ -189,6 +199,7 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
         await node.start()
         try:
             await _publish_and_fetch(node.broker)
+            await _delay(node.broker, clock)
             await _flush(node, clock)
             await _classic_group(node.broker, clock)
             clock.advance(24 * 3_600_000)
