@@ -150,6 +150,7 @@ class LaneIndexMachine(RuleBasedStateMachine):
     def _walked(self, lane, start, until):
         found = []
         while (run := self.index.next_run(lane, start, until)) is not None:
+            assert start <= run[0] < run[1] <= until  # or this would be endless
             found.append(run)
             start = run[1]
         return found
