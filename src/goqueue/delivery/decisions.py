@@ -37,7 +37,7 @@ def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptErro
         )
     return ExpiredReceiptError(
         f"the delivery of {receipt} is over: its visibility timeout ran out or it was handed "
-        "back, and the message is delivered again"
+        "back, and the message is delivered again or dead"
     )
 
 
@@ -81,35 +81,42 @@ def release(
     error: str = "",
 ) -> list[Operation]:
     """What is in flight of these goes back at once, unless it has had its last delivery."""
-    back: list[int] = []
+    window = queue.window
+    back: list[Range] = []
     exhausted: list[int] = []
-    for first, end in ranges:
-        for from_, to in queue.window.in_state(first, end, MessageState.IN_FLIGHT):
-            for offset in range(from_, to):
-                spent = queue.window.count(offset) >= settings.max_deliveries
-                (exhausted if spent else back).append(offset)
-    found: list[Operation] = [ops.Released(ops.ranges_of(back))] if back else []
+    for range_ in ranges:
+        for first, end in window.in_state(*range_, MessageState.IN_FLIGHT):
+            counts = window.counts(first, end)
+            if max(counts) < settings.max_deliveries:
+                back.append((first, end))
+                continue
+            for offset, count in enumerate(counts, first):
+                if count < settings.max_deliveries:
+                    back.append((offset, offset + 1))
+                else:
+                    exhausted.append(offset)
+    found: list[Operation] = [ops.Released(ops.joined(back))] if back else []
     return found + doom(exhausted, Reason.MAX_RETRIES_EXCEEDED, settings, now_ms, error)
 
 
 def doom(
-    offsets: list[int], reason: Reason, settings: QueueSettings, now_ms: int, error: str = ""
+    offsets: Iterable[int], reason: Reason, settings: QueueSettings, now_ms: int, error: str = ""
 ) -> list[Operation]:
     """Messages are dead; where the group wants no dead letters, that is the end of them."""
-    if not offsets:
-        return []
     ranges = ops.ranges_of(offsets)
+    if not ranges:
+        return []
     if not settings.dead_letters:
         return [ops.Settled(ranges)]
     return [ops.Doomed(ranges, reason, now_ms, error)]
 
 
-def extend(queue: PartitionQueue, offsets: list[int], deadline_ms: int) -> list[Operation]:
+def extend(queue: PartitionQueue, offsets: Iterable[int], deadline_ms: int) -> list[Operation]:
     """Let their members have messages until another deadline; one operation a lease."""
     by_lease: dict[int, list[int]] = {}
     for offset in offsets:
         by_lease.setdefault(queue.window.lease_number(offset), []).append(offset)
     return [
-        ops.Extended(queue.next_lease + index, deadline_ms, ops.ranges_of(mine))
-        for index, mine in enumerate(by_lease.values())
+        ops.Extended(number, deadline_ms, ops.ranges_of(mine))
+        for number, mine in zip(queue.lease_numbers(len(by_lease)), by_lease.values(), strict=True)
     ]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from goqueue.delivery.window import Window
 
 LANES: Final = len(Priority)
+_LONGEST_STEP: Final = 65_536
+"""How many messages are looked at together when none of those before was there to be handed out."""
 
 
 class Line:
@@ -54,37 +56,42 @@ class Line:
     def choose(self, window: Window, lane: int, count: int, until: int) -> list[Range]:
         """Up to `count` messages of a lane, which must be taken at once."""
         chosen: list[Range] = []
-        back = self._back[lane]
-        while count and back:
-            first, end = heapq.heappop(back)
-            self._back_count[lane] -= end - first
-            for part in list(window.in_state(first, end, MessageState.AVAILABLE)):
-                count -= self._choose(lane, part, count, chosen)
-        cursor = self._cursors[lane]
-        while count:
-            run = self._lanes.next_run(lane, cursor, until)
-            if run is None:
-                cursor = max(cursor, until)
-                break
-            cursor = min(run[1], run[0] + count)
-            for part in list(window.in_state(run[0], cursor, MessageState.AVAILABLE)):
-                count -= self._choose(lane, part, count, chosen)
-        self._cursors[lane] = cursor
+        while count and self._back[lane]:
+            for first, end in list(window.in_state(*self._pop(lane), MessageState.AVAILABLE)):
+                cut = min(end, first + count)
+                count -= _add(chosen, first, cut)
+                self._push(lane, cut, end)
+        if count:
+            self._choose_new(window, lane, count, until, chosen)
         return chosen
 
-    def _choose(self, lane: int, part: Range, count: int, chosen: list[Range]) -> int:
-        """Choose what there is room for of a part, and keep the rest; says how many those are."""
-        first, end = part
-        cut = min(end, first + count)
-        if cut > first:
-            chosen.append((first, cut))
-        if end > cut:
-            self._push(lane, cut, end)
-        return cut - first
+    def _choose_new(
+        self, window: Window, lane: int, count: int, until: int, chosen: list[Range]
+    ) -> None:
+        """Choose messages that were never handed out."""
+        cursor = max(self._cursors[lane], window.start)
+        step = count
+        while count and (run := self._lanes.next_run(lane, cursor, until)) is not None:
+            cursor = min(run[1], run[0] + step)
+            for first, end in list(window.in_state(run[0], cursor, MessageState.AVAILABLE)):
+                count -= _add(chosen, first, min(end, first + count))
+                if not count:
+                    cursor = chosen[-1][1]
+                    break
+            step = min(2 * step, _LONGEST_STEP)
+        self._cursors[lane] = max(cursor, until) if count else cursor
 
-    def passed(self, lane: int, end: int) -> None:
-        """Everything of a lane before `end` was handed out at least once."""
+    def taken(self, window: Window, lane: int, first: int, end: int) -> None:
+        """Messages of a lane were handed out. For whoever chose them, this is nothing new."""
         self._cursors[lane] = max(self._cursors[lane], end)
+        back = self._back[lane]
+        kept: list[Range] = []
+        while back and back[0][0] < end:
+            from_, to = self._pop(lane)
+            kept += window.in_state(from_, min(to, first), MessageState.AVAILABLE)
+            kept.append((max(from_, end), to))
+        for part in kept:
+            self._push(lane, *part)
 
     def put_back(self, first: int, end: int) -> None:
         """Let messages be chosen once more, each in its lane."""
@@ -96,8 +103,14 @@ class Line:
                 self._push(lane, from_, to)
 
     def _push(self, lane: int, first: int, end: int) -> None:
-        heapq.heappush(self._back[lane], (first, end))
-        self._back_count[lane] += end - first
+        if first < end:
+            heapq.heappush(self._back[lane], (first, end))
+            self._back_count[lane] += end - first
+
+    def _pop(self, lane: int) -> Range:
+        first, end = heapq.heappop(self._back[lane])
+        self._back_count[lane] -= end - first
+        return first, end
 
     def dump(self) -> tuple[list[int], list[list[Range]]]:
         """Everything, for a snapshot."""
@@ -115,3 +128,14 @@ class Line:
         counts = [sum(end - first for first, end in ranges) for ranges in self._back]
         if counts != self._back_count:
             raise InvariantError(f"{self._back_count} messages came back: {self._back}")
+
+
+def _add(chosen: list[Range], first: int, end: int) -> int:
+    """Choose one range more, joined with the last where they meet; says how many those are."""
+    if first >= end:
+        return 0
+    if chosen and chosen[-1][1] == first:
+        chosen[-1] = (chosen[-1][0], end)
+    else:
+        chosen.append((first, end))
+    return end - first

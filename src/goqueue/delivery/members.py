@@ -34,6 +34,8 @@ class SharedMember:
     previous_epoch: int = 0
     deadline_ms: int = 0
     rack_id: str = ""
+    told: tuple[object, ...] = ()
+    """What it was last told to read."""
     polls: int = 0
     """How many are under way: a member that waits for messages is alive."""
 
@@ -63,10 +65,14 @@ class Members:
         if member.member_id not in self._members and len(self._members) >= MAX_MEMBERS:
             raise GroupMaxSizeError(f"the group has {MAX_MEMBERS} members, as many as it may")
         self.epoch += 1
-        member.epoch = self.epoch
+        member.epoch = member.previous_epoch = self.epoch
         member.deadline_ms = now_ms + member.session_ms
         self._members[member.member_id] = member
         return member
+
+    def find(self, member_id: str) -> SharedMember | None:
+        """A member, if there is one of that name."""
+        return self._members.get(member_id)
 
     def get(self, member_id: str) -> SharedMember:
         """A member.
@@ -103,6 +109,11 @@ class Members:
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
         return member
+
+    def renew(self, member: SharedMember) -> None:
+        """Begin another epoch: there is something else to read than before."""
+        self.epoch += 1
+        member.previous_epoch, member.epoch = member.epoch, self.epoch
 
     def leave(self, member_id: str) -> None:
         """Let a member go.

@@ -8,11 +8,14 @@ the end and with a default.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from goqueue.model.errors import CorruptQueueStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Range: TypeAlias = tuple[int, int]
 """Offsets from the first up to, not including, the second."""
@@ -51,6 +54,8 @@ class Untaken(msgspec.Struct, tag="u", array_like=True, frozen=True):
     """They were taken and did not reach the member after all: the delivery does not count."""
 
     ranges: list[Range]
+    lease: int = 0
+    """Only what is still in flight under this lease is meant; 0 is whatever is in flight."""
 
 
 class Settled(msgspec.Struct, tag="s", array_like=True, frozen=True):
@@ -125,18 +130,28 @@ def decode(data: bytes) -> list[Operation]:
         raise CorruptQueueStateError(f"a stored operation does not decode: {error}") from error
 
 
-def ranges_of(offsets: list[int]) -> list[Range]:
-    """Offsets as few ranges as possible, in order."""
-    offsets.sort()
+def ranges_of(offsets: Iterable[int]) -> list[Range]:
+    """Offsets, in any order and perhaps some twice, as few ranges as possible, in order."""
     found: list[Range] = []
     first = end = -1
-    for offset in offsets:
+    for offset in sorted(offsets):
         if offset == end:
             end += 1
-            continue
-        if end > first:
-            found.append((first, end))
-        first, end = offset, offset + 1
+        elif offset > end:
+            if end > first:
+                found.append((first, end))
+            first, end = offset, offset + 1
     if end > first:
         found.append((first, end))
+    return found
+
+
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges, in any order and perhaps overlapping, as few as possible, in order."""
+    found: list[Range] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
     return found

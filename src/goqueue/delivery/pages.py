@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from enum import IntEnum
-from typing import Final, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PAGE: Final = 256
 
@@ -26,6 +31,11 @@ class MessageState(IntEnum):
 
 
 SETTLED_BYTE: Final = bytes((MessageState.SETTLED,))
+RUNS: Final = tuple(re.compile(re.escape(bytes((state,))) + b"+") for state in MessageState)
+"""What finds the runs of each state among others."""
+UNSETTLED: Final = re.compile(b"[^" + SETTLED_BYTE + b"]+")
+TAKEABLE: Final = re.compile(b"[\0\2]+")
+"""Available, or waiting: who replays what happened does not see that a message waited enough."""
 
 
 class Flight:
@@ -55,15 +65,35 @@ class Page:
 
     def note_first(self, at: int, upto: int, at_ms: int) -> None:
         """Remember when messages were delivered that come back for the first time."""
-        if self.firsts is None:
-            self.firsts = array("q", bytes(8 * PAGE))
-        for index in range(at, upto):
-            if self.firsts[index] == 0:
-                self.firsts[index] = at_ms
+        firsts = self.firsts
+        if firsts is None:
+            firsts = self.firsts = array("q", bytes(8 * PAGE))
+        known = firsts[at:upto]
+        if not any(known):
+            firsts[at:upto] = array("q", (at_ms,)) * (upto - at)
+            return
+        firsts[at:upto] = array("q", (each or at_ms for each in known))
 
     def tally(self) -> list[int]:
         """How many messages are in each state; those that are available are not counted."""
         return [0, *(self.states.count(state) for state in tuple(MessageState)[1:])]
+
+    def flights(self, at: int, upto: int) -> Iterator[tuple[int, int, int]]:
+        """What is in flight between two indices: from, to, and the number of the lease."""
+        flight = self.flight
+        if flight is None:
+            return
+        found = RUNS[MessageState.IN_FLIGHT].finditer(self.states, at, upto)
+        for first, end in [run.span() for run in found]:
+            numbers = flight.leases[first:end]
+            if numbers.count(numbers[0]) == end - first:
+                yield first, end, numbers[0]
+                continue
+            from_ = first
+            for number, same in groupby(numbers):
+                to = from_ + sum(1 for _ in same)
+                yield from_, to, number
+                from_ = to
 
     def lease_numbers(self) -> list[int]:
         """The lease of each message in flight."""

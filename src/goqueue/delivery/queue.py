@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 from array import array
 from hashlib import shake_128
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.delivery import operations as ops
+from goqueue.delivery.leases import NUMBERS, Lease
 from goqueue.delivery.line import LANES, Line
 from goqueue.delivery.pages import MessageState
-from goqueue.delivery.leases import Lease
 from goqueue.delivery.window import Window
 from goqueue.model.errors import InvariantError
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation, Range
+
+
+_MANY: Final = 64
+"""Heaps are cleared of what counts no more when that is most of them, and so many more."""
 
 
 class Doom(NamedTuple):
@@ -49,8 +53,10 @@ class PartitionQueue:
         self.moving: list[ops.Moving] = []
         """Dead messages of which it must be found out, after a crash, whether they were moved."""
         self.next_lease = 1
+        """A number that no lease has had for long; `lease_numbers` says which are free."""
         self._lanes = lanes
-        self._due: dict[int, int] = {}
+        self._due: dict[int, tuple[int, int]] = {}
+        """Of messages that wait: when they are due, and their lanes."""
         self._waiting: list[tuple[int, int]] = []
         """A heap of due times and offsets; only those that `_due` confirms count."""
         self._waiting_lanes = [0] * LANES
@@ -91,9 +97,11 @@ class PartitionQueue:
 
     def is_blocked(self, lane: int, member: str) -> bool:
         """Whether order forbids to hand out more of a lane: an earlier message is not through."""
-        if self._waiting_lanes[lane]:
-            return True
-        return any(lease.member != member for lease in self.window.leases.values())
+        return self._waiting_lanes[lane] > 0 or self.window.is_held_by_others(member)
+
+    def lease_numbers(self, count: int) -> list[int]:
+        """Numbers for new leases."""
+        return self.window.unused_leases(self.next_lease, count)
 
     def taken(
         self,
@@ -105,28 +113,17 @@ class PartitionQueue:
     ) -> ops.Taken:
         """What was chosen (lane, first, end) is handed to a member."""
         deadline_ms = now_ms + visibility_ms
-        return ops.Taken(self.next_lease, member, now_ms, deadline_ms, seed, list(chosen))
+        (number,) = self.lease_numbers(1)
+        return ops.Taken(number, member, now_ms, deadline_ms, seed, list(chosen))
 
     def held_by(self, member: str) -> list[Range]:
-        """Everything that a member has."""
-        return [
+        """Everything that a member has, in order."""
+        return ops.joined(
             part
             for number, lease in self.window.leases.items()
             if lease.member == member
-            for part in self._of_lease(number, lease)
-        ]
-
-    def _of_lease(self, number: int, lease: Lease) -> list[Range]:
-        """The messages that are still in flight under a lease."""
-        window = self.window
-        mine = [
-            offset
-            for first, end in lease.ranges
-            for from_, to in window.in_state(first, end, MessageState.IN_FLIGHT)
-            for offset in range(from_, to)
-            if window.lease_number(offset) == number
-        ]
-        return ops.ranges_of(mine)
+            for part in self.window.held(number)
+        )
 
     # --- Time ------------------------------------------------------------------------------------
 
@@ -134,24 +131,25 @@ class PartitionQueue:
         """What members have had for too long, lease by lease; each must leave its lease at once."""
         while (lease := self._first_lease()) is not None and lease[1].deadline_ms <= now_ms:
             heapq.heappop(self._deadlines)
-            yield self._of_lease(*lease)
+            yield self.window.held(lease[0])
 
     def wake(self, now_ms: int) -> bool:
         """Let messages be handed out whose waiting is over; says whether there were any."""
-        woken = False
+        woken: list[int] = []
         while self._waiting and self._waiting[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._waiting)
-            if self._due.get(offset) == due_ms:
+            if self._is_due(offset, due_ms):
                 self._end_waiting(offset)
-                self.window.put(offset, offset + 1, MessageState.AVAILABLE)
-                self.line.put_back(offset, offset + 1)
-                woken = True
-        return woken
+                woken.append(offset)
+        for first, end in ops.ranges_of(woken):
+            self.window.put(first, end, MessageState.AVAILABLE)
+            self.line.put_back(first, end)
+        return bool(woken)
 
     def next_deadline_ms(self) -> int | None:
         """When something is next to be done: a lease ends, or a message has waited enough."""
         lease = self._first_lease()
-        while self._waiting and self._due.get(self._waiting[0][1]) != self._waiting[0][0]:
+        while self._waiting and not self._is_due(self._waiting[0][1], self._waiting[0][0]):
             heapq.heappop(self._waiting)
         found = [lease[1].deadline_ms] if lease is not None else []
         if self._waiting:
@@ -167,6 +165,10 @@ class PartitionQueue:
             heapq.heappop(self._deadlines)
         return None
 
+    def _is_due(self, offset: int, due_ms: int) -> bool:
+        known = self._due.get(offset)
+        return known is not None and known[0] == due_ms
+
     # --- What happens ----------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
@@ -181,64 +183,88 @@ class PartitionQueue:
         for lane, first, end in taken.ranges:
             self._forget_waits(first, end)
             self.window.take(first, end, taken.lease, nonces[drawn : drawn + end - first])
-            self.line.passed(lane, end)
+            self.line.taken(self.window, lane, first, end)
             drawn += end - first
+        self.window.forget_empty_lease(taken.lease)
 
     def _add_lease(self, number: int, lease: Lease) -> None:
+        leases = self.window.leases
         self.window.add_lease(number, lease)
-        self.next_lease = max(self.next_lease, number + 1)
-        heapq.heappush(self._deadlines, (lease.deadline_ms, number))
+        self.next_lease = number % (NUMBERS - 1) + 1
+        if len(self._deadlines) > _MANY + 2 * len(leases):
+            self._deadlines = [(each.deadline_ms, key) for key, each in leases.items()]
+            heapq.heapify(self._deadlines)
+        else:
+            heapq.heappush(self._deadlines, (lease.deadline_ms, number))
 
     def _untake(self, untaken: ops.Untaken) -> None:
         for first, end in untaken.ranges:
-            self.window.untake(first, end)
-            self.line.put_back(first, end)
+            for from_, to, number in list(self.window.flights(first, end)):
+                if untaken.lease in (0, number):
+                    self.window.untake(from_, to)
+                    self.line.put_back(from_, to)
 
     def _release(self, released: ops.Released) -> None:
         for first, end in released.ranges:
-            self._forget_waits(first, end)
-            self.window.put(first, end, MessageState.AVAILABLE)
-            self.line.put_back(first, end)
+            for part in list(self.window.in_state(first, end, MessageState.IN_FLIGHT)):
+                self.window.put(*part, MessageState.AVAILABLE)
+                self.line.put_back(*part)
 
     def _extend(self, extended: ops.Extended) -> None:
         window = self.window
-        old = window.leases[window.lease_number(extended.ranges[0][0])]
+        flights = [each for part in extended.ranges for each in window.flights(*part)]
+        if not flights:
+            return
+        old = window.leases[flights[0][2]]
         new = Lease(old.member, old.at_ms, extended.deadline_ms, [])
         self._add_lease(extended.lease, new)
-        for first, end in extended.ranges:
+        for first, end, _ in flights:
             window.move(first, end, extended.lease)
 
     def _postpone(self, postponed: ops.Postponed) -> None:
         for offset, due_ms in postponed.due:
-            self._forget_waits(offset, offset + 1)
-            self.window.put(offset, offset + 1, MessageState.WAITING)
-            self._wait(offset, due_ms)
-            if postponed.error:
-                self._errors[offset] = postponed.error
+            if self.window.state(offset) is MessageState.IN_FLIGHT:
+                self.window.put(offset, offset + 1, MessageState.WAITING)
+                self._wait(offset, due_ms)
+                if postponed.error:
+                    self._errors[offset] = postponed.error
 
     def _wait(self, offset: int, due_ms: int) -> None:
-        self._due[offset] = due_ms
-        self._waiting_lanes[self._lanes.lane_of(offset)] += 1
-        heapq.heappush(self._waiting, (due_ms, offset))
+        lane = self._lanes.lane_of(offset)
+        self._due[offset] = due_ms, lane
+        self._waiting_lanes[lane] += 1
+        if len(self._waiting) > _MANY + 2 * len(self._due):
+            self._waiting = [(due, key) for key, (due, _) in self._due.items()]
+            heapq.heapify(self._waiting)
+        else:
+            heapq.heappush(self._waiting, (due_ms, offset))
 
     def _doom(self, doomed: ops.Doomed) -> None:
         window = self.window
         for first, end in doomed.ranges:
             self._forget_waits(first, end)
-            for offset in range(first, end):
-                in_flight = window.state(offset) is MessageState.IN_FLIGHT
-                lease = window.leases[window.lease_number(offset)] if in_flight else None
-                last_ms = lease.at_ms if lease is not None else 0
-                self.dooms[offset] = Doom(
-                    doomed.reason,
-                    doomed.error or self._errors.get(offset, ""),
-                    doomed.at_ms,
-                    window.count(offset),
-                    window.first_delivery_ms(offset) or last_ms,
-                    last_ms,
-                    lease.member if lease is not None else "",
-                )
-                window.put(offset, offset + 1, MessageState.DOOMED)
+            for state in (MessageState.AVAILABLE, MessageState.WAITING):
+                for part in window.in_state(first, end, state):
+                    self._mourn(*part, doomed, None)
+            for from_, to, number in window.flights(first, end):
+                self._mourn(from_, to, doomed, window.leases[number])
+            window.put(first, end, MessageState.DOOMED)
+
+    def _mourn(self, first: int, end: int, doomed: ops.Doomed, lease: Lease | None) -> None:
+        """Note why and how messages die, while it is known who had them."""
+        last_ms = lease.at_ms if lease is not None else 0
+        member = lease.member if lease is not None else ""
+        counts = self.window.counts(first, end)
+        for offset, count in enumerate(counts, first):
+            self.dooms[offset] = Doom(
+                doomed.reason,
+                doomed.error or self._errors.get(offset, ""),
+                doomed.at_ms,
+                count,
+                self.window.first_delivery_ms(offset) or last_ms,
+                last_ms,
+                member,
+            )
 
     def _settle(self, settled: ops.Settled) -> None:
         for first, end in settled.ranges:
@@ -259,8 +285,8 @@ class PartitionQueue:
                 self._end_waiting(offset)
 
     def _end_waiting(self, offset: int) -> None:
-        del self._due[offset]
-        self._waiting_lanes[self._lanes.lane_of(offset)] -= 1
+        _, lane = self._due.pop(offset)
+        self._waiting_lanes[lane] -= 1
 
     # --- Keeping ---------------------------------------------------------------------------------
 
@@ -269,7 +295,7 @@ class PartitionQueue:
         return {
             "window": self.window.dump(),
             "line": self.line.dump(),
-            "due": list(self._due.items()),
+            "due": [(offset, due_ms) for offset, (due_ms, _) in self._due.items()],
             "errors": list(self._errors.items()),
             "dooms": list(self.dooms.items()),
             "moving": list(self.moving),

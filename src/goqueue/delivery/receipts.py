@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from goqueue.model.errors import MalformedReceiptError
 
 _FORMAT: Final = re.compile(
-    r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>\d{1,10}):(?P<offset>\d{1,19})"
-    r":(?P<count>\d{1,3}):(?P<nonce>[0-9a-f]{16})",
+    r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>0|[1-9]\d{0,9}):(?P<offset>0|[1-9]\d{0,18})"
+    r":(?P<count>[1-9]\d{0,2}):(?P<nonce>[0-9a-f]{16})",
     re.ASCII,
 )
 _LONGEST_SHOWN: Final = 80

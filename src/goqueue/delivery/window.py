@@ -11,30 +11,30 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.delivery.pages import PAGE, SETTLED_BYTE, Flight, MessageState, Page
+from goqueue.delivery.leases import Lease, Leases
+from goqueue.delivery.operations import joined
+from goqueue.delivery.pages import (
+    PAGE,
+    RUNS,
+    SETTLED_BYTE,
+    TAKEABLE,
+    UNSETTLED,
+    Flight,
+    MessageState,
+    Page,
+)
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
+
+    from goqueue.delivery.operations import Range
 
 _ONE_MORE: Final = bytes(min(count + 1, 255) for count in range(256))
 _ONE_LESS: Final = bytes(max(count - 1, 0) for count in range(256))
-
-
-@dataclass(slots=True)
-class Lease:
-    """Messages that were handed to one member in one go, until one deadline."""
-
-    member: str
-    at_ms: int
-    deadline_ms: int
-    ranges: list[tuple[int, int]]
-    """Which messages those were; some may have left since."""
-    left: int = 0
-    """How many are still there."""
 
 
 class Window:
@@ -44,12 +44,12 @@ class Window:
         """Begin at `start`, and keep count in `unacked` of what each member of the group has."""
         self.start = start
         """The lowest offset that is not settled."""
-        self.leases: dict[int, Lease] = {}
+        self._leases = Leases(unacked)
+        self.leases = self._leases.by_number
         self.totals = [0] * len(MessageState)
         """How many messages are in each state; those that were never touched are not counted."""
         self._pages: dict[int, Page | None] = {}
         """None is a page that is settled whole."""
-        self._unacked = unacked
 
     # --- Looking ---------------------------------------------------------------------------------
 
@@ -62,23 +62,63 @@ class Window:
         return MessageState.SETTLED if page is None else MessageState(page.states[at])
 
     def count(self, offset: int) -> int:
-        """How often the message was delivered; 0 once it is settled."""
+        """How often the message was delivered; means nothing once it is settled."""
         page = self._pages.get(offset // PAGE)
         return page.counts[offset % PAGE] if page is not None and offset >= self.start else 0
 
+    def counts(self, first: int, end: int) -> bytes:
+        """How often each of [first, end) was delivered."""
+        found = bytearray()
+        while first < end:
+            number, at = divmod(first, PAGE)
+            upto = min(PAGE, at + end - first)
+            found += (self._pages.get(number) or _UNTOUCHED).counts[at:upto]
+            first += upto - at
+        return bytes(found)
+
+    def nonces(self, first: int, end: int) -> array[int]:
+        """The nonces of the deliveries of [first, end), all in flight."""
+        found: array[int] = array("Q")
+        while first < end:
+            at = first % PAGE
+            upto = min(PAGE, at + end - first)
+            found += self._flight(first).nonces[at:upto]
+            first += upto - at
+        return found
+
     def nonce(self, offset: int) -> int:
         """The nonce of the delivery of a message in flight."""
-        page = self._pages[offset // PAGE]
-        assert page is not None
-        assert page.flight is not None
-        return page.flight.nonces[offset % PAGE]
+        return self._flight(offset).nonces[offset % PAGE]
 
     def lease_number(self, offset: int) -> int:
         """The lease of a message in flight."""
-        page = self._pages[offset // PAGE]
-        assert page is not None
-        assert page.flight is not None
-        return page.flight.leases[offset % PAGE]
+        return self._flight(offset).leases[offset % PAGE]
+
+    def _flight(self, offset: int) -> Flight:
+        page = self._pages.get(offset // PAGE)
+        if page is None or page.flight is None:
+            raise InvariantError(f"offset {offset} is said to be in flight")
+        return page.flight
+
+    def is_held_by_others(self, member: str) -> bool:
+        """Whether anything here is in flight to somebody else."""
+        return self._leases.is_held_by_others(member)
+
+    def held(self, number: int) -> list[Range]:
+        """The messages that are still in flight under a lease, in order."""
+        return joined(
+            (first, end)
+            for range_ in self.leases[number].ranges
+            for first, end, lease in self.flights(*range_)
+            if lease == number
+        )
+
+    def flights(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """What is in flight of [first, end), in order: first, end, and the number of the lease."""
+        for run in self.in_state(first, end, MessageState.IN_FLIGHT):
+            for page, at, upto, offset in self._touch(*run):
+                for from_, to, number in page.flights(at, upto):
+                    yield offset - at + from_, offset - at + to, number
 
     def first_delivery_ms(self, offset: int) -> int:
         """When a message was first delivered that has come back since; 0 for others."""
@@ -87,96 +127,96 @@ class Window:
             return 0
         return page.firsts[offset % PAGE]
 
-    def in_state(self, first: int, end: int, state: MessageState) -> Iterator[tuple[int, int]]:
+    def in_state(self, first: int, end: int, state: MessageState) -> Iterator[Range]:
         """The ranges of [first, end) that are in this state."""
-        wanted = bytes((state,))
+        return self._matching(first, end, RUNS[state])
+
+    def _matching(self, first: int, end: int, runs: re.Pattern[bytes]) -> Iterator[Range]:
+        """The ranges of [first, end) whose states match."""
         first = max(first, self.start)
         run_first = run_end = first
         while first < end:
             number, at = divmod(first, PAGE)
             upto = min(PAGE, at + end - first)
             page = self._pages.get(number, _UNTOUCHED)
-            states = _ALL_SETTLED[at:upto] if page is None else page.states[at:upto]
-            here = 0
-            while here < len(states):
-                rest = states[here:]
-                same = len(rest) - len(rest.lstrip(wanted))
-                if same:
-                    if run_end != first + here:
-                        if run_end > run_first:
-                            yield run_first, run_end
-                        run_first = first + here
-                    run_end = first + here + same
-                    here += same
-                    continue
-                found = rest.find(wanted)
-                here = len(states) if found < 0 else here + found
-            first += len(states)
+            base = first - at
+            states = _ALL_SETTLED if page is None else page.states
+            for from_, to in [run.span() for run in runs.finditer(states, at, upto)]:
+                if base + from_ != run_end:
+                    if run_end > run_first:
+                        yield run_first, run_end
+                    run_first = base + from_
+                run_end = base + to
+            first = base + upto
         if run_end > run_first:
             yield run_first, run_end
 
     # --- Changing --------------------------------------------------------------------------------
 
+    def add_lease(self, number: int, lease: Lease) -> None:
+        """Make a lease, which must be given messages at once."""
+        self._leases.add(number, lease)
+
+    def forget_empty_lease(self, number: int) -> None:
+        """Forget a lease, when it has nothing."""
+        self._leases.forget_empty(number)
+
+    def unused_leases(self, first: int, count: int) -> list[int]:
+        """Numbers that no lease has, from `first` on."""
+        return self._leases.unused(first, count)
+
     def take(self, first: int, end: int, number: int, nonces: array[int]) -> None:
-        """Hand [first, end) to the lease of that number, with one nonce for each."""
+        """Hand [first, end) to the lease of that number, with one nonce for each.
+
+        What is settled, dead or with somebody stays what it is: this may be told late.
+        """
         lease = self.leases[number]
-        lease.ranges.append((first, end))
-        drawn = 0
-        for page, at, upto in self._touch(first, end):
-            size = upto - at
-            self._leave(page, at, upto, MessageState.IN_FLIGHT)
-            flight = page.flight
-            if flight is None:
-                flight = page.flight = Flight()
-            flight.count += size
-            flight.leases[at:upto] = array("I", (number,)) * size
-            flight.nonces[at:upto] = nonces[drawn : drawn + size]
-            page.counts[at:upto] = page.counts[at:upto].translate(_ONE_MORE)
-            drawn += size
-        lease.left += drawn
-        self._unacked[lease.member] = self._unacked.get(lease.member, 0) + drawn
+        for run in list(self._matching(first, end, TAKEABLE)):
+            lease.ranges.append(run)
+            self._leases.entered(lease, run[1] - run[0])
+            for page, at, upto, offset in self._touch(*run):
+                size = upto - at
+                drawn = offset - first
+                self._leave(page, at, upto, MessageState.IN_FLIGHT)
+                flight = page.flight
+                if flight is None:
+                    flight = page.flight = Flight()
+                flight.count += size
+                flight.leases[at:upto] = array("I", (number,)) * size
+                flight.nonces[at:upto] = nonces[drawn : drawn + size]
+                page.counts[at:upto] = page.counts[at:upto].translate(_ONE_MORE)
 
     def move(self, first: int, end: int, number: int) -> None:
         """Give what is in flight of [first, end) to another lease; receipts stay as they are."""
         lease = self.leases[number]
-        lease.ranges.append((first, end))
-        for page, at, upto in self._touch(first, end):
-            flight = page.flight
-            assert flight is not None
-            for index in range(at, upto):
-                self._left_lease(flight.leases[index], 1)
-                flight.leases[index] = number
-            lease.left += upto - at
-            self._unacked[lease.member] = self._unacked.get(lease.member, 0) + upto - at
+        for run in list(self.in_state(first, end, MessageState.IN_FLIGHT)):
+            lease.ranges.append(run)
+            self._leases.entered(lease, run[1] - run[0])
+            for page, at, upto, offset in self._touch(*run):
+                for from_, to, old in page.flights(at, upto):
+                    self._leases.left(old, to - from_)
+                self._flight(offset).leases[at:upto] = array("I", (number,)) * (upto - at)
 
     def untake(self, first: int, end: int) -> None:
-        """Make as if [first, end) had not been taken."""
-        for page, at, upto in self._touch(first, end):
-            self._leave(page, at, upto, MessageState.AVAILABLE)
-            page.counts[at:upto] = page.counts[at:upto].translate(_ONE_LESS)
+        """Make as if what is in flight of [first, end) had not been taken."""
+        for run in list(self.in_state(first, end, MessageState.IN_FLIGHT)):
+            for page, at, upto, _ in self._touch(*run):
+                self._leave(page, at, upto, MessageState.AVAILABLE, counts=False)
+                page.counts[at:upto] = page.counts[at:upto].translate(_ONE_LESS)
 
     def put(self, first: int, end: int, state: MessageState) -> None:
         """Let [first, end) be in this state, whatever it was; those that are settled stay so."""
         if state is MessageState.SETTLED:
             self._settle(first, end)
             return
-        for from_, to in self._unsettled(first, end):
-            for page, at, upto in self._touch(from_, to):
+        for run in list(self._matching(first, end, UNSETTLED)):
+            for page, at, upto, _ in self._touch(*run):
                 self._leave(page, at, upto, state)
-
-    def _unsettled(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """The parts of [first, end) that are not settled."""
-        end_of_last = max(first, self.start)
-        for from_, to in list(self.in_state(first, end, MessageState.SETTLED)):
-            if from_ > end_of_last:
-                yield end_of_last, from_
-            end_of_last = to
-        if end > end_of_last:
-            yield end_of_last, end
 
     def _settle(self, first: int, end: int) -> None:
         """Be done with [first, end), and move the start over what is done with."""
         first = max(first, self.start)
+        at_start = first == self.start
         if first == self.start and end - first > PAGE:
             first = self._settle_pages(end)
         while first < end:
@@ -197,7 +237,8 @@ class Window:
                     self._pages[number] = None
                     self.totals[MessageState.SETTLED] -= PAGE
             first += upto - at
-        self._advance()
+        if at_start:
+            self._advance()
 
     def _settle_pages(self, end: int) -> int:
         """Be done with whole pages up to `end`, at the cost of those that were ever touched."""
@@ -223,7 +264,7 @@ class Window:
         if was == MessageState.IN_FLIGHT:
             flight = page.flight
             assert flight is not None
-            self._left_lease(flight.leases[at], 1)
+            self._leases.left(flight.leases[at], 1)
             flight.count -= 1
             if not flight.count:
                 page.flight = None
@@ -245,8 +286,11 @@ class Window:
                 self.totals[MessageState.SETTLED] -= page.settled
             del self._pages[number]
 
-    def _touch(self, first: int, end: int) -> Iterator[tuple[Page, int, int]]:
-        """The pages of [first, end), made where they are missing, with the part that is meant."""
+    def _touch(self, first: int, end: int) -> Iterator[tuple[Page, int, int, int]]:
+        """The pages of [first, end), made where they are missing.
+
+        Each comes with the part of it that is meant, and the offset at which that part begins.
+        """
         while first < end:
             number, at = divmod(first, PAGE)
             upto = min(PAGE, at + end - first)
@@ -255,19 +299,24 @@ class Window:
                 raise InvariantError(f"offset {first} is settled, and was to be changed")
             if page is _UNTOUCHED:
                 page = self._pages[number] = Page()
-            yield page, at, upto
+            yield page, at, upto, first
             first += upto - at
 
-    def _leave(self, page: Page, at: int, upto: int, state: MessageState) -> None:
-        """Change the state of a part of a page, and keep every count true."""
+    def _leave(
+        self, page: Page, at: int, upto: int, state: MessageState, *, counts: bool = True
+    ) -> None:
+        """Change the state of a part of a page, and keep every count true.
+
+        A delivery that is over counts as the first one, when there was none before.
+        """
         states = page.states
         totals = self.totals
-        flight = page.flight
-        if flight is not None:
-            self._end_flights(page, flight, at, upto, comes_back=state != MessageState.SETTLED)
+        if page.flight is not None:
+            comes_back = counts and state != MessageState.SETTLED
+            self._end_flights(page, page.flight, at, upto, comes_back=comes_back)
         for other in (MessageState.WAITING, MessageState.DOOMED, MessageState.SETTLED):
             if totals[other]:
-                totals[other] -= states.count(bytes((other,)), at, upto)
+                totals[other] -= states.count(other, at, upto)
         size = upto - at
         states[at:upto] = bytes((state,)) * size
         if state != MessageState.AVAILABLE:
@@ -277,33 +326,14 @@ class Window:
         self, page: Page, flight: Flight, at: int, upto: int, *, comes_back: bool
     ) -> None:
         """Take what is in flight of a part of a page out of its leases."""
-        here = page.states.find(MessageState.IN_FLIGHT, at, upto)
-        while here >= 0:
-            number = flight.leases[here]
-            then = here + 1
-            while (
-                then < upto
-                and page.states[then] == MessageState.IN_FLIGHT
-                and flight.leases[then] == number
-            ):
-                then += 1
+        for from_, to, number in page.flights(at, upto):
             if comes_back:
-                page.note_first(here, then, self.leases[number].at_ms)
-            self._left_lease(number, then - here)
-            flight.count -= then - here
-            self.totals[MessageState.IN_FLIGHT] -= then - here
-            here = page.states.find(MessageState.IN_FLIGHT, then, upto)
+                page.note_first(from_, to, self.leases[number].at_ms)
+            self._leases.left(number, to - from_)
+            flight.count -= to - from_
+            self.totals[MessageState.IN_FLIGHT] -= to - from_
         if not flight.count:
             page.flight = None
-
-    def _left_lease(self, number: int, count: int) -> None:
-        lease = self.leases[number]
-        lease.left -= count
-        self._unacked[lease.member] -= count
-        if lease.left == 0:
-            del self.leases[number]
-            if self._unacked[lease.member] == 0:
-                del self._unacked[lease.member]
 
     # --- Keeping ---------------------------------------------------------------------------------
 
@@ -327,7 +357,7 @@ class Window:
         window = cls(dumped["start"], unacked)
         for number, member, at_ms, deadline_ms, ranges in dumped["leases"]:
             pairs = [(first, end) for first, end in ranges]
-            window.leases[number] = Lease(member, at_ms, deadline_ms, pairs)
+            window.add_lease(number, Lease(member, at_ms, deadline_ms, pairs))
         for number, stored in dumped["pages"]:
             page = window._pages[number] = None if stored is None else Page.load(stored)
             if page is not None:
@@ -336,10 +366,8 @@ class Window:
 
     def _count(self, page: Page) -> None:
         self.totals = [have + more for have, more in zip(self.totals, page.tally(), strict=True)]
-        for number in page.lease_numbers():
-            lease = self.leases[number]
-            lease.left += 1
-            self._unacked[lease.member] = self._unacked.get(lease.member, 0) + 1
+        for number, count in Counter(page.lease_numbers()).items():
+            self._leases.entered(self.leases[number], count)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when counts, pages and leases contradict each other."""
@@ -354,8 +382,7 @@ class Window:
                 left.update(page.lease_numbers())
         if totals != self.totals:
             raise InvariantError(f"counted {totals}, kept {self.totals}")
-        if left != {number: lease.left for number, lease in self.leases.items()}:
-            raise InvariantError("the leases do not hold what is in flight")
+        self._leases.check_invariants(left)
         if self.state(self.start) is MessageState.SETTLED:
             raise InvariantError(f"the start, {self.start}, is settled")
 

@@ -1,0 +1,88 @@
+"""Who has how much: messages that were handed out together are one lease."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from goqueue.model.errors import InvariantError
+
+NUMBERS: Final = 2**32
+"""Numbers of leases, from 1 on, are four bytes a message; when they are used up they begin anew."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """Messages that were handed to one member in one go, until one deadline."""
+
+    member: str
+    at_ms: int
+    deadline_ms: int
+    ranges: list[tuple[int, int]]
+    """Which messages those were; some may have left since."""
+    left: int = 0
+    """How many are still there."""
+
+
+class Leases:
+    """The leases of one partition, by their numbers; one that has nothing left is forgotten."""
+
+    def __init__(self, unacked: dict[str, int]) -> None:
+        """Keep count in `unacked` of what each member of the group has, here and elsewhere."""
+        self.by_number: dict[int, Lease] = {}
+        self._unacked = unacked
+        self._holders: Counter[str] = Counter()
+        """How many leases each member has here."""
+
+    def add(self, number: int, lease: Lease) -> None:
+        """Make a lease, which must be given messages at once."""
+        if number in self.by_number:
+            raise InvariantError(f"there is a lease {number} already")
+        self.by_number[number] = lease
+        self._holders[lease.member] += 1
+
+    def unused(self, first: int, count: int) -> list[int]:
+        """Numbers that no lease has, from `first` on."""
+        found: list[int] = []
+        while len(found) < count:
+            if first not in self.by_number:
+                found.append(first)
+            first = first % (NUMBERS - 1) + 1
+        return found
+
+    def entered(self, lease: Lease, count: int) -> None:
+        """So many messages are now in flight under a lease."""
+        lease.left += count
+        self._unacked[lease.member] = self._unacked.get(lease.member, 0) + count
+
+    def left(self, number: int, count: int) -> None:
+        """So many messages are no longer in flight under a lease."""
+        lease = self.by_number[number]
+        lease.left -= count
+        self._unacked[lease.member] -= count
+        if not lease.left:
+            if not self._unacked[lease.member]:
+                del self._unacked[lease.member]
+            self.forget_empty(number)
+
+    def forget_empty(self, number: int) -> None:
+        """Forget a lease, when it has nothing."""
+        lease = self.by_number[number]
+        if lease.left:
+            return
+        del self.by_number[number]
+        self._holders[lease.member] -= 1
+        if not self._holders[lease.member]:
+            del self._holders[lease.member]
+
+    def is_held_by_others(self, member: str) -> bool:
+        """Whether anything here is in flight to somebody else."""
+        return len(self._holders) > (member in self._holders)
+
+    def check_invariants(self, in_flight: Counter[int]) -> None:
+        """Raise `InvariantError` when these are not the leases of what is in flight."""
+        if in_flight != {number: lease.left for number, lease in self.by_number.items()}:
+            raise InvariantError("the leases do not hold what is in flight")
+        if self._holders != Counter(lease.member for lease in self.by_number.values()):
+            raise InvariantError(f"members are said to have {self._holders} leases")
