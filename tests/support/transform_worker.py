@@ -1,0 +1,94 @@
+"""A worker that reads, transforms and writes in transactions, and simply dies when in doubt.
+
+    python transform_worker.py '{"client": "confluent", "bootstrap": "...", "name": "worker-0",
+                                 "partitions": [0, 2], "batch": 20}'
+
+It copies partitions of topic `in` to topic `out`, and commits how far it has read in the same
+transactions, for the group `workers`. Whoever starts it again finds everything done once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+GROUP = "workers"
+SOURCE = "in"
+TARGET = "out"
+TIMEOUT_S = 20
+
+
+def transformed(value: bytes) -> bytes:
+    return b"done " + value
+
+
+def confluent(said: dict[str, Any]) -> None:
+    from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition  # noqa: PLC0415
+
+    quiet = {
+        "bootstrap.servers": said["bootstrap"],
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 100,
+    }
+    producer = Producer({**quiet, "transactional.id": said["name"], "linger.ms": 0})
+    producer.init_transactions(TIMEOUT_S)
+    reading = {"group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**quiet, **reading, "fetch.wait.max.ms": 50})
+    consumer.assign([TopicPartition(SOURCE, n, OFFSET_STORED) for n in said["partitions"]])
+    while True:
+        messages = consumer.consume(said["batch"], 0.2)
+        if not messages:
+            continue
+        next_offsets: dict[int, int] = {}
+        producer.begin_transaction()
+        for message in messages:
+            if message.error() is not None:
+                raise RuntimeError(str(message.error()))
+            producer.produce(TARGET, transformed(message.value()), partition=message.partition())
+            next_offsets[message.partition()] = message.offset() + 1
+        places = [TopicPartition(SOURCE, n, offset) for n, offset in next_offsets.items()]
+        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), TIMEOUT_S)
+        producer.commit_transaction(TIMEOUT_S)
+
+
+async def aiokafka(said: dict[str, Any]) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # noqa: PLC0415
+
+    producer = AIOKafkaProducer(bootstrap_servers=said["bootstrap"], transactional_id=said["name"])
+    await producer.start()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=said["bootstrap"],
+        group_id=GROUP,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=50,
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(SOURCE, number) for number in said["partitions"]])
+    while True:
+        found = await consumer.getmany(timeout_ms=200, max_records=said["batch"])
+        if not found:
+            continue
+        async with producer.transaction():
+            for place, messages in found.items():
+                for message in messages:
+                    await producer.send(
+                        TARGET, transformed(message.value), partition=place.partition
+                    )
+            offsets = {place: messages[-1].offset + 1 for place, messages in found.items()}
+            await producer.send_offsets_to_transaction(offsets, GROUP)
+
+
+def main() -> None:
+    said = json.loads(sys.argv[1])
+    if said["client"] == "aiokafka":
+        asyncio.run(asyncio.wait_for(aiokafka(said), 600))
+    else:
+        confluent(said)
+
+
+if __name__ == "__main__":
+    main()
