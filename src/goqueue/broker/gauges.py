@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.coordination import GROUPS_NAME
+from goqueue.broker.group_views import view_group
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
+from goqueue.broker.queue_views import queue_views
+from goqueue.broker.queues import QUEUES_NAME
 from goqueue.broker.schemas import SCHEMAS_NAME
 from goqueue.broker.transactions import TRANSACTIONS_NAME
+from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
@@ -48,6 +52,7 @@ class BrokerGauges:
         for coordinator in broker.groups.coordinators():
             consumers += self._put_groups(samples, coordinator)
             self._take_durations(coordinator)
+        consumers += self._put_queue_groups(samples)
         samples.put(names.ACTIVE_CONSUMERS, consumers)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
@@ -67,13 +72,37 @@ class BrokerGauges:
             samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
             samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
             samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
-            self._put_offsets(samples, coordinator, group.group_id)
+            queue_group = self._broker.queues.find(group.group_id)
+            if queue_group is None or queue_group.is_dormant:
+                self._put_offsets(samples, group.group_id)
             samples.put(names.ASSIGNED_PARTITIONS, _assigned(coordinator, group), group.group_id)
             _put_stats(samples, coordinator, group.group_id)
         return members
 
-    def _put_offsets(self, samples: Samples, coordinator: GroupCoordinator, group_id: str) -> None:
-        for line in group_lag(self._broker.partitions, coordinator, group_id):
+    def _put_queue_groups(self, samples: Samples) -> int:
+        """What no coordinator knows of queue groups; returns how many more members they have."""
+        broker = self._broker
+        members = 0
+        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
+        for group in broker.queues:
+            if group.is_internal or group.is_dormant:
+                continue
+            if group.settings.mode is Mode.SHARED:
+                members += len(group.members)
+                state = view_group(broker, group.group_id).listing.state
+                samples.put(names.GROUP_MEMBERS, len(group.members), group.group_id)
+                samples.put(names.GROUP_GENERATION, group.members.epoch, group.group_id)
+                samples.put(names.GROUP_STATE, 1, group.group_id, state)
+            self._put_offsets(samples, group.group_id)
+            for view in queue_views(broker, group):
+                topic, number = view.partition.id
+                labels = (topic, group.group_id, str(number))
+                samples.put(names.IN_FLIGHT, view.in_flight, *labels)
+                samples.put(names.RETRIES_WAITING, view.waiting, *labels)
+        return members
+
+    def _put_offsets(self, samples: Samples, group_id: str) -> None:
+        for line in group_lag(self._broker, group_id):
             labels = (line.topic, group_id, str(line.partition))
             samples.put(names.COMMITTED_OFFSET, line.committed, *labels)
             samples.put(names.LAG, line.lag, *labels)

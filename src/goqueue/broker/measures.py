@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.tallies import Tallies
 from goqueue.metrics import names
 from goqueue.transactions.markers import Marker
 
@@ -50,6 +51,7 @@ class Measures:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._topics: dict[str, TopicMeasures] = {}
+        self.tallies = Tallies()
         self.fetch_latency = metrics.histogram(names.FETCH_LATENCY)
         self.polls = metrics.counter(names.POLLS)
         self.polls_empty = metrics.counter(names.POLLS_EMPTY)
@@ -107,6 +109,7 @@ class Measures:
     def delivered(self, topic: str, group_id: str, count: int) -> None:
         """Messages were handed to a member of a queue group."""
         self._metrics.counter(names.MESSAGES_CONSUMED, topic, group_id).add(count)
+        self.tallies.of(group_id).delivered += count
 
     def settled(self, topic: str, group_id: str, verdict: str, count: int, took_s: float) -> None:
         """Members have said what became of messages."""
@@ -114,15 +117,28 @@ class Measures:
         if name is not None:
             self._metrics.counter(name, topic, group_id).add(count)
         self._metrics.histogram(names.ACK_LATENCY, topic, verdict).observe(took_s)
+        self.tallies.of(group_id).verdicts[verdict] += count
+
+    def timed_out(self, topic: str, group_id: str, count: int) -> None:
+        """Messages were taken back from a member that did not acknowledge them in time."""
+        self._metrics.counter(names.VISIBILITY_TIMEOUTS, topic, group_id).add(count)
+        self.tallies.of(group_id).timeouts += count
 
     def expired(self, topic: str, count: int) -> None:
         """Messages had outlived themselves before they could be handed out."""
         self._metrics.counter(names.MESSAGES_EXPIRED, topic).add(count)
+        self.tallies.expired[topic] += count
 
     def buried(self, topic: str, group_id: str, reasons: Iterable[str]) -> None:
         """Dead messages were put into a dead-letter topic."""
         for reason in reasons:
             self._metrics.counter(names.DEAD_LETTERS, topic, group_id, reason).add()
+            self.tallies.of(group_id).dead[reason] += 1
+
+    def redriven(self, topic: str, count: int) -> None:
+        """Dead letters that had come from a topic were published again."""
+        self._metrics.counter(names.DEAD_LETTERS_REDRIVEN, topic).add(count)
+        self.tallies.redriven[topic] += count
 
     def transactions_ended(self, durations_ms: Iterable[tuple[Marker, int]]) -> None:
         """Transactions were carried out, some time after they began."""
@@ -133,8 +149,10 @@ class Measures:
     def forget_group(self, group_id: str) -> None:
         """A group is gone, and its series with it."""
         self._metrics.forget("consumer_group", group_id)
+        self.tallies.forget(group_id)
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and its series with it."""
         self._topics.pop(name, None)
         self._metrics.forget("topic", name)
+        self.tallies.forget_topic(name)

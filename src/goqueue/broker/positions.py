@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.lag import committed_offsets
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
@@ -17,7 +17,7 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
@@ -104,23 +104,38 @@ async def reset_offsets(
     changes = await _plan(broker, group_id, topic_name, position, partitions)
     if dry_run or not changes:
         return changes
-    if _member_count(broker, group_id):
-        raise NonEmptyGroupError(
-            f"group {group_id!r} has members that would go on where they are: stop them first"
-        )
+    _refuse_members(broker, group_id)
+    await set_offsets(
+        broker, group_id, {PartitionId(x.topic, x.partition): x.after for x in changes}
+    )
+    return changes
+
+
+async def set_offsets(broker: Broker, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
+    """Let a group without members go on at these offsets; one that does not exist is made.
+
+    A queue group forgets what it knew of the partitions.
+
+    Raises:
+        GroupError: the group refuses, for example because it has members.
+    """
+    queue_group = broker.queues.find(group_id)
+    if queue_group is not None and not queue_group.is_dormant:
+        _refuse_members(broker, group_id)
+        await broker.queues.reset(group_id, offsets)
+        return
     outcomes = await broker.groups.commit(
         CommitRequest(
             group_id=group_id,
             offsets=tuple(
-                OffsetToCommit(topic=each.topic, partition=each.partition, offset=each.after)
-                for each in changes
+                OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                for each, offset in offsets.items()
             ),
         )
     )
     for _, error in outcomes.partitions:
         if error is not None:
             raise error
-    return changes
 
 
 async def _plan(
@@ -134,22 +149,22 @@ async def _plan(
         raise InvalidGroupIdError("a group needs a name")
     topic = broker.topics.catalogue.topic(topic_name)
     numbers = range(topic.partition_count) if partitions is None else partitions
-    places = [(topic_name, number) for number in dict.fromkeys(numbers)]
-    committed = broker.groups.coordinator(group_id).fetch_offsets(group_id, places)
+    committed = committed_offsets(broker, group_id)
     changes = []
-    for place in places:
-        partition = broker.partitions.partition(PartitionId(*place))
-        before = committed[place]
-        changes.append(
-            OffsetChange(
-                *place,
-                before.offset if isinstance(before, CommittedOffset) else None,
-                await offset_of(broker, partition, position),
-            )
-        )
+    for number in dict.fromkeys(numbers):
+        place = PartitionId(topic_name, number)
+        partition = broker.partitions.partition(place)
+        after = await offset_of(broker, partition, position)
+        changes.append(OffsetChange(*place, committed.get(place), after))
     return changes
 
 
-def _member_count(broker: Broker, group_id: str) -> int:
+def _refuse_members(broker: Broker, group_id: str) -> None:
     listings = broker.groups.coordinator(group_id).list_groups()
-    return sum(each.member_count for each in listings if each.group_id == group_id)
+    queue_group = broker.queues.find(group_id)
+    if any(each.member_count for each in listings if each.group_id == group_id) or (
+        queue_group is not None and len(queue_group.members)
+    ):
+        raise NonEmptyGroupError(
+            f"group {group_id!r} has members that would go on where they are: stop them first"
+        )

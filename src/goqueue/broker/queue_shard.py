@@ -55,18 +55,22 @@ class QueueShard:
         lanes: Callable[[QueueKey], LaneIndex | None],
         now_ms: Callable[[], int],
         executor: Executor,
+        *,
         on_change: Callable[[QueueGroup], None],
+        on_timeout: Callable[[QueueGroup, QueueKey, int], None],
     ) -> None:
         """Keep groups in `state`.
 
         `lanes` finds the lanes of a partition, None when it is gone; `on_change` is told of groups
-        in which time, rather than a request, has changed something.
+        in which time, rather than a request, has changed something; `on_timeout` of how many
+        messages of a partition were with a member for too long.
         """
         self._state = state
         self._lanes = lanes
         self._now_ms = now_ms
         self._executor = executor
         self._on_change = on_change
+        self._on_timeout = on_timeout
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -233,6 +237,7 @@ class QueueShard:
             _merge(changes, group.release_member(member_id, now_ms))
         for place, queue in group.queues.items():
             for ranges in queue.overdue(now_ms):
+                self._on_timeout(group, place, sum(end - first for first, end in ranges))
                 for operation in release(queue, ranges, group.settings, now_ms, TIMED_OUT):
                     queue.apply(operation)
                     changes.setdefault(place, []).append(operation)

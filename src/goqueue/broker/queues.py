@@ -16,7 +16,7 @@ from goqueue.broker.queue_shard import QueueShard
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.waiting import Waiters
 from goqueue.delivery import operations as ops
-from goqueue.delivery.group import QueueGroup
+from goqueue.delivery.group import REDRIVE_GROUP, QueueGroup
 from goqueue.delivery.members import SharedMember
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.groups.offsets import CommittedOffset
@@ -150,7 +150,12 @@ class Queues:
         saved = partial(broker.measures.snapshot_saved, QUEUES_NAME)
         state = StateLog(partition, QUEUES, broker.disk, broker.clock, saved)
         shard = self._shards[number] = QueueShard(
-            state, self._lanes, self.now_ms, broker.executor, self._on_change
+            state,
+            self._lanes,
+            self.now_ms,
+            broker.executor,
+            on_change=self._on_change,
+            on_timeout=self._on_timeout,
         )
         return shard
 
@@ -173,6 +178,11 @@ class Queues:
         self.waiters(group.group_id).wake()
         self._broker.dead_letters.look(group)
 
+    def _on_timeout(self, group: QueueGroup, key: QueueKey, count: int) -> None:
+        topic = self._broker.topics.catalogue.by_id.get(key[0])
+        if topic is not None:
+            self._broker.measures.timed_out(topic.name, group.group_id, count)
+
     # --- Groups ----------------------------------------------------------------------------------
 
     async def open(self, group_id: str, settings: QueueSettings) -> QueueGroup:
@@ -187,6 +197,8 @@ class Queues:
             raise InvalidGroupIdError("a group needs a name that is not empty")
         shard = await self._shard(group_id)
         group = shard.groups.get(group_id)
+        if group is not None and group.is_dormant and settings.mode is Mode.SHARED:
+            self._refuse_log_group(group_id, settings.mode)
         if group is not None:
             if group.settings.mode is not settings.mode:
                 raise GroupModeError(
@@ -194,20 +206,25 @@ class Queues:
                     f"{settings.mode}: join it so, or delete it first"
                 )
             return group
-        if settings.mode is Mode.SHARED:
-            self._refuse_log_group(group_id)
+        self._refuse_log_group(group_id, settings.mode)
         shard.check_writable()
         group = shard.groups[group_id] = QueueGroup(group_id, settings)
         await shard.store_group(group)
         return group
 
-    def _refuse_log_group(self, group_id: str) -> None:
+    def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
+        """Let nobody share a group with members that read by offsets.
+
+        An exclusive group may take over from a consumer group that everyone has left, and goes on
+        where that one stopped.
+        """
         listings = self._broker.groups.coordinator(group_id).list_groups()
-        if any(each.group_id == group_id for each in listings):
-            raise GroupModeError(
-                f"{group_id!r} is a consumer group, which reads by offsets: choose another name "
-                "for a group that shares its messages out"
-            )
+        for each in listings:
+            if each.group_id == group_id and (mode is Mode.SHARED or each.member_count):
+                raise GroupModeError(
+                    f"{group_id!r} is a consumer group, which reads by offsets: choose another "
+                    "name for a group that hands its messages out one by one"
+                )
 
     async def configure(self, group_id: str, changes: Mapping[str, object]) -> QueueGroup:
         """Let a group follow other settings from now on.
@@ -348,6 +365,8 @@ class Queues:
             TopicError: there is no such topic.
         """
         wanted = frozenset(topics)
+        if group_id == REDRIVE_GROUP:
+            raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
         for name in wanted:
             self._broker.topics.catalogue.topic(name)
         group = await self.open(group_id, settings)
@@ -376,7 +395,7 @@ class Queues:
             GroupError: there is no such member, or it speaks for another epoch.
         """
         group = self.find(group_id)
-        if group is None:
+        if group is None or group.is_dormant:
             return None
         if group.settings.mode is Mode.EXCLUSIVE:
             owner = self._broker.memberships.member(group_id, member_id, epoch)

@@ -63,6 +63,7 @@ class Member:
             "topics": [topic],
             "client_id": f"goqueue-cli-{goqueue.__version__}",
             "start": start,
+            "assignment": "log",
         }
         self._id = ""
 

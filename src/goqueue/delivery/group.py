@@ -10,7 +10,7 @@ from goqueue.delivery.line import LANES
 from goqueue.delivery.members import Members
 from goqueue.delivery.operations import Opened
 from goqueue.delivery.queue import PartitionQueue
-from goqueue.delivery.scheduler import Scheduler, Weights
+from goqueue.delivery.scheduler import LaneStats, Scheduler, Weights
 from goqueue.delivery.settings import Mode
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ QueueKey: TypeAlias = tuple[UUID, int]
 
 
 MEMBER_GONE: Final = "its member is gone"
+REDRIVE_GROUP: Final = "__goqueue_redrive"
+"""Knows which dead letters went back to where they came from; nobody is a member of it."""
+
+
+_NOTHING_YET: Final = LaneStats(0, 0, None, None)
 
 
 class Source(NamedTuple):
@@ -32,6 +37,13 @@ class Source(NamedTuple):
 
     key: QueueKey
     until: int
+
+
+class _Found(NamedTuple):
+    """How many messages one look at the lanes has found, and whether it is worth another."""
+
+    count: int
+    is_short: bool
 
 
 class QueueGroup:
@@ -46,7 +58,21 @@ class QueueGroup:
         self.unacked: dict[str, int] = {}
         """How many messages each member has."""
         self._schedulers: dict[str, Scheduler] = {}
-        self._turn = 0
+        self._past: tuple[LaneStats, ...] = (_NOTHING_YET,) * LANES
+        """What members that are gone were handed."""
+        self._served: dict[QueueKey, int] = {}
+        """Which take was the last that found something in a queue."""
+        self._takes = 0
+
+    @property
+    def is_internal(self) -> bool:
+        """The broker keeps it for itself: nobody joins it, and lists leave it out."""
+        return self.group_id == REDRIVE_GROUP
+
+    @property
+    def is_dormant(self) -> bool:
+        """Nobody has read anything as this group: it is settings that wait for one."""
+        return not self.queues and not len(self.members)
 
     def configure(self, settings: QueueSettings) -> None:
         """Follow other settings from now on."""
@@ -77,12 +103,8 @@ class QueueGroup:
         queue = self.queues.pop(key, None)
         if queue is None:
             return
-        for lease in queue.window.leases.values():
-            left = self.unacked.get(lease.member, 0) - lease.left
-            if left > 0:
-                self.unacked[lease.member] = left
-            else:
-                self.unacked.pop(lease.member, None)
+        queue.window.detach()
+        self._served.pop(key, None)
 
     def release_member(self, member: str, now_ms: int) -> dict[QueueKey, list[Operation]]:
         """Take back everything that a member has, at once; returns what that was."""
@@ -106,7 +128,14 @@ class QueueGroup:
 
     def forget_member(self, member: str) -> None:
         """A member is gone; nothing is kept for it."""
-        self._schedulers.pop(member, None)
+        scheduler = self._schedulers.pop(member, None)
+        if scheduler is not None:
+            self._past = _together((self._past, scheduler.stats()))
+
+    def lane_stats(self) -> tuple[LaneStats, ...]:
+        """What each lane got since the start of this process, the most urgent first."""
+        now = (scheduler.stats() for scheduler in self._schedulers.values())
+        return _together((self._past, *now))
 
     def take(
         self,
@@ -126,17 +155,21 @@ class QueueGroup:
         limit = min(limit, self.settings.max_unacked - self.unacked.get(member, 0))
         if limit <= 0 or not sources:
             return []
-        self._turn = (self._turn + 1) % len(sources)
-        sources = [*sources[self._turn :], *sources[: self._turn]]
+        sources = sorted(sources, key=lambda source: self._served.get(source.key, 0))
         chosen: dict[QueueKey, list[tuple[int, int, int]]] = {}
-        while self._plan(member, sources, limit, now_ms, chosen):
-            pass
+        left = limit
+        is_short = True
+        while is_short and left:
+            found, is_short = self._plan(member, sources, left, now_ms, chosen)
+            left -= found
         taken = []
         for key, ranges in chosen.items():
             queue = self.queues[key]
             operation = queue.taken(ranges, member, now_ms, visibility_ms, draw())
             queue.apply(operation)
             taken.append((key, operation))
+            self._takes += 1
+            self._served[key] = self._takes
         return taken
 
     def _plan(
@@ -146,10 +179,11 @@ class QueueGroup:
         limit: int,
         now_ms: int,
         chosen: dict[QueueKey, list[tuple[int, int, int]]],
-    ) -> bool:
-        """Choose what a member gets; says whether to try again, since a lane had less than said.
+    ) -> _Found:
+        """Choose what a member gets, until a lane turns out to have less than it said.
 
-        Messages that came back are counted as ready until somebody looks whether they still are.
+        Messages are counted as ready until somebody looks whether they still are; a lane in which
+        somebody has looked in vain says so the next time.
         """
         ready = [self._ready(member, source, limit) for source in sources]
         together = [min(sum(counts), limit) for counts in zip(*ready, strict=True)]
@@ -160,8 +194,8 @@ class QueueGroup:
             total += count - missing
             if missing:
                 scheduler.took(total)
-                return not total
-        return False
+                return _Found(total, is_short=True)
+        return _Found(total, is_short=False)
 
     def _ready(self, member: str, source: Source, limit: int) -> list[int]:
         queue = self.queues[source.key]
@@ -192,3 +226,21 @@ class QueueGroup:
                 count -= end - first
                 counts[lane] -= end - first
         return count
+
+
+def _together(parts: Sequence[tuple[LaneStats, ...]]) -> tuple[LaneStats, ...]:
+    """The same lanes of several schedulers as one."""
+    return tuple(
+        LaneStats(
+            sum(lane.served for lane in lanes),
+            sum(lane.boosts for lane in lanes),
+            max(
+                (each for lane in lanes if (each := lane.last_served_ms) is not None), default=None
+            ),
+            min(
+                (each for lane in lanes if (each := lane.waiting_since_ms) is not None),
+                default=None,
+            ),
+        )
+        for lanes in zip(*parts, strict=True)
+    )

@@ -23,6 +23,8 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+    """Its members share messages, not partitions; the broker's queues know it, not this package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

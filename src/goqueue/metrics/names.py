@@ -104,6 +104,15 @@ TRANSACTIONS_ABORTED: Final = CounterName(
 TRANSACTION_LATENCY: Final = HistogramName(
     "broker_transaction_latency_seconds", "From the beginning of a transaction to its last marker."
 )
+SCHEMA_VALIDATIONS: Final = CounterName(
+    "broker_schema_validations_total",
+    "Messages held against a schema, by the result: valid or invalid.",
+    ("topic", "result"),
+)
+SCHEMA_VALIDATION_LATENCY: Final = HistogramName(
+    "broker_schema_validation_latency_seconds",
+    "How long it took to hold a batch against its schemas.",
+)
 ACTIVE_CONNECTIONS: Final = GaugeName(
     "broker_active_connections",
     "Open client connections; those of gRPC are known to its library alone.",

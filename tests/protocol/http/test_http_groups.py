@@ -82,7 +82,7 @@ def test_a_group_may_begin_at_the_latest(api: HttpApi, topic: str, group: str) -
 
 def test_an_answer_that_got_lost_is_read_again(api: HttpApi, topic: str, group: str) -> None:
     api.publish(topic, "one", partition=0)
-    member = join(api, group, topic)
+    member = join(api, group, topic, assignment="log")
     assert poll(api, group, member)["messages"]
     assert poll(api, group, member, "timeout=0")["messages"] == []
     again = poll(api, group, member, "rewind")
@@ -194,11 +194,10 @@ def test_members_of_many_threads_share_every_message_once(
 # --- What is refused -----------------------------------------------------------------------------
 
 
-def test_only_exclusive_assignment_is_served(api: HttpApi, topic: str, group: str) -> None:
-    wish = {"topics": [topic], "assignment": "shared"}
+def test_an_assignment_that_nobody_knows_is_refused(api: HttpApi, topic: str, group: str) -> None:
+    wish = {"topics": [topic], "assignment": "sideways"}
     answer = api.ask("POST", f"/groups/{group}/join", wish)
     assert (answer.status, answer.json["field"]) == (400, "assignment")
-    assert answer.json["expected"] == "exclusive"
     assert api.ask("GET", f"/groups/{group}").status == 404
 
 
@@ -395,7 +394,7 @@ def test_a_member_over_http_shares_a_group_with_a_kafka_client(
         }
     )
     consumer.subscribe([topic])
-    member = join(api, group, topic)
+    member = join(api, group, topic, assignment="log")
     deadline = time.monotonic() + 60
     shares: list[list[int]] = []
     while time.monotonic() < deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
@@ -130,10 +131,7 @@ class AdminService(AdminServiceServicer):
         self, request: pb.GroupRequest, context: ServicerContext[Any, Any]
     ) -> pb.DeleteGroupResponse:
         """Delete a group without members, with its offsets."""
-        outcomes = await self._broker.groups.delete(request.name)
-        for _, error in outcomes.groups:
-            if error is not None:
-                raise error
+        await delete_group(self._broker, request.name)
         return pb.DeleteGroupResponse()
 
 

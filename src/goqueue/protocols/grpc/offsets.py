@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.lag import group_lag
+from goqueue.broker import lag
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import reset_offsets
+from goqueue.broker.positions import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import InvalidGroupIdError, TopicError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
+    from goqueue.model.errors import GoQueueError
 
 
 class OffsetService(OffsetServiceServicer):
@@ -41,13 +41,17 @@ class OffsetService(OffsetServiceServicer):
             if error is None
         ]
         response = pb.CommitOffsetsResponse()
-        refused = {}
-        if known:
+        refused: dict[PartitionId, GoQueueError | None] = {}
+        queue_group = self._broker.queues.find(request.group)
+        if known and queue_group is not None and not queue_group.is_dormant:
+            offsets = {PartitionId(each.topic, each.partition): each.offset for each in known}
+            await set_offsets(self._broker, request.group, offsets)
+        elif known:
             commit = CommitRequest(group_id=request.group, offsets=tuple(known))
             outcomes = await self._broker.groups.commit(commit)
             refused = {PartitionId(*place): error for place, error in outcomes.partitions}
         for place, error in zip(places, errors, strict=True):
-            response.outcomes.append(outcome(place, error or refused[place]))
+            response.outcomes.append(outcome(place, error or refused.get(place)))
         return response
 
     def _missing(self, place: PartitionId) -> TopicError | None:
@@ -64,18 +68,16 @@ class OffsetService(OffsetServiceServicer):
         _check_group(request.group)
         if not request.partitions:
             return pb.FetchOffsetsResponse(offsets=committed_offsets(self._broker, request.group))
-        places = [(each.topic, each.partition) for each in request.partitions]
-        coordinator = self._broker.groups.coordinator(request.group)
-        found = coordinator.fetch_offsets(request.group, places)
+        found = lag.committed_offsets(self._broker, request.group)
         response = pb.FetchOffsetsResponse()
-        for place in places:
-            partition = self._broker.partitions.partition(PartitionId(*place))
-            committed, log_end = found[place], partition.log_end
-            at = committed.offset if isinstance(committed, CommittedOffset) else None
+        for each in request.partitions:
+            place = PartitionId(each.topic, each.partition)
+            partition = self._broker.partitions.partition(place)
+            at, log_end = found.get(place), partition.log_end
             behind_from = partition.log_start if at is None else at
             response.offsets.add(
-                topic=place[0],
-                partition=place[1],
+                topic=place.topic,
+                partition=place.number,
                 offset=at,
                 log_end=log_end,
                 lag=max(log_end - behind_from, 0),
@@ -106,7 +108,7 @@ class OffsetService(OffsetServiceServicer):
 
 def committed_offsets(broker: Broker, group: str) -> Iterator[pb.CommittedOffset]:
     """Every partition that the group has committed an offset of."""
-    for each in group_lag(broker.partitions, broker.groups.coordinator(group), group):
+    for each in lag.group_lag(broker, group):
         yield pb.CommittedOffset(
             topic=each.topic,
             partition=each.partition,

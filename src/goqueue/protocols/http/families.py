@@ -11,6 +11,7 @@ from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
+from goqueue.protocols.http.queue_settings import QueueSettingsRoutes
 from goqueue.protocols.http.routing import Router
 from goqueue.protocols.http.schema_ids import SchemaRoutes
 from goqueue.protocols.http.schema_subjects import SubjectRoutes
@@ -28,6 +29,7 @@ def build_router(node: NodeState) -> Router:
         MessageRoutes(node.broker),
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
+        QueueSettingsRoutes(node.broker),
         OffsetRoutes(node.broker),
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),

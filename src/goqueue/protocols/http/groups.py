@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
+from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups, view_group
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.queue_views import queue_views
 from goqueue.broker.rebalances import rebalance_stats
 from goqueue.model.errors import UnknownMemberError
+from goqueue.protocols.http.queue_settings import SettingsShape, settings_shape
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import (
     GroupPath,
@@ -24,8 +27,8 @@ from goqueue.protocols.http.shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.group_views import MemberView
-    from goqueue.groups.describe import GroupListing
+    from goqueue.broker.group_views import GroupLine as GroupLineView
+    from goqueue.broker.group_views import GroupView
     from goqueue.groups.stats import GroupStats
 
 _TAG: Final = "groups"
@@ -37,13 +40,14 @@ class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
     member_id: Annotated[str | None, doc("All members, if left out.")] = None
 
 
-class MemberInfo(msgspec.Struct):
+class MemberInfo(msgspec.Struct, kw_only=True):
     """One member of a group."""
 
     member_id: str
     client_id: str
     client_host: str
     partitions: PartitionsByTopic
+    unacked: Annotated[int | None, doc("Of a queue group: messages that it has.", 3)] = None
 
 
 class GroupLine(msgspec.Struct):
@@ -51,9 +55,36 @@ class GroupLine(msgspec.Struct):
 
     group: str
     state: Annotated[str, doc("Empty, Stable, Dead, or on the way between.", "Stable")]
-    protocol: Annotated[str, doc("classic or consumer.", "consumer")]
+    protocol: Annotated[str, doc("`classic`, `consumer` or `share`.", "consumer")]
     generation: int
     member_count: int
+    type: Annotated[str, doc("`log`, or `queue`.", "queue")]
+    mode: Annotated[str | None, doc("Of a queue: `exclusive` or `shared`.", "exclusive")]
+
+
+class QueueCounts(msgspec.Struct):
+    """How many messages of a queue group are where."""
+
+    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000 a lane.", 7)]
+    in_flight: Annotated[int, doc("That members have.", 2)]
+    waiting: Annotated[int, doc("That wait to be tried again.", 1)]
+    dead: Annotated[int, doc("On their way to the dead-letter topic.", 0)]
+
+
+class PartitionCounts(QueueCounts):
+    """One partition of a queue group."""
+
+    committed: Annotated[int, doc("The lowest offset that is not done with.", 42)]
+    log_end: int
+
+
+class QueueInfo(QueueCounts):
+    """What is particular about a queue group."""
+
+    settings: SettingsShape
+    partitions: Annotated[
+        dict[str, dict[int, PartitionCounts]], doc("By topic and partition; keys are strings.")
+    ]
 
 
 class GroupInfo(GroupLine):
@@ -64,6 +95,7 @@ class GroupInfo(GroupLine):
     offsets: OffsetsByTopic
     lag: Annotated[OffsetsByTopic, doc("Messages between what was committed and the end.")]
     total_lag: int
+    queue: Annotated[QueueInfo | None, doc("Of a queue group.")]
 
 
 class GroupList(msgspec.Struct):
@@ -123,26 +155,56 @@ class GroupRoutes:
     async def describe(self, path: GroupPath) -> GroupInfo:
         """One group: its members, how far it has read, how far it is behind."""
         view = view_group(self._broker, path.group)
-        coordinator = self._broker.groups.coordinator(path.group)
-        lags = list(group_lag(self._broker.partitions, coordinator, path.group))
+        lags = list(group_lag(self._broker, path.group))
         return GroupInfo(
             **_line(view.listing),
             assignor=view.assignor,
-            members=[_member(each) for each in view.members],
+            members=self._members(view),
             offsets=offsets_by_topic(
                 (PartitionId(x.topic, x.partition), x.committed) for x in lags
             ),
             lag=offsets_by_topic((PartitionId(x.topic, x.partition), x.lag) for x in lags),
             total_lag=sum(each.lag for each in lags),
+            queue=self._queue(view) if view.listing.mode else None,
         )
+
+    def _queue(self, view: GroupView) -> QueueInfo:
+        group = self._broker.queues.group(view.listing.group_id)
+        whole = QueueInfo(0, 0, 0, 0, settings_shape(group.settings), {})
+        for each in queue_views(self._broker, group):
+            counts = PartitionCounts(
+                each.ready,
+                each.in_flight,
+                each.waiting,
+                each.dead,
+                each.committed,
+                each.partition.log_end,
+            )
+            whole.ready += counts.ready
+            whole.in_flight += counts.in_flight
+            whole.waiting += counts.waiting
+            whole.dead += counts.dead
+            topic, number = each.partition.id
+            whole.partitions.setdefault(topic, {})[number] = counts
+        return whole
+
+    def _members(self, view: GroupView) -> list[MemberInfo]:
+        group = self._broker.queues.find(view.listing.group_id)
+        return [
+            MemberInfo(
+                member_id=each.member_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                partitions=by_topic(each.partitions),
+                unacked=None if group is None else group.unacked.get(each.member_id, 0),
+            )
+            for each in view.members
+        ]
 
     @route("DELETE", "/groups/{group}", tag=_TAG)
     async def delete(self, path: GroupPath) -> GroupDeleted:
         """Forget a group without members, and how far it has read."""
-        outcomes = await self._broker.groups.delete(path.group)
-        for _, error in outcomes.groups:
-            if error is not None:
-                raise error
+        await delete_group(self._broker, path.group)
         return GroupDeleted(path.group)
 
     @route("GET", "/groups/{group}/assignment", tag=_TAG)
@@ -150,7 +212,7 @@ class GroupRoutes:
         """Which member has which partitions."""
         view = view_group(self._broker, path.group)
         members = [
-            _member(each) for each in view.members if query.member_id in {None, each.member_id}
+            each for each in self._members(view) if query.member_id in {None, each.member_id}
         ]
         if query.member_id is not None and not members:
             raise UnknownMemberError(f"group {path.group!r} has no member {query.member_id!r}")
@@ -167,18 +229,16 @@ class GroupRoutes:
         return _rebalances(rebalance_stats(self._broker))
 
 
-def _line(listing: GroupListing) -> dict[str, Any]:
+def _line(listing: GroupLineView) -> dict[str, Any]:
     return {
         "group": listing.group_id,
         "state": listing.state,
         "protocol": listing.group_type.value,
         "generation": listing.generation,
         "member_count": listing.member_count,
+        "type": "log" if listing.mode is None else "queue",
+        "mode": listing.mode,
     }
-
-
-def _member(view: MemberView) -> MemberInfo:
-    return MemberInfo(view.member_id, view.client_id, view.client_host, by_topic(view.partitions))
 
 
 def _rebalances(stats: GroupStats) -> RebalanceStats:

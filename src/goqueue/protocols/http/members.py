@@ -1,8 +1,9 @@
 """Membership: be in a group over HTTP.
 
-A member over HTTP is one of the newer group protocol: the broker assigns partitions, one owner for
-each, and hands them over one by one, so that members which stay keep reading. What the protocol
-calls a member's epoch is its `generation` here.
+A member joins a queue group, whose messages it acknowledges one by one, or a log group, of which it
+commits offsets. Where partitions have owners, a member is one of the newer group protocol: the
+broker assigns partitions and hands them over one by one, so that members which stay keep reading.
+What that protocol calls a member's epoch is its `generation` here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from goqueue.broker.group_views import view_group
-from goqueue.broker.membership import REBALANCE_TIMEOUT_MS
-from goqueue.model.errors import TopicError
+from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
+from goqueue.broker.queue_views import committable
+from goqueue.broker.queues import HEARTBEAT_INTERVAL_MS, QueueMember
+from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.codecs import Duration, duration_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
-from goqueue.protocols.http.message_shapes import MessageOut, message_out
+from goqueue.protocols.http.message_shapes import PolledMessage, delivered_message, polled_message
 from goqueue.protocols.http.messages import MAX_READ_BYTES, Limit, OutEncoding
+from goqueue.protocols.http.queue_settings import SettingsBody, SettingsShape, settings_shape
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import (
@@ -35,8 +40,8 @@ from goqueue.protocols.http.shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.membership import Member
     from goqueue.broker.partition import PartitionId
+
 MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
 """How long a poll waits before it gives a sign of life, and takes over what was handed to it."""
@@ -47,19 +52,21 @@ _PROTOCOL: Final = "cooperative"
 # --- Requests ------------------------------------------------------------------------------------
 
 
-class JoinBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a member wants to read."""
+class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
+    """What a member wants to read, and how. The settings are those of a group that is new."""
 
     topics: Annotated[list[TopicName], doc("Topics that exist.", ["orders"], min_length=1)]
     client_id: Annotated[
         str, doc("The first part of the member id.", "worker-1", max_length=200)
     ] = ""
+    member_id: Annotated[MemberId | None, doc("To come back as the member that one was.")] = None
     assignment: Annotated[
-        str,
+        Literal["exclusive", "shared", "log"],
         doc(
-            "`exclusive`: every partition has one owner. Nothing else is served yet.",
+            "`exclusive`: a queue, every partition has one owner, and order is kept. `shared`: a "
+            "queue, every member takes from every partition. `log`: no queue, members commit "
+            "offsets as Kafka's do.",
             "exclusive",
-            extra_json_schema={"enum": ["exclusive"]},
         ),
     ] = "exclusive"
     start: Annotated[
@@ -90,9 +97,13 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
         30_000
     )
     limit: Limit = 100
+    visibility: Annotated[
+        Duration | None,
+        doc("How long the messages are this member's, up to 12h; as the group says, if left out."),
+    ] = None
     rewind: Annotated[
         bool,
-        doc("Read again from the committed offsets: after an answer that got lost."),
+        doc("Of log groups: read again from the committed offsets, after an answer got lost."),
     ] = False
     encoding: OutEncoding = "auto"
 
@@ -122,6 +133,8 @@ class JoinAnswer(MemberAnswer):
     """The place of a new member."""
 
     members: Annotated[list[str], doc("Everyone in the group.", ["worker-1-5f0c"])]
+    assignment: Annotated[str, doc("How the group works.", "exclusive")]
+    settings: Annotated[SettingsShape | None, doc("Of a queue group.")]
     leader_id: Annotated[str | None, doc("Always null: the broker assigns, no member leads.")] = (
         None
     )
@@ -137,7 +150,7 @@ class PollAnswer(msgspec.Struct):
     """Messages for a member."""
 
     generation: Generation
-    messages: list[MessageOut]
+    messages: list[PolledMessage]
     next_offsets: Annotated[OffsetsByTopic, doc("What to commit once they are processed.")]
     partitions: PartitionsByTopic
 
@@ -151,10 +164,15 @@ class MemberRoutes:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._members = broker.memberships
+        self._queues = broker.queues
 
     @route("POST", "/groups/{group}/join", tag=_TAG)
     async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
-        """Become a member, and get partitions."""
+        """Become a member, of a queue group unless `assignment` says `log`.
+
+        A group that is not there is made, with the settings that the body names. One that is there
+        keeps its own: see `PUT /groups/{group}/settings`.
+        """
         return await self._join(path.group, body, request)
 
     @route("POST", "/groups/{group}/join/cooperative", tag=_TAG)
@@ -165,28 +183,30 @@ class MemberRoutes:
         body.acknowledge_revocations = True
         return await self._join(path.group, body, request)
 
-    async def _join(self, group: str, body: JoinBody, request: Request) -> JoinAnswer:
-        if body.assignment != "exclusive":
-            raise FieldError(
-                f"assignment {body.assignment[:60]!r} is not served: this server assigns each "
-                "partition to one member, which is called 'exclusive'",
-                field="assignment",
-                expected="exclusive",
-            )
+    async def _join(self, group_id: str, body: JoinBody, request: Request) -> JoinAnswer:
         self._check_topics(body.topics)
-        member = await self._members.join(
-            group,
-            body.topics,
-            client_id=body.client_id,
-            client_host=request.client_host,
-            reset_to_earliest=body.start == "earliest",
-            releases_itself=body.acknowledge_revocations,
-        )
-        view = view_group(self._broker, group)
-        return JoinAnswer(
-            **_place(member, frozenset(), view.listing.state),
-            members=[each.member_id for each in view.members],
-        )
+        who: dict[str, Any] = {
+            "client_id": body.client_id,
+            "client_host": request.client_host,
+            "member_id": body.member_id or "",
+            "releases_itself": body.acknowledge_revocations,
+        }
+        settings = None
+        if body.assignment == "log":
+            self._check_log(group_id, body)
+            from_earliest = body.start == "earliest"
+            owner = await self._members.join(
+                group_id, body.topics, reset_to_earliest=from_earliest, **who
+            )
+            place = self._place(owner)
+        else:
+            wanted = _settings(body)
+            member = await self._queues.join(group_id, body.topics, wanted, **who)
+            place = self._place(_owner(member))
+            settings = settings_shape(self._queues.group(group_id).settings)
+        view = view_group(self._broker, group_id)
+        members = [each.member_id for each in view.members]
+        return JoinAnswer(**place, members=members, assignment=body.assignment, settings=settings)
 
     def _check_topics(self, topics: list[str]) -> None:
         for number, topic in enumerate(topics):
@@ -195,6 +215,26 @@ class MemberRoutes:
             except TopicError as error:
                 raise AtFieldError(error, f"topics[{number}]") from error
 
+    def _check_log(self, group_id: str, body: JoinBody) -> None:
+        group = self._queues.find(group_id)
+        if group is not None and not group.is_dormant:
+            raise GroupModeError(
+                f"group {group_id!r} is a queue: its messages are acknowledged, not its offsets"
+            )
+        if said := body.said():
+            raise FieldError(
+                f"{said[0]} is of queue groups: a log group hands nothing out for a while",
+                field=said[0],
+                expected="nothing, or another assignment than log",
+            )
+
+    def _find(self, group_id: str, body: MemberBody | PollQuery) -> QueueMember | Member:
+        """The member of a queue group, or of a log group."""
+        member = self._queues.member(group_id, body.member_id, body.generation)
+        if member is not None:
+            return member
+        return self._members.member(group_id, body.member_id, body.generation)
+
     @route("POST", "/groups/{group}/heartbeat", tag=_TAG)
     @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG)
     async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
@@ -202,36 +242,77 @@ class MemberRoutes:
 
         Without a `generation` it tells a member that has lost track where it is.
         """
-        member = self._members.member(path.group, body.member_id, body.generation)
+        member = _owner(self._find(path.group, body))
+        if isinstance(member, QueueMember):
+            await self._queues.heartbeat(member)
+            return MemberAnswer(**self._place(member))
         before = member.assigned
         await self._members.heartbeat(member)
-        return self._answer(member, before)
+        return MemberAnswer(**self._place(member, before))
 
     @route("POST", "/groups/{group}/revoke", tag=_TAG)
     async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Say that `partitions_to_revoke` are finished with; others may have them now."""
-        member = self._members.member(path.group, body.member_id, body.generation)
+        member = _owner(self._find(path.group, body))
+        if isinstance(member, QueueMember):
+            return MemberAnswer(**self._place(member))
         before = member.assigned
         await self._members.release(member)
-        return self._answer(member, before)
+        return MemberAnswer(**self._place(member, before))
 
     @route("POST", "/groups/{group}/leave", tag=_TAG)
     @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG)
     async def leave(self, path: GroupPath, body: MemberBody) -> Left:
-        """Stop being a member; the partitions are free for others at once."""
-        member = self._members.member(path.group, body.member_id, body.generation)
-        await self._members.leave(member)
-        return Left(member.member_id)
+        """Stop being a member; partitions and messages are free for others at once."""
+        member = self._find(path.group, body)
+        if isinstance(member, QueueMember):
+            await self._queues.leave(member)
+        else:
+            await self._members.leave(member)
+        return Left(body.member_id)
+
+    # --- Getting messages ------------------------------------------------------------------------
 
     @route("GET", "/groups/{group}/poll", tag=_TAG, polls=True)
     async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
-        """Get messages of the member's partitions, waiting for the first.
+        """Get messages, waiting for the first; a sign of life as well.
 
-        Each poll goes on where the last one ended, and is a sign of life as well. Commit
-        `next_offsets` when the messages are processed.
+        In a queue group each message is this member's until `visible_until`: acknowledge it with
+        its `receipt_handle`, or commit `next_offsets`, which says that everything this member was
+        handed up to there is processed. In a log group each poll goes on where the last one ended.
         """
         timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
-        member = self._members.member(path.group, query.member_id, query.generation)
+        member = self._find(path.group, query)
+        if isinstance(member, QueueMember):
+            return await self._poll_queue(member, query, timeout_ms)
+        if query.visibility is not None:
+            raise _only_of("queue", "visibility")
+        return await self._poll_log(member, query, timeout_ms)
+
+    async def _poll_queue(
+        self, member: QueueMember, query: PollQuery, timeout_ms: int
+    ) -> PollAnswer:
+        if query.rewind:
+            raise _only_of("log", "rewind")
+        found = await self._broker.deliverer.poll(
+            member,
+            limit=query.limit,
+            max_wait_ms=timeout_ms,
+            visibility_ms=_visibility_ms(query),
+            max_bytes=MAX_READ_BYTES,
+        )
+        force = query.encoding == "base64"
+        group = self._queues.group(member.group_id)
+        mine = set(self._queues.partitions_of(member))
+        offsets = committable(self._broker, group, member.member_id)
+        return PollAnswer(
+            member.epoch,
+            [delivered_message(each, force_base64=force) for each in found],
+            offsets_by_topic((each.id, offset) for each, offset in offsets if each.id in mine),
+            by_topic(mine),
+        )
+
+    async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
         if query.rewind:
             member.positions.clear()
         loop = asyncio.get_running_loop()
@@ -249,27 +330,67 @@ class MemberRoutes:
         force = query.encoding == "base64"
         return PollAnswer(
             member.epoch,
-            [message_out(each, force_base64=force) for each in polled.messages],
+            [polled_message(each, force_base64=force) for each in polled.messages],
             offsets_by_topic(polled.next_offsets.items()),
             by_topic(member.assigned),
         )
 
-    def _answer(self, member: Member, before: frozenset[PartitionId]) -> MemberAnswer:
+    # --- Where a member is -----------------------------------------------------------------------
+
+    def _place(
+        self, member: Member | QueueMember, before: frozenset[PartitionId] = frozenset()
+    ) -> dict[str, Any]:
         state = view_group(self._broker, member.group_id).listing.state
-        return MemberAnswer(**_place(member, before, state))
+        revoking: frozenset[PartitionId] = frozenset()
+        if isinstance(member, QueueMember):  # a shared one, to whom nothing is handed over
+            assigned = before = frozenset(self._queues.partitions_of(member))
+            heartbeat_interval_ms = HEARTBEAT_INTERVAL_MS
+        else:
+            assigned, revoking = member.assigned, member.revoking
+            heartbeat_interval_ms = member.heartbeat_interval_ms
+        return {
+            "member_id": member.member_id,
+            "generation": member.epoch,
+            "state": state,
+            "protocol": _PROTOCOL,
+            "partitions": by_topic(assigned),
+            "added": by_topic(assigned - before),
+            "revoked": by_topic(before - assigned),
+            "partitions_to_revoke": by_topic(revoking),
+            "rebalance_required": bool(revoking) or state not in {"Stable", "Empty"},
+            "revocation_timeout_ms": REBALANCE_TIMEOUT_MS,
+            "heartbeat_interval_ms": heartbeat_interval_ms,
+        }
 
 
-def _place(member: Member, before: frozenset[PartitionId], state: str) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "generation": member.epoch,
-        "state": state,
-        "protocol": _PROTOCOL,
-        "partitions": by_topic(member.assigned),
-        "added": by_topic(member.assigned - before),
-        "revoked": by_topic(before - member.assigned),
-        "partitions_to_revoke": by_topic(member.revoking),
-        "rebalance_required": bool(member.revoking) or state not in {"Stable", "Empty"},
-        "revocation_timeout_ms": REBALANCE_TIMEOUT_MS,
-        "heartbeat_interval_ms": member.heartbeat_interval_ms,
-    }
+def _owner(member: QueueMember | Member) -> QueueMember | Member:
+    """Who owns partitions, where partitions have owners; else the member of a shared queue."""
+    return member if isinstance(member, Member) else member.owner or member
+
+
+def _settings(body: JoinBody) -> QueueSettings:
+    settings = QueueSettings(mode=Mode(body.assignment), start_at_latest=body.start == "latest")
+    return msgspec.structs.replace(settings, **body.changes(settings))
+
+
+def _visibility_ms(query: PollQuery) -> int | None:
+    if query.visibility is None:
+        return None
+    found = duration_ms(query.visibility, "visibility", at_most_ms=MAX_VISIBILITY_MS)
+    if not found:
+        raise FieldError(
+            "visibility is 0: the messages would be nobody's",
+            field="visibility",
+            location="query",
+            expected="at least 1 ms",
+        )
+    return found
+
+
+def _only_of(kind: str, field: str) -> FieldError:
+    return FieldError(
+        f"{field} is of {kind} groups, which this is not",
+        field=field,
+        location="query",
+        expected="nothing",
+    )

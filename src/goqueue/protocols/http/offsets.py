@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
+from goqueue.broker.group_views import view_group
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, reset_offsets
+from goqueue.broker.positions import (
+    EARLIEST,
+    LATEST,
+    Anchor,
+    Position,
+    reset_offsets,
+    set_offsets,
+)
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import TopicError
 from goqueue.protocols.http.codecs import Time, time_ms
@@ -104,24 +112,48 @@ class OffsetRoutes:
 
     @route("POST", "/groups/{group}/offsets", tag=_TAG)
     async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
-        """Note how far partitions are read. A member may do so for its own partitions only."""
+        """Note how far partitions are read. A member may do so for its own partitions only.
+
+        In a queue group this acknowledges every message before the offsets, whoever has it.
+        """
         offsets = self._checked(body)
-        if body.member_id is not None:
-            members = self._broker.memberships
-            member = members.member(path.group, body.member_id, body.generation)
-            outcomes = await members.commit(member, offsets)
+        if body.member_id is None:
+            await self._set(path.group, offsets)
         else:
-            outcomes = await self._broker.groups.commit(
-                CommitRequest(
-                    group_id=path.group,
-                    offsets=tuple(
-                        OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
-                        for each, offset in offsets.items()
-                    ),
-                )
-            )
-        _raise_first(outcomes)
+            await self._commit(path.group, body.member_id, body.generation, offsets)
         return Committed(path.group, body.offsets)
+
+    async def _commit(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int | None,
+        offsets: dict[PartitionId, int],
+    ) -> None:
+        broker = self._broker
+        member = broker.queues.member(group_id, member_id, generation)
+        if member is not None:
+            await broker.settler.commit(member, offsets)
+            return
+        owner = broker.memberships.member(group_id, member_id, generation)
+        _raise_first(await broker.memberships.commit(owner, offsets))
+
+    async def _set(self, group_id: str, offsets: dict[PartitionId, int]) -> None:
+        """Commit for a group without members."""
+        queue_group = self._broker.queues.find(group_id)
+        if queue_group is not None and not queue_group.is_dormant:
+            await set_offsets(self._broker, group_id, offsets)
+            return
+        outcomes = await self._broker.groups.commit(
+            CommitRequest(
+                group_id=group_id,
+                offsets=tuple(
+                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    for each, offset in offsets.items()
+                ),
+            )
+        )
+        _raise_first(outcomes)
 
     def _checked(self, body: CommitBody) -> dict[PartitionId, int]:
         found = {}
@@ -138,9 +170,8 @@ class OffsetRoutes:
     @route("GET", "/groups/{group}/offsets", tag=_TAG)
     async def fetch(self, path: GroupPath) -> OffsetsAnswer:
         """How far a group has read each partition, and how far it is behind."""
-        coordinator = self._broker.groups.coordinator(path.group)
-        coordinator.group_stats(path.group)  # an unknown group is refused, not shown as empty
-        lags = list(group_lag(self._broker.partitions, coordinator, path.group))
+        view_group(self._broker, path.group)  # an unknown group is refused, not shown as empty
+        lags = list(group_lag(self._broker, path.group))
         return OffsetsAnswer(
             path.group,
             offsets_by_topic((PartitionId(x.topic, x.partition), x.committed) for x in lags),
