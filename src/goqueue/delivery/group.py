@@ -39,13 +39,6 @@ class Source(NamedTuple):
     until: int
 
 
-class _Found(NamedTuple):
-    """How many messages one look at the lanes has found, and whether it is worth another."""
-
-    count: int
-    is_short: bool
-
-
 class QueueGroup:
     """One group: its settings, its queues, and whose turn it is."""
 
@@ -179,8 +172,10 @@ class QueueGroup:
         limit: int,
         now_ms: int,
         chosen: dict[QueueKey, list[tuple[int, int, int]]],
-    ) -> _Found:
+    ) -> tuple[int, bool]:
         """Choose what a member gets, until a lane turns out to have less than it said.
+
+        Says how many messages that is, and whether it is worth trying for more.
 
         Messages are counted as ready until somebody looks whether they still are; a lane in which
         somebody has looked in vain says so the next time.
@@ -194,8 +189,8 @@ class QueueGroup:
             total += count - missing
             if missing:
                 scheduler.took(total)
-                return _Found(total, is_short=True)
-        return _Found(total, is_short=False)
+                return total, True
+        return total, False
 
     def _ready(self, member: str, source: Source, limit: int) -> list[int]:
         queue = self.queues[source.key]

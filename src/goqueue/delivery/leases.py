@@ -76,6 +76,16 @@ class Leases:
         if not self._holders[lease.member]:
             del self._holders[lease.member]
 
+    def detach(self) -> None:
+        """Take what members have here out of the common count, and go on counting alone."""
+        common, self._unacked = self._unacked, {}
+        for lease in self.by_number.values():
+            self._unacked[lease.member] = self._unacked.get(lease.member, 0) + lease.left
+        for member, count in self._unacked.items():
+            common[member] -= count
+            if not common[member]:
+                del common[member]
+
     def is_held_by_others(self, member: str) -> bool:
         """Whether anything here is in flight to somebody else."""
         return len(self._holders) > (member in self._holders)

@@ -161,6 +161,10 @@ class Window:
         """Forget a lease, when it has nothing."""
         self._leases.forget_empty(number)
 
+    def detach(self) -> None:
+        """Nobody reads this any more: what members have of it does not count as theirs."""
+        self._leases.detach()
+
     def unused_leases(self, first: int, count: int) -> list[int]:
         """Numbers that no lease has, from `first` on."""
         return self._leases.unused(first, count)
