@@ -24,6 +24,7 @@ from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.queues import Queues
 from goqueue.broker.record_reader import RecordReader
+from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
 from goqueue.broker.topics import Topics
 from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
@@ -117,6 +118,8 @@ class Broker:
             self, settings.transactions, settings.transactions_partitions
         )
         self.schemas = Schemas(self)
+        validator = SchemaValidator(self.schemas, self.clock, self.metrics)
+        self.publisher.check_schemas = validator.check
         self.delays = Delays(self)
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.reader = MessageReader(self.fetcher)

@@ -23,12 +23,13 @@ from goqueue.model.errors import (
     GoQueueError,
     MalformedBatchError,
     MalformedRecordError,
+    SchemaValidationError,
     UnknownPartitionError,
 )
 from goqueue.records import DELIVERY, Record, decode_rows, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from goqueue.broker.fetch import Fetched, Fetcher
     from goqueue.broker.publish import Published, Publisher
@@ -174,12 +175,12 @@ class MessageWriter:
             number, portion = waiting.popleft()
             try:
                 published = self._append(PartitionId(topic_name, number), portion, acks, producer)
-            except (BatchTooLargeError, MalformedRecordError) as error:
-                if producer is not None or len(portion.records) == 1:
+            except (BatchTooLargeError, MalformedRecordError, SchemaValidationError) as error:
+                if producer is not None:
                     _fail(results, portion.indexes, error)
                 else:
-                    halves = _halves(portion)
-                    waiting.extendleft((number, half) for half in reversed(halves))
+                    smaller = _smaller(results, portion, error)
+                    waiting.extendleft((number, each) for each in reversed(smaller))
             except GoQueueError as error:
                 _fail(results, portion.indexes, error)
             else:
@@ -419,6 +420,31 @@ def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, b
     if delivery.deliver_at_ms is not None:
         check_due(topic.settings, delivery.deliver_at_ms, now_ms)
     return headers, True
+
+
+def _smaller(
+    results: list[MessageResult], portion: _Portion, error: GoQueueError
+) -> list[_Portion]:
+    """What is left to be tried of a portion; what is refused for good has its result after this."""
+    if isinstance(error, SchemaValidationError):
+        return _fitting(results, portion, error.refused)
+    if len(portion.records) == 1:
+        _fail(results, portion.indexes, error)
+        return []
+    return _halves(portion)
+
+
+def _fitting(
+    results: list[MessageResult], portion: _Portion, refused: Mapping[int, str]
+) -> list[_Portion]:
+    """The messages that fit their schema; the others are told why they do not."""
+    for at, reason in refused.items():
+        misfit = SchemaValidationError(reason, {0: reason})
+        results[portion.indexes[at]] = MessageResult(error=misfit)
+    kept = [at for at in range(len(portion.records)) if at not in refused]
+    records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
+    indexes = [portion.indexes[at] for at in kept]
+    return [portion._replace(indexes=indexes, records=records)] if kept else []
 
 
 def _halves(portion: _Portion) -> list[_Portion]:

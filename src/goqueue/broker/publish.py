@@ -75,6 +75,10 @@ class Published(NamedTuple):
     if there are as many offsets as there were records; otherwise the others have moved up."""
 
 
+def _no_schemas(topic: Topic, batch: memoryview) -> None:
+    """A publisher without a registry takes everything."""
+
+
 def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
     raise InvalidTransactionStateError(
         f"producer {info.producer_id} has no open transaction in {partition}"
@@ -88,6 +92,8 @@ class Publisher:
         self._partitions = partitions
         self._clock = clock
         self._measures = measures
+        self.check_schemas: Callable[[Topic, memoryview], None] = _no_schemas
+        """Refuses a batch with messages that do not fit their schemas; set by the broker."""
         self.disk_full: str | None = None
         """Why nothing is taken in at the moment; set by the disk monitor."""
         self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
@@ -140,6 +146,8 @@ class Publisher:
             )
         if info.is_transactional:
             self.verify_transaction(info, request.partition)
+        if topic.settings.validates and not (info.has_producer and partition.state.check(info)):
+            self.check_schemas(topic, request.batch)  # not of what is stored already
         if may_speak_of_delivery(topic.settings, request.batch, info):
             return self._store_opened(topic, partition, request, info)
         return self._append(topic, partition, request, info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 _DAY_MS: Final = 24 * 3600 * 1000
 _LARGEST: Final = (1 << 63) - 1
+
+
+class SchemaValidation(StrEnum):
+    """What messages are held against before they are stored."""
+
+    NONE = "none"
+    LATEST = "latest"
+    """The schema that they name, or else the latest of the topic's subject, if it has one."""
+    ID = "id"
+    """The schema that they must name, which must be one of the topic's subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,19 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         _number("flush.ms", 1000, 1, "The interval of goqueue.fsync=interval."),
         _choice(
+            "goqueue.schema.validation",
+            "none",
+            tuple(SchemaValidation),
+            "Whether messages are held against schemas: not at all; against the one they name or "
+            "else the subject's latest; or against the one that they must name.",
+        ),
+        _choice(
+            "confluent.value.schema.validation",
+            "false",
+            ("false", "true"),
+            "Confluent's name for goqueue.schema.validation=id.",
+        ),
+        _choice(
             "goqueue.kafka.headers",
             "false",
             ("true", "false"),
@@ -232,6 +256,18 @@ class TopicSettings:
     def stamps_append_time(self) -> bool:
         """Records get the time of the append instead of their producer's."""
         return self.text("message.timestamp.type") == "LogAppendTime"
+
+    @cached_property
+    def schema_validation(self) -> SchemaValidation:
+        """What messages are held against."""
+        own = SchemaValidation(self.text("goqueue.schema.validation"))
+        is_asked = self.text("confluent.value.schema.validation") == "true"
+        return SchemaValidation.ID if own is SchemaValidation.NONE and is_asked else own
+
+    @cached_property
+    def validates(self) -> bool:
+        """Messages are held against schemas."""
+        return self.schema_validation is not SchemaValidation.NONE
 
     @cached_property
     def compacts(self) -> bool:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from goqueue.schemas.avro_tree import Node
     from goqueue.schemas.model import Dependency
 
-_REFUSALS: Final = (ValueError, TypeError, KeyError, AttributeError, fastavro.schema.UnknownType)
+_REFUSALS: Final = (
+    *(ValueError, TypeError, KeyError, AttributeError),
+    *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
+)
 """How fastavro says that something is no schema."""
 
 

@@ -136,7 +136,7 @@ def _uninterpreted(parts: list[tuple[str, bool]], value: Value) -> pb.Uninterpre
 
 def set_default(field: pb.FieldDescriptorProto, value: Value) -> None:
     """Give a field of proto2 its default, written as descriptors have it."""
-    if field.type in _TEXTS:
+    if field.HasField("type") and field.type in _TEXTS:
         if value.word or value.braces is not None:
             raise InvalidSchemaError(f"field {field.name!r}: a default in quotes is needed")
         if field.type == _Field.TYPE_STRING:
@@ -146,19 +146,17 @@ def set_default(field: pb.FieldDescriptorProto, value: Value) -> None:
         return
     if not value.word:
         raise InvalidSchemaError(f"field {field.name!r}: a default without quotes is needed")
-    if field.type in _FLOATS:
+    if not field.HasField("type") or field.type == _Field.TYPE_BOOL:
+        field.default_value = value.word  # of an enum, as far as is known yet
+    elif field.type in _FLOATS:
         field.default_value = _shown_float(_float(value.word))
-    elif field.HasField("type") and field.type != _Field.TYPE_BOOL:
-        field.default_value = str(_integer(value.word))
     else:
-        field.default_value = value.word
+        field.default_value = str(_integer(value.word))
 
 
 def _float(word: str) -> float:
     try:
-        return (
-            float(word) if word[-3:] in {"inf", "nan"} or "x" not in word else float(int(word, 16))
-        )
+        return float(int(word, 16)) if "x" in word.lower() else float(word)
     except ValueError:
         raise InvalidSchemaError(f"{word!r} is no number") from None
 

@@ -14,6 +14,7 @@ from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from uuid import UUID
 
 Entry: TypeAlias = "tuple[bytes, bytes | None]"
 
@@ -34,6 +35,8 @@ class RegistryState:
         self.schemas: dict[int, Schema] = {}
         self.ids: dict[bytes, set[int]] = {}
         """By a schema's fingerprint. More than one only where schemas were imported so."""
+        self.guids: dict[UUID, int] = {}
+        """The smallest id of each schema, by the one that it has in every registry."""
         self.subjects: dict[str, dict[int, Version]] = {}
         self.uses: dict[int, set[tuple[str, int]]] = {}
         """The versions that have a schema, by its id."""
@@ -79,15 +82,20 @@ class RegistryState:
             value.get("rules"),
         )
         self.schemas[schema_id] = schema
-        self.ids.setdefault(schema.fingerprint, set()).add(schema_id)
+        known = self.ids.setdefault(schema.fingerprint, set())
+        known.add(schema_id)
+        self.guids[schema.guid] = min(known)
         for _, subject, version in references:
             self.referrers.setdefault((subject, version), set()).add(schema_id)
 
     def _forget(self, schema_id: int, schema: Schema) -> None:
         known = self.ids[schema.fingerprint]
         known.discard(schema_id)
-        if not known:
+        if known:
+            self.guids[schema.guid] = min(known)
+        else:
             del self.ids[schema.fingerprint]
+            del self.guids[schema.guid]
         for _, subject, version in schema.references:
             referrers = self.referrers[subject, version]
             referrers.discard(schema_id)

@@ -188,10 +188,10 @@ class SchemaRoutes:
             guid = UUID(path.guid)
         except ValueError:
             raise SchemaNotFoundError(f"Schema {path.guid[:60]} not found") from None
-        for schema_id, schema in self._registry.state.schemas.items():
-            if schema.guid == guid:
-                return await self.schema(IdPath(str(schema_id)), query)
-        raise SchemaNotFoundError(f"Schema {guid} not found")
+        schema_id = self._registry.state.guids.get(guid)
+        if schema_id is None:
+            raise SchemaNotFoundError(f"Schema {guid} not found")
+        return await self.schema(IdPath(str(schema_id)), query)
 
     @registry("GET", "/contexts")
     async def contexts(self) -> list[str]:

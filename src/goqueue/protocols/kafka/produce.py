@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
-from goqueue.model.errors import GoQueueError, MalformedBatchError
+from goqueue.model.errors import GoQueueError, MalformedBatchError, SchemaValidationError
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError, code_for
@@ -114,4 +114,7 @@ async def _settle(
 
 
 def _failure(partition: int, error: GoQueueError) -> PartitionResult:
-    return PartitionResult(partition, code_for(error), error_message=str(error))
+    records = tuple(error.refused.items()) if isinstance(error, SchemaValidationError) else ()
+    return PartitionResult(
+        partition, code_for(error), error_message=str(error), record_errors=records
+    )
