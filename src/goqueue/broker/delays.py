@@ -38,7 +38,7 @@ from goqueue.model.errors import (
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.delay_admission import Opened
@@ -145,7 +145,7 @@ class Delays:
         broker.metrics.add_source(self._put_gauges)
         for topic_id in found.book.topics():
             if UUID(bytes=topic_id) not in broker.topics.catalogue.by_id:
-                self._spawn(self._expire(topic_id))
+                self._spawn(partial(self._expire, topic_id))
         self._arm()
 
     async def _open(self) -> tuple[DelayStore, StateLog]:
@@ -300,7 +300,7 @@ class Delays:
     def forget_topic(self, topic: Topic) -> None:
         """A topic is gone, and with it what waits for it, also if one of the same name comes."""
         if self._parts is not None and self._parts.book.pending(topic.topic_id.bytes):
-            self._spawn(self._expire(topic.topic_id.bytes))
+            self._spawn(partial(self._expire, topic.topic_id.bytes))
 
     async def _expire(self, topic_id: bytes) -> None:
         parts = self._running()
@@ -365,7 +365,7 @@ class Delays:
         delivered = await parts.courier.deliver(now_ms)
         self._read_ahead(parts, now_ms)
         if parts.keeper.is_due and not parts.ledger.log.is_empty:
-            self._spawn(parts.keeper.save(), name=DELAYS_NAME)
+            self._spawn(parts.keeper.save, name=DELAYS_NAME)
         return delivered
 
     async def _ensure_handover(self, parts: _Parts) -> None:
@@ -386,20 +386,19 @@ class Delays:
             finally:
                 self._reading = False
 
-        self._spawn(read())
+        self._spawn(read)
 
-    def _spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str | None = None) -> None:
         """Do something beside the rounds; of work with a name, one at a time."""
         if name is not None and any(task.get_name() == name for task in self._aside):
-            work.close()
             return
         task = asyncio.get_running_loop().create_task(self._logged(work), name=name)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
 
     @staticmethod
-    async def _logged(work: Coroutine[None, None, None]) -> None:
+    async def _logged(work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except (StorageError, DelayDisabledError) as error:
             logger.warning("delayed messages: %s", error)

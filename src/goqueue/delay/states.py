@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PAGE: Final = 4096
 _ALIKE: Final = {state: bytes([state]) * PAGE for state in DelayedState}
 """Pages of which every message is in the same state; shared, and copied when one changes."""
+_ABSENT: Final = 0xFF
+"""Of offsets that hold no message: not yet, or because the log has lost them."""
+_EMPTY: Final = bytes([_ABSENT]) * PAGE
 _HEAD: Final = struct.Struct(">bI")
 _COUNT: Final = struct.Struct(">II")
 _MIXED: Final = -1
@@ -29,11 +32,19 @@ _MIXED: Final = -1
 class Page:
     """The messages of 4096 offsets."""
 
-    states: bytes | bytearray = _ALIKE[DelayedState.PENDING]
-    """Also of offsets that nobody has been given yet: those look as if they were pending."""
+    states: bytes | bytearray = _EMPTY
     pending: int = 0
     topics: dict[int, int] = field(default_factory=dict)
     """How many of those pending belong to which topic."""
+
+    def add(self, first: int, count: int, topic: int) -> None:
+        """Messages of a topic have come, in one run."""
+        if isinstance(self.states, bytes):
+            self.states = bytearray(self.states)
+        self.states[first : first + count] = bytes(count)
+        self.count(topic, count)
+        if self.pending == PAGE:
+            self.states = _ALIKE[DelayedState.PENDING]
 
     def count(self, topic: int, change: int) -> None:
         """More or fewer messages of a topic are pending."""
@@ -89,23 +100,24 @@ class ClassStates:
             if page is None:
                 page = self.pages[number] = Page()
             here = min(end, (number + 1) * PAGE) - at
-            page.count(topic, here)
+            page.add(at % PAGE, here, topic)
             at += here
         self.end = max(self.end, end)
 
     def get(self, offset: int) -> DelayedState | None:
         """The state of a message; None when there is none, or no longer."""
         page = self.pages.get(offset // PAGE)
-        if page is None or not self.start <= offset < self.end:
+        if page is None or offset < self.start:
             return None
-        return DelayedState(page.states[offset % PAGE])
+        state = page.states[offset % PAGE]
+        return None if state == _ABSENT else DelayedState(state)
 
     def is_pending(self, offset: int) -> bool:
         """Whether a message waits. From any thread: what it says may be a moment old."""
         page = self.pages.get(offset // PAGE)
         return (
             page is not None
-            and self.start <= offset < self.end
+            and offset >= self.start
             and page.states[offset % PAGE] == DelayedState.PENDING
         )
 
@@ -123,8 +135,7 @@ class ClassStates:
         """No message below waits; the end of the log when none does."""
         for number, page in self.pages.items():
             if page.pending:
-                at = page.states.find(DelayedState.PENDING)
-                return max(number * PAGE + at, self.start)
+                return number * PAGE + page.states.find(DelayedState.PENDING)
         return self.end
 
     def forget_before(self, offset: int) -> None:
@@ -143,7 +154,6 @@ class ClassStates:
     def check_invariants(self) -> None:
         """Raise `InvariantError` when a page does not count right."""
         for number, page in self.pages.items():
-            given = min(max(self.end - number * PAGE, 0), PAGE)
-            waiting = page.states[:given].count(DelayedState.PENDING)
-            if page.pending != sum(page.topics.values()) or page.pending > waiting:
+            waiting = page.states.count(DelayedState.PENDING)
+            if page.pending != sum(page.topics.values()) or page.pending != waiting:
                 raise InvariantError(f"page {number}: {page.pending} counted, {waiting} waiting")
