@@ -26,6 +26,7 @@ from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
     OutOfOrderSequenceError,
+    SchemaValidationError,
     UnknownPartitionError,
 )
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
@@ -294,8 +295,8 @@ class Producer:
     def _refused(self, lane: Lane[Item], error: GoQueueError) -> None:
         if isinstance(error, OutOfOrderSequenceError):
             refusal = Refusal.OUT_OF_ORDER
-        elif isinstance(error, BatchTooLargeError):
-            refusal = Refusal.TOO_LARGE
+        elif isinstance(error, BatchTooLargeError | SchemaValidationError):
+            refusal = Refusal.TOO_LARGE  # in halves, until what cannot be stored is alone
         else:
             refusal = Refusal.FOR_NOW if error.retriable else Refusal.FINAL
         if isinstance(error, UnknownPartitionError):

@@ -32,7 +32,7 @@ RENAMED_RECORD = avro_record(("a", "string"), name="S")
 RENAMED_WITH_ALIAS = avro_record(("a", "string"), name="S", aliases=["R"])
 
 CASES = {
-    # name: (old, new, backward, forward)
+    # the old and the new one, then whether new readers and whether old readers understand
     "nothing changes": (BASE, BASE, True, True),
     "add a field with a default": (BASE, avro_record(("a", "string"), ("b", "int", 0)), True, True),
     "add a field without a default": (
