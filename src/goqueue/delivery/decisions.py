@@ -24,12 +24,13 @@ TIMED_OUT = "the visibility timeout ran out"
 def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
     """Why a receipt does not count; None when it does."""
     window, offset = queue.window, receipt.offset
-    state, count = window.state(offset), window.count(offset)
-    if state is MessageState.IN_FLIGHT and count == receipt.delivery_count:
-        if window.nonce(offset) != receipt.nonce:
+    delivery = window.delivery(offset)
+    if delivery is not None and delivery.number == receipt.delivery_count:
+        if delivery.nonce != receipt.nonce:
             return UnknownReceiptError(f"no delivery has the receipt {receipt}")
-        if window.leases[window.lease_number(offset)].deadline_ms > now_ms:
+        if window.leases[delivery.lease].deadline_ms > now_ms:
             return None
+    state, count = window.state(offset), window.count(offset)
     if state is MessageState.SETTLED or not 0 < receipt.delivery_count <= count:
         return UnknownReceiptError(
             f"no open delivery has the receipt {receipt}: the message is done with already, or "

@@ -10,7 +10,7 @@ from goqueue.model.delivery import Priority
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Range
@@ -28,6 +28,9 @@ class Line:
         self._lanes = lanes
         self._cursors = [start] * LANES
         """Up to where each lane was handed out at least once."""
+        self._counted_to = [start] * LANES
+        self._ahead = [0] * LANES
+        """How many messages each lane has between its cursor and where they were counted to."""
         self._back: list[list[Range]] = [[] for _ in range(LANES)]
         """Heaps of what came back; some of it may have been settled since."""
         self._back_count = [0] * LANES
@@ -35,29 +38,35 @@ class Line:
     def follow(self, lanes: LaneIndex) -> None:
         """Tell lanes apart by another index of the same partition from now on."""
         self._lanes = lanes
+        self._count_anew(range(LANES))
 
     def ready(self, until: int, at_most: int) -> list[int]:
         """How many messages before `until` each lane has, as far as `at_most`."""
         return [self._ready(lane, until, at_most) for lane in range(LANES)]
 
     def _ready(self, lane: int, until: int, at_most: int) -> int:
-        found = self._back_count[lane]
-        cursor = self._cursors[lane]
-        while found < at_most and cursor < until:
-            run = self._lanes.next_run(lane, cursor, until)
+        if until < self._counted_to[lane]:
+            self._count_anew((lane,))
+        found = self._back_count[lane] + self._ahead[lane]
+        counted_to = self._counted_to[lane]
+        while found < at_most and counted_to < until:
+            run = self._lanes.next_run(lane, counted_to, until)
             if run is None:
-                if cursor == self._cursors[lane]:
+                counted_to = until
+                if not self._ahead[lane]:
                     self._cursors[lane] = until
                 break
             found += run[1] - run[0]
-            cursor = run[1]
+            self._ahead[lane] += run[1] - run[0]
+            counted_to = run[1]
+        self._counted_to[lane] = counted_to
         return min(found, at_most)
 
     def choose(self, window: Window, lane: int, count: int, until: int) -> list[Range]:
         """Up to `count` messages of a lane, which must be taken at once."""
         chosen: list[Range] = []
         while count and self._back[lane]:
-            for first, end in list(window.in_state(*self._pop(lane), MessageState.AVAILABLE)):
+            for first, end in window.in_state(*self._pop(lane), MessageState.AVAILABLE):
                 cut = min(end, first + count)
                 count -= _add(chosen, first, cut)
                 self._push(lane, cut, end)
@@ -69,21 +78,37 @@ class Line:
         self, window: Window, lane: int, count: int, until: int, chosen: list[Range]
     ) -> None:
         """Choose messages that were never handed out."""
-        cursor = max(self._cursors[lane], window.start)
+        if self._cursors[lane] < window.start:
+            self._cursors[lane] = window.start
+            self._count_anew((lane,))
+        cursor = self._cursors[lane]
+        passed = 0
         step = count
         while count and (run := self._lanes.next_run(lane, cursor, until)) is not None:
             cursor = min(run[1], run[0] + step)
-            for first, end in list(window.in_state(run[0], cursor, MessageState.AVAILABLE)):
+            for first, end in window.in_state(run[0], cursor, MessageState.AVAILABLE):
                 count -= _add(chosen, first, min(end, first + count))
                 if not count:
                     cursor = chosen[-1][1]
                     break
+            passed += cursor - run[0]
             step = min(2 * step, _LONGEST_STEP)
         self._cursors[lane] = max(cursor, until) if count else cursor
+        self._ahead[lane] -= passed
+        if self._cursors[lane] >= self._counted_to[lane]:
+            self._count_anew((lane,))
+
+    def _count_anew(self, lanes: Iterable[int]) -> None:
+        """Forget what is known of the messages that come behind the cursors."""
+        for lane in lanes:
+            self._counted_to[lane] = self._cursors[lane]
+            self._ahead[lane] = 0
 
     def taken(self, window: Window, lane: int, first: int, end: int) -> None:
         """Messages of a lane were handed out. For whoever chose them, this is nothing new."""
-        self._cursors[lane] = max(self._cursors[lane], end)
+        if self._cursors[lane] < end:
+            self._cursors[lane] = end
+            self._count_anew((lane,))
         back = self._back[lane]
         kept: list[Range] = []
         while back and back[0][0] < end:
@@ -119,6 +144,7 @@ class Line:
     def load(self, cursors: Sequence[int], back: Sequence[Sequence[Range]]) -> None:
         """What `dump` gave."""
         self._cursors = list(cursors)
+        self._count_anew(range(LANES))
         for lane, ranges in enumerate(back):
             for first, end in ranges:
                 self._push(lane, first, end)

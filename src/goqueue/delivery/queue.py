@@ -206,7 +206,7 @@ class PartitionQueue:
 
     def _release(self, released: ops.Released) -> None:
         for first, end in released.ranges:
-            for part in list(self.window.in_state(first, end, MessageState.IN_FLIGHT)):
+            for part in self.window.in_state(first, end, MessageState.IN_FLIGHT):
                 self.window.put(*part, MessageState.AVAILABLE)
                 self.line.put_back(*part)
 
@@ -269,7 +269,7 @@ class PartitionQueue:
     def _settle(self, settled: ops.Settled) -> None:
         for first, end in settled.ranges:
             self._forget_waits(first, end)
-            self.window.put(first, end, MessageState.SETTLED)
+            self.window.settle(first, end)
             if self._errors:
                 _drop(self._errors, first, end)
             if self.dooms:

@@ -3,8 +3,8 @@
 Pages of 256 offsets hold it in flat arrays: two bytes for each message that was ever touched, and
 twelve more, the lease and the nonce of its receipt, while one of its page is in flight. A page that
 was never touched is not there, and neither is one that is settled whole: so a million messages in
-flight cost some fifteen bytes each, and one that nobody acknowledges does not make the millions
-behind it expensive.
+flight, taken a hundred at a time, cost some twenty bytes each with their leases, and one that
+nobody acknowledges does not make the millions behind it expensive.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.delivery.leases import Lease, Leases
 from goqueue.delivery.operations import joined
+from goqueue.delivery.page_table import UNTOUCHED, PageTable
 from goqueue.delivery.pages import (
     PAGE,
-    RUNS,
     SETTLED_BYTE,
     TAKEABLE,
     UNSETTLED,
@@ -28,77 +28,24 @@ from goqueue.delivery.pages import (
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterator
-
     from goqueue.delivery.operations import Range
 
 _ONE_MORE: Final = bytes(min(count + 1, 255) for count in range(256))
 _ONE_LESS: Final = bytes(max(count - 1, 0) for count in range(256))
+_AVAILABLE, _IN_FLIGHT, _WAITING, _DOOMED, _SETTLED = (int(state) for state in MessageState)
+# Plain numbers, where it is about every message: members of enums are slow.
 
 
-class Window:
+class Window(PageTable):
     """Every message of one partition, for one group."""
 
     def __init__(self, start: int, unacked: dict[str, int]) -> None:
         """Begin at `start`, and keep count in `unacked` of what each member of the group has."""
-        self.start = start
-        """The lowest offset that is not settled."""
+        super().__init__(start)
         self._leases = Leases(unacked)
         self.leases = self._leases.by_number
         self.totals = [0] * len(MessageState)
         """How many messages are in each state; those that were never touched are not counted."""
-        self._pages: dict[int, Page | None] = {}
-        """None is a page that is settled whole."""
-
-    # --- Looking ---------------------------------------------------------------------------------
-
-    def state(self, offset: int) -> MessageState:
-        """What the message is."""
-        if offset < self.start:
-            return MessageState.SETTLED
-        number, at = divmod(offset, PAGE)
-        page = self._pages.get(number, _UNTOUCHED)
-        return MessageState.SETTLED if page is None else MessageState(page.states[at])
-
-    def count(self, offset: int) -> int:
-        """How often the message was delivered; means nothing once it is settled."""
-        page = self._pages.get(offset // PAGE)
-        return page.counts[offset % PAGE] if page is not None and offset >= self.start else 0
-
-    def counts(self, first: int, end: int) -> bytes:
-        """How often each of [first, end) was delivered."""
-        found = bytearray()
-        while first < end:
-            number, at = divmod(first, PAGE)
-            upto = min(PAGE, at + end - first)
-            found += (self._pages.get(number) or _UNTOUCHED).counts[at:upto]
-            first += upto - at
-        return bytes(found)
-
-    def nonces(self, first: int, end: int) -> array[int]:
-        """The nonces of the deliveries of [first, end), all in flight."""
-        found: array[int] = array("Q")
-        while first < end:
-            at = first % PAGE
-            upto = min(PAGE, at + end - first)
-            found += self._flight(first).nonces[at:upto]
-            first += upto - at
-        return found
-
-    def nonce(self, offset: int) -> int:
-        """The nonce of the delivery of a message in flight."""
-        return self._flight(offset).nonces[offset % PAGE]
-
-    def lease_number(self, offset: int) -> int:
-        """The lease of a message in flight."""
-        return self._flight(offset).leases[offset % PAGE]
-
-    def _flight(self, offset: int) -> Flight:
-        page = self._pages.get(offset // PAGE)
-        if page is None or page.flight is None:
-            raise InvariantError(f"offset {offset} is said to be in flight")
-        return page.flight
 
     def is_held_by_others(self, member: str) -> bool:
         """Whether anything here is in flight to somebody else."""
@@ -112,44 +59,6 @@ class Window:
             for first, end, lease in self.flights(*range_)
             if lease == number
         )
-
-    def flights(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """What is in flight of [first, end), in order: first, end, and the number of the lease."""
-        for run in self.in_state(first, end, MessageState.IN_FLIGHT):
-            for page, at, upto, offset in self._touch(*run):
-                for from_, to, number in page.flights(at, upto):
-                    yield offset - at + from_, offset - at + to, number
-
-    def first_delivery_ms(self, offset: int) -> int:
-        """When a message was first delivered that has come back since; 0 for others."""
-        page = self._pages.get(offset // PAGE)
-        if page is None or page.firsts is None:
-            return 0
-        return page.firsts[offset % PAGE]
-
-    def in_state(self, first: int, end: int, state: MessageState) -> Iterator[Range]:
-        """The ranges of [first, end) that are in this state."""
-        return self._matching(first, end, RUNS[state])
-
-    def _matching(self, first: int, end: int, runs: re.Pattern[bytes]) -> Iterator[Range]:
-        """The ranges of [first, end) whose states match."""
-        first = max(first, self.start)
-        run_first = run_end = first
-        while first < end:
-            number, at = divmod(first, PAGE)
-            upto = min(PAGE, at + end - first)
-            page = self._pages.get(number, _UNTOUCHED)
-            base = first - at
-            states = _ALL_SETTLED if page is None else page.states
-            for from_, to in [run.span() for run in runs.finditer(states, at, upto)]:
-                if base + from_ != run_end:
-                    if run_end > run_first:
-                        yield run_first, run_end
-                    run_first = base + from_
-                run_end = base + to
-            first = base + upto
-        if run_end > run_first:
-            yield run_first, run_end
 
     # --- Changing --------------------------------------------------------------------------------
 
@@ -175,7 +84,10 @@ class Window:
         What is settled, dead or with somebody stays what it is: this may be told late.
         """
         lease = self.leases[number]
-        for run in list(self._matching(first, end, TAKEABLE)):
+        if end == first + 1:
+            self._take_one(first, number, lease, nonces[0])
+            return
+        for run in self._matching(first, end, TAKEABLE):
             lease.ranges.append(run)
             self._leases.entered(lease, run[1] - run[0])
             for page, at, upto, offset in self._touch(*run):
@@ -190,10 +102,30 @@ class Window:
                 flight.nonces[at:upto] = nonces[drawn : drawn + size]
                 page.counts[at:upto] = page.counts[at:upto].translate(_ONE_MORE)
 
+    def _take_one(self, offset: int, number: int, lease: Lease, nonce: int) -> None:
+        """What `take` does, for a single message: lanes that take turns have few neighbours."""
+        was = self.state(offset)
+        if was not in (_AVAILABLE, _WAITING):
+            return
+        page, at = self._page(offset // PAGE), offset % PAGE
+        lease.ranges.append((offset, offset + 1))
+        self._leases.entered(lease, 1)
+        if was == _WAITING:
+            self.totals[_WAITING] -= 1
+        self.totals[_IN_FLIGHT] += 1
+        page.states[at] = _IN_FLIGHT
+        flight = page.flight
+        if flight is None:
+            flight = page.flight = Flight()
+        flight.count += 1
+        flight.leases[at] = number
+        flight.nonces[at] = nonce
+        page.counts[at] = _ONE_MORE[page.counts[at]]
+
     def move(self, first: int, end: int, number: int) -> None:
         """Give what is in flight of [first, end) to another lease; receipts stay as they are."""
         lease = self.leases[number]
-        for run in list(self.in_state(first, end, MessageState.IN_FLIGHT)):
+        for run in self.in_state(first, end, MessageState.IN_FLIGHT):
             lease.ranges.append(run)
             self._leases.entered(lease, run[1] - run[0])
             for page, at, upto, offset in self._touch(*run):
@@ -203,7 +135,7 @@ class Window:
 
     def untake(self, first: int, end: int) -> None:
         """Make as if what is in flight of [first, end) had not been taken."""
-        for run in list(self.in_state(first, end, MessageState.IN_FLIGHT)):
+        for run in self.in_state(first, end, MessageState.IN_FLIGHT):
             for page, at, upto, _ in self._touch(*run):
                 self._leave(page, at, upto, MessageState.AVAILABLE, counts=False)
                 page.counts[at:upto] = page.counts[at:upto].translate(_ONE_LESS)
@@ -211,26 +143,26 @@ class Window:
     def put(self, first: int, end: int, state: MessageState) -> None:
         """Let [first, end) be in this state, whatever it was; those that are settled stay so."""
         if state is MessageState.SETTLED:
-            self._settle(first, end)
+            self.settle(first, end)
             return
-        for run in list(self._matching(first, end, UNSETTLED)):
+        for run in self._matching(first, end, UNSETTLED):
             for page, at, upto, _ in self._touch(*run):
                 self._leave(page, at, upto, state)
 
-    def _settle(self, first: int, end: int) -> None:
+    def settle(self, first: int, end: int) -> None:
         """Be done with [first, end), and move the start over what is done with."""
         first = max(first, self.start)
         at_start = first == self.start
-        if first == self.start and end - first > PAGE:
+        if at_start and end - first > PAGE:
             first = self._settle_pages(end)
         while first < end:
             number, at = divmod(first, PAGE)
             upto = min(PAGE, at + end - first)
-            page = self._pages.get(number, _UNTOUCHED)
-            if page is _UNTOUCHED and at == 0 and upto == PAGE:
+            page = self._pages.get(number, UNTOUCHED)
+            if page is UNTOUCHED and at == 0 and upto == PAGE:
                 self._pages[number] = None
             elif page is not None:
-                if page is _UNTOUCHED:
+                if page is UNTOUCHED:
                     page = self._pages[number] = Page()
                 if upto == at + 1:
                     self._settle_one(page, at)
@@ -257,17 +189,16 @@ class Window:
     def _settle_one(self, page: Page, at: int) -> None:
         """What `_leave` does, for the acknowledgement of a single message."""
         was = page.states[at]
-        if was == MessageState.SETTLED:
+        if was == _SETTLED:
             return
-        page.states[at] = MessageState.SETTLED
+        page.states[at] = _SETTLED
         page.settled += 1
         totals = self.totals
-        totals[MessageState.SETTLED] += 1
-        if was != MessageState.AVAILABLE:
+        totals[_SETTLED] += 1
+        if was != _AVAILABLE:
             totals[was] -= 1
-        if was == MessageState.IN_FLIGHT:
-            flight = page.flight
-            assert flight is not None
+        flight = page.flight
+        if was == _IN_FLIGHT and flight is not None:
             self._leases.left(flight.leases[at], 1)
             flight.count -= 1
             if not flight.count:
@@ -290,22 +221,6 @@ class Window:
                 self.totals[MessageState.SETTLED] -= page.settled
             del self._pages[number]
 
-    def _touch(self, first: int, end: int) -> Iterator[tuple[Page, int, int, int]]:
-        """The pages of [first, end), made where they are missing.
-
-        Each comes with the part of it that is meant, and the offset at which that part begins.
-        """
-        while first < end:
-            number, at = divmod(first, PAGE)
-            upto = min(PAGE, at + end - first)
-            page = self._pages.get(number, _UNTOUCHED)
-            if page is None:
-                raise InvariantError(f"offset {first} is settled, and was to be changed")
-            if page is _UNTOUCHED:
-                page = self._pages[number] = Page()
-            yield page, at, upto, first
-            first += upto - at
-
     def _leave(
         self, page: Page, at: int, upto: int, state: MessageState, *, counts: bool = True
     ) -> None:
@@ -318,7 +233,7 @@ class Window:
         if page.flight is not None:
             comes_back = counts and state != MessageState.SETTLED
             self._end_flights(page, page.flight, at, upto, comes_back=comes_back)
-        for other in (MessageState.WAITING, MessageState.DOOMED, MessageState.SETTLED):
+        for other in (_WAITING, _DOOMED, _SETTLED):
             if totals[other]:
                 totals[other] -= states.count(other, at, upto)
         size = upto - at
@@ -389,8 +304,3 @@ class Window:
         self._leases.check_invariants(left)
         if self.state(self.start) is MessageState.SETTLED:
             raise InvariantError(f"the start, {self.start}, is settled")
-
-
-_UNTOUCHED: Final = Page()
-"""Stands for every page that is not there; never changed."""
-_ALL_SETTLED: Final = bytearray(SETTLED_BYTE * PAGE)

@@ -426,7 +426,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 
 
 def test_what_was_taken_before_it_was_settled_stays_settled_though_told_late():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from itertools import count
 from uuid import UUID
@@ -161,6 +162,25 @@ def test_what_a_member_had_is_there_for_others_once_it_is_gone():
     assert "ann" not in bench.group.unacked
     assert len(bench.take("bob", 100)) == 18
     assert bench.group.release_member("ann", 5) == {}
+
+
+def test_messages_in_flight_cost_a_few_bytes_each():
+    """Taken a hundred at a time by many members, and every second one acknowledged."""
+    amount = 30_000
+    bench = Bench([[2] * amount])
+    tracemalloc.start()
+    try:
+        for number in range(amount // 100):
+            assert len(bench_take(bench, f"member-{number}", 100)) == 100
+        taken_bytes = tracemalloc.get_traced_memory()[0]
+        for offset in range(0, amount, 2):
+            bench.queue(0).apply(ops.Settled([(offset, offset + 1)]))
+        half_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes / amount < 30
+    assert half_bytes <= taken_bytes + 4096
+    bench.check()
 
 
 # --- Order ----------------------------------------------------------------------------------------
