@@ -27,6 +27,7 @@ from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
 from goqueue.broker.topics import Topics
+from goqueue.broker.transaction_writer import TransactionWriter
 from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
 from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
@@ -122,6 +123,7 @@ class Broker:
         self.publisher.check_schemas = validator.check
         self.delays = Delays(self)
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
+        self.transaction_writer = TransactionWriter(self)
         self.reader = MessageReader(self.fetcher)
         self.memberships = Memberships(self)
         self.record_reader = RecordReader(self.executor, self._on_damage)

@@ -320,6 +320,16 @@ class Memberships:
 
     # --- Committing ------------------------------------------------------------------------------
 
+    def check_owner(self, member: Member, partitions: Iterable[PartitionId]) -> None:
+        """Let only the owner of partitions say how far they are read. Raises like `commit`."""
+        self._check_kept(member)
+        for partition in partitions:
+            if partition not in member.assigned and partition not in member.revoking:
+                raise PartitionNotAssignedError(
+                    f"{partition} is not assigned to member {member.member_id!r}: only its owner "
+                    "commits it"
+                )
+
     async def commit(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
         """Note how far the member's partitions are read.
 
@@ -327,13 +337,7 @@ class Memberships:
             PartitionNotAssignedError: one of them is not this member's.
             GroupError: the group has removed the member, or somebody has taken its place.
         """
-        self._check_kept(member)
-        for partition in offsets:
-            if partition not in member.assigned and partition not in member.revoking:
-                raise PartitionNotAssignedError(
-                    f"{partition} is not assigned to member {member.member_id!r}: only its owner "
-                    "commits it"
-                )
+        self.check_owner(member, offsets)
         return await self._broker.groups.commit(
             CommitRequest(
                 group_id=member.group_id,

@@ -26,7 +26,7 @@ from goqueue.model.errors import (
     SchemaValidationError,
     UnknownPartitionError,
 )
-from goqueue.records import DELIVERY, Record, decode_rows, encode
+from goqueue.records import DELIVERY, TRANSACTIONAL, Record, decode_rows, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,6 +64,8 @@ class ProducerSequence(NamedTuple):
     producer_id: int
     epoch: int
     first_sequence: int
+    is_transactional: bool = False
+    """The messages belong to the transaction that the producer has open."""
 
 
 class MessageResult(NamedTuple):
@@ -193,7 +195,7 @@ class MessageWriter:
         """`_portions` of messages that all name the same partition, in a third of the time."""
         indexes = range(len(messages))
         try:
-            number = self._partition(topic, messages[0])
+            number = self.partition_of(topic, messages[0])
         except UnknownPartitionError as error:
             _fail(results, indexes, error)
             return {}
@@ -213,7 +215,7 @@ class MessageWriter:
         for index, message in enumerate(messages):
             value, key, headers, _, timestamp_ms, _, _, _ = message
             try:
-                indexes, records = found[self._partition(topic, message)]
+                indexes, records = found[self.partition_of(topic, message)]
             except UnknownPartitionError as error:
                 results[index] = MessageResult(error=error)
                 continue
@@ -232,7 +234,7 @@ class MessageWriter:
         for index, message in enumerate(messages):
             try:
                 headers, speaks = _headers(topic, message, now_ms)
-                number = self._partition(topic, message)
+                number = self.partition_of(topic, message)
             except GoQueueError as error:
                 results[index] = MessageResult(error=error)
                 continue
@@ -244,8 +246,12 @@ class MessageWriter:
                 speaking.add(number)
         return {number: _Portion(*portion, number in speaking) for number, portion in found.items()}
 
-    def _partition(self, topic: Topic, message: NewMessage) -> int:
-        """The partition of a message: the one it names, its key's, or the next in turn."""
+    def partition_of(self, topic: Topic, message: NewMessage) -> int:
+        """The partition of a message: the one it names, its key's, or the next in turn.
+
+        Raises:
+            UnknownPartitionError: it names one that there is not.
+        """
         if message.partition is not None:
             if not 0 <= message.partition < topic.partition_count:
                 raise UnknownPartitionError(
@@ -266,6 +272,8 @@ class MessageWriter:
         producer: ProducerSequence | None,
     ) -> Published:
         attributes = DELIVERY if portion.delivery else 0
+        if producer is not None and producer.is_transactional:
+            attributes |= TRANSACTIONAL
         if producer is None:
             batch = encode(portion.records, attributes=attributes)
         else:
@@ -298,6 +306,11 @@ class Publishing:
     def __init__(self, results: list[MessageResult], appended: list[_Appended]) -> None:
         self._results = results
         self._appended = appended
+
+    @property
+    def is_duplicate(self) -> bool:
+        """A producer's batch was in the log already, and nothing was stored again."""
+        return any(each.published.placed.duplicate for each in self._appended)
 
     async def settled(self) -> list[MessageResult]:
         """What became of each message, once it is known. To be called once."""

@@ -89,6 +89,11 @@ class StateLog:
         return self.partition.append(batch, peek(batch))
 
     @property
+    def records_since_snapshot(self) -> int:
+        """What a start would have to replay."""
+        return self._records_since_snapshot
+
+    @property
     def snapshot_is_due(self) -> bool:
         """Enough has changed for a snapshot to save the next start some time."""
         since_ms = self._clock.now_ms() - self._snapshot_at_ms

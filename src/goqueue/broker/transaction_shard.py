@@ -55,6 +55,11 @@ class TransactionShard:
         return self._state.snapshot_bytes
 
     @property
+    def records_since_snapshot(self) -> int:
+        """What a start would have to replay."""
+        return self._state.records_since_snapshot
+
+    @property
     def log_bytes(self) -> int:
         """The size of the log."""
         return self._state.partition.log.size_bytes

@@ -279,6 +279,11 @@ class Transactions:
         return sum(shard.snapshot_bytes for shard in self._shards.values())
 
     @property
+    def records_since_snapshot(self) -> int:
+        """What a start would have to replay."""
+        return sum(shard.records_since_snapshot for shard in self._shards.values())
+
+    @property
     def log_bytes(self) -> int:
         """The size of the logs of all coordinators."""
         return sum(shard.log_bytes for shard in self._shards.values())

@@ -1,0 +1,99 @@
+"""Messages in a transaction, for protocols whose clients do not make batches themselves.
+
+The broker adds the partitions to the transaction and numbers the messages, unless the producer
+numbers them itself and so may send them twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.messages import ProducerSequence
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import Acks
+from goqueue.model.errors import InvalidTransactionRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages import MessageResult, NewMessage
+    from goqueue.transactions.messages import Identity
+
+
+class TransactionPublished(NamedTuple):
+    """What became of messages that were published in a transaction."""
+
+    results: list[MessageResult]
+    """One for each message, in their order."""
+    duplicate: bool
+    """They were there already, as the producer's own numbers told."""
+
+
+class TransactionWriter:
+    """Publishes messages as part of a producer's open transaction."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def publish(
+        self,
+        identity: Identity,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        first_sequence: int | None = None,
+    ) -> TransactionPublished:
+        """Publish messages to one topic; those for one partition are stored all or none.
+
+        With `first_sequence`, the producer's own number of the first, all must go to the same
+        partition.
+
+        Raises:
+            TopicError: there is no such topic or partition; nothing was published.
+            TransactionError, FencedProducerError: the producer may not; nothing was published.
+        """
+        broker = self._broker
+        topic = broker.topics.catalogue.topic(topic_name)
+        portions: dict[int, list[int]] = {}
+        for index, message in enumerate(messages):
+            portions.setdefault(broker.writer.partition_of(topic, message), []).append(index)
+        if first_sequence is not None and len(portions) > 1:
+            raise InvalidTransactionRequestError(
+                "messages with a sequence go to one partition: name it, or give them the same key"
+            )
+        places = [PartitionId(topic_name, number) for number in portions]
+        for place in places:
+            broker.partitions.partition(place)
+        transactional_id = broker.transactions.transactional_id_of(identity.producer_id)
+        await broker.transactions.add_partitions(transactional_id, identity, places)
+        return await self._store(identity, topic_name, messages, portions, first_sequence)
+
+    async def _store(
+        self,
+        identity: Identity,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        portions: dict[int, list[int]],
+        first_sequence: int | None,
+    ) -> TransactionPublished:
+        """Append everything before anything is awaited, so that the numbers are in order."""
+        under_way = []
+        for number, indexes in portions.items():
+            chosen = [messages[index]._replace(partition=number) for index in indexes]
+            sequence = first_sequence
+            if sequence is None:
+                sequence = self._next_sequence(PartitionId(topic_name, number), identity)
+            producer = ProducerSequence(*identity, sequence, is_transactional=True)
+            publishing = self._broker.writer.begin(topic_name, chosen, Acks.ALL, producer)
+            under_way.append((indexes, publishing))
+        found: dict[int, MessageResult] = {}
+        for indexes, publishing in under_way:
+            found.update(zip(indexes, await publishing.settled(), strict=True))
+        return TransactionPublished(
+            [found[index] for index in range(len(messages))],
+            all(publishing.is_duplicate for _, publishing in under_way),
+        )
+
+    def _next_sequence(self, place: PartitionId, identity: Identity) -> int:
+        sequences = self._broker.partitions.partition(place).sequences
+        return (sequences.last_sequence(*identity) + 1) % (1 << 31)
