@@ -72,6 +72,23 @@ def test_every_route_of_the_plan_is_described(document: dict[str, Any]) -> None:
         "POST /admin/topics/{topic}/partitions",
         "GET /admin/topics/{topic}/scaling-status",
         "POST /admin/topics/{topic}/compact",
+        "GET /schemas/subjects",
+        "POST /schemas/subjects/{subject}",
+        "DELETE /schemas/subjects/{subject}",
+        "POST /schemas/subjects/{subject}/versions",
+        "GET /schemas/subjects/{subject}/versions",
+        "GET /schemas/subjects/{subject}/versions/{version}",
+        "DELETE /schemas/subjects/{subject}/versions/{version}",
+        "GET /schemas/ids/{id}",
+        "POST /schemas/compatibility/subjects/{subject}/versions/{version}",
+        "GET /schemas/config",
+        "PUT /schemas/config",
+        "GET /schemas/config/{subject}",
+        "PUT /schemas/config/{subject}",
+        "GET /schemas/stats",
+        "GET /subjects",
+        "POST /subjects/{subject}/versions",
+        "GET /mode",
         "GET /admin/coordinators",
         "GET /admin/coordinators/groups/{group}",
     }
@@ -84,7 +101,8 @@ def test_every_operation_has_a_name_a_summary_and_its_problems(document: dict[st
     for method, path, operation in operations(document):
         assert operation["summary"].endswith("."), (method, path)
         assert set(operation["tags"]) <= tags
-        assert operation["responses"]["default"] == {"$ref": "#/components/responses/Problem"}
+        kind = "RegistryError" if operation["tags"] == ["schemas"] else "Problem"
+        assert operation["responses"]["default"] == {"$ref": f"#/components/responses/{kind}"}
         named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
         assert named == set(re.findall(r"{(\w+)}", path))
 

@@ -25,8 +25,14 @@ from goqueue.groups.messages import (
 )
 from goqueue.metrics import names
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
-from goqueue.model.errors import GroupError, LogFailedError, MalformedBatchError
+from goqueue.model.errors import (
+    GroupError,
+    LogFailedError,
+    MalformedBatchError,
+    SchemaValidationError,
+)
 from goqueue.runtime.disk import SystemDisk, SystemFile, translate
+from goqueue.schemas.model import Schema, SchemaType
 from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
 from support.brokers import publish
@@ -99,6 +105,16 @@ async def _delay(broker: Broker, clock: ManualClock) -> None:
     await broker.writer.publish("t", due)
     clock.advance(200)
     assert await broker.delays.deliver_due() == 1
+
+
+async def _validate(broker: Broker) -> None:
+    """A message that fits its schema, and one that does not."""
+    await broker.create_topic("checked", 1, {"goqueue.schema.validation": "latest"})
+    schema = Schema(SchemaType.JSON, '{"type":"integer"}')
+    await broker.schemas.change(lambda registry: registry.register("checked-value", schema))
+    publish(broker, "checked", b"1")
+    with pytest.raises(SchemaValidationError):
+        publish(broker, "checked", b'"one"')
 
 
 async def _flush(node: Node, clock: ManualClock) -> None:
@@ -200,6 +216,7 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
         try:
             await _publish_and_fetch(node.broker)
             await _delay(node.broker, clock)
+            await _validate(node.broker)
             await _flush(node, clock)
             await _classic_group(node.broker, clock)
             clock.advance(24 * 3_600_000)

@@ -45,13 +45,20 @@ if TYPE_CHECKING:
 class IdPath(msgspec.Struct, frozen=True):
     """A schema's id in the path."""
 
-    id: Annotated[str, doc("The schema's id.", "1")]
+    id: Annotated[str, doc("The schema's id.", "1", extra_json_schema={"pattern": "^[0-9]{1,10}$"})]
 
 
 class GuidPath(msgspec.Struct, frozen=True):
     """A schema's global id in the path."""
 
-    guid: Annotated[str, doc("As `register` answered it.", "89791762-2336-4186-9674-299b90a802e2")]
+    guid: Annotated[
+        str,
+        doc(
+            "As it was answered when the schema was registered.",
+            "89791762-2336-4186-9674-299b90a802e2",
+            extra_json_schema={"format": "uuid"},
+        ),
+    ]
 
 
 class ReadSchema(msgspec.Struct, rename="camel"):

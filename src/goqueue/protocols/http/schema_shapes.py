@@ -14,7 +14,15 @@ from goqueue.model.errors import (
     SchemaNotFoundError,
 )
 from goqueue.protocols.http.shapes import doc
-from goqueue.schemas.model import MAX_VERSION, Level, Mode, Reference, Schema, SchemaType
+from goqueue.schemas.model import (
+    MAX_SUBJECT_LENGTH,
+    MAX_VERSION,
+    Level,
+    Mode,
+    Reference,
+    Schema,
+    SchemaType,
+)
 from goqueue.schemas.registry import LATEST
 
 if TYPE_CHECKING:
@@ -27,9 +35,21 @@ if TYPE_CHECKING:
 
 _AVRO_EXAMPLE: Final = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
 SubjectName: TypeAlias = Annotated[
-    str, doc("The subject; for values of a topic, `{topic}-value`.", "orders-value")
+    str,
+    doc(
+        "The subject; for values of a topic, `{topic}-value`.",
+        "orders-value",
+        extra_json_schema={"minLength": 1, "maxLength": MAX_SUBJECT_LENGTH},
+    ),
 ]
-VersionText: TypeAlias = Annotated[str, doc("A number from 1 on, or `latest`.", "latest")]
+VersionText: TypeAlias = Annotated[
+    str,
+    doc(
+        "A number from 1 on, or `latest`.",
+        "latest",
+        extra_json_schema={"pattern": r"^(latest|-1|[1-9][0-9]{0,9})$"},
+    ),
+]
 Deleted: TypeAlias = Annotated[bool, doc("Also what was deleted, but not for ever.")]
 Offset: TypeAlias = Annotated[int, doc("How many to pass over.", 0, ge=0, le=2**31 - 1)]
 Limit: TypeAlias = Annotated[int, doc("How many at most; -1 is all.", -1, ge=-1, le=2**31 - 1)]
