@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -63,7 +63,18 @@ Sequence: TypeAlias = Annotated[
         le=2**31 - 1,
     ),
 ]
-StateName: TypeAlias = Annotated[TransactionState, doc("Where the id stands.", "Ongoing")]
+StateName: TypeAlias = Annotated[
+    Literal[
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+    ],
+    doc("Where the id stands.", "Ongoing"),
+]
 
 
 class InitBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -187,7 +198,7 @@ class TransactionOut(msgspec.Struct):
 class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which ones to show."""
 
-    state: Annotated[TransactionState | None, doc("Only those in this state.")] = None
+    state: Annotated[StateName | None, doc("Only those in this state.")] = None
     transactional_id: Annotated[str | None, doc("Only this one.", "billing-1")] = None
 
 
@@ -369,7 +380,7 @@ class TransactionRoutes:
     @route("GET", "/transactions", tag=_TAG)
     async def list(self, query: ListQuery) -> TransactionList:
         """The transactional ids and where each stands."""
-        states = frozenset() if query.state is None else frozenset({query.state.value})
+        states = frozenset() if query.state is None else frozenset({query.state})
         name = query.transactional_id
         wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
         found = [_out(each) for each in self._transactions.list(wanted)]
@@ -397,7 +408,7 @@ def _out(view: TransactionView) -> TransactionOut:
         view.transaction_id,
         view.producer_id,
         view.epoch,
-        TransactionState(view.state),
+        cast("StateName", view.state),
         view.timeout_ms,
         view.started_ms if view.started_ms >= 0 else None,
         view.updated_ms,
