@@ -12,7 +12,9 @@ import mmh3
 from goqueue.broker.group_shard import GroupShard
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
+from goqueue.delivery.settings import Mode
 from goqueue.groups.messages import (
+    JOINING_EPOCH,
     ConsumerHeartbeatResult,
     Done,
     GroupOutcomes,
@@ -22,7 +24,7 @@ from goqueue.groups.messages import (
     SyncResult,
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
-from goqueue.model.errors import GroupError
+from goqueue.model.errors import GroupError, InconsistentGroupProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,6 +136,7 @@ class Groups:
 
     async def join(self, request: JoinRequest) -> JoinResult:
         """JoinGroup: returns when the next generation begins."""
+        self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
         return await shard.submit(
             lambda token, now_ms: shard.coordinator.join(request, token, now_ms), JoinResult
@@ -163,6 +166,8 @@ class Groups:
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """Everything a member of the KIP-848 protocol says."""
+        if request.epoch == JOINING_EPOCH:
+            self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
         topics = self.topics()
         with self._timed(self._broker.measures.heartbeat_latency):
@@ -171,6 +176,14 @@ class Groups:
                     request, topics, token, now_ms
                 ),
                 ConsumerHeartbeatResult,
+            )
+
+    def _refuse_share_group(self, group_id: str) -> None:
+        group = self._broker.queues.find(group_id)
+        if group is not None and group.settings.mode is Mode.SHARED and not group.is_dormant:
+            raise InconsistentGroupProtocolError(
+                f"{group_id!r} shares out messages, not partitions: choose another name for a "
+                "consumer group"
             )
 
     def topics(self) -> TopicCatalogue:

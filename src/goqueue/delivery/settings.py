@@ -44,6 +44,12 @@ class QueueSettings(msgspec.Struct, frozen=True):
     """Where the group has read nothing, only what is published from now on counts."""
     dead_letters: bool = True
     """Dead messages are copied to the topic's dead-letter topic."""
+    session_ms: int = 45_000
+    """A share consumer of which nothing was heard for so long is gone."""
+    heartbeat_ms: int = 5_000
+    """How often share consumers are told to let themselves be heard."""
+    isolation: str = "read_uncommitted"
+    """What share consumers asked for, and are shown; queue groups read what is committed."""
 
     def backoff(self, delivery_count: int) -> int:
         """How long a message waits that was handed back after so many deliveries."""

@@ -1,4 +1,4 @@
-"""Settings of topics, and those of the broker that clients look at."""
+"""Settings of topics and groups, and those of the broker that clients look at."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from goqueue.broker.settings import SETTINGS, check_overrides
 from goqueue.model.errors import GoQueueError, InvalidTopicConfigError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import UnsupportedResourceError, code_for
+from goqueue.protocols.kafka.group_configs import GROUP, GroupResources
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -34,6 +37,7 @@ class AdminConfigsApi:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._groups = GroupResources(broker)
 
     # --- DescribeConfigs -------------------------------------------------------------------------
 
@@ -65,9 +69,11 @@ class AdminConfigsApi:
             return self._topic_configs(resource.resource_name)
         if resource.resource_type == BROKER:
             return self._broker_configs(resource.resource_name)
+        if resource.resource_type == GROUP:
+            return self._groups.describe(resource.resource_name)
         raise UnsupportedResourceError(
-            f"resource type {resource.resource_type} has no settings here; topics (2) and the "
-            "broker (4) have"
+            f"resource type {resource.resource_type} has no settings here; topics (2), the "
+            "broker (4) and groups (32) have"
         )
 
     def _topic_configs(self, name: str) -> list[dict[str, Any]]:
@@ -143,21 +149,20 @@ class AdminConfigsApi:
 
     @api(ApiKey.ALTER_CONFIGS, 0, 2)
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
-        """Replace all settings that were said for a topic."""
-        return {
-            "responses": [
-                await self._alter(
-                    resource,
-                    {each.name: each.value or "" for each in resource.configs},
-                    dry=request.validate_only,
-                )
-                for resource in request.resources
-            ]
-        }
+        """Replace all settings that were said for a topic or a group."""
+        results = []
+        for resource in request.resources:
+            if resource.resource_type == GROUP:
+                change = self._groups.replace(resource, dry=request.validate_only)
+                results.append(await _outcome(resource, change))
+                continue
+            overrides = {each.name: each.value or "" for each in resource.configs}
+            results.append(await self._alter(resource, overrides, dry=request.validate_only))
+        return {"responses": results}
 
     @api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
-        """Change some settings of a topic and leave the others."""
+        """Change some settings of a topic or a group and leave the others."""
         results = []
         for resource in request.resources:
             objection = _objection(resource)
@@ -166,6 +171,10 @@ class AdminConfigsApi:
                 results.append(
                     {**_resource(resource), "error_code": code, "error_message": objection}
                 )
+                continue
+            if resource.resource_type == GROUP:
+                change = self._groups.change(resource, dry=request.validate_only)
+                results.append(await _outcome(resource, change))
                 continue
             try:
                 overrides = self._incremental(resource)
@@ -234,8 +243,16 @@ def _require_topic(resource: Struct) -> None:
     if resource.resource_type != TOPIC:
         raise UnsupportedResourceError(
             f"settings of resource type {resource.resource_type} cannot be changed while running; "
-            "those of topics (2) can"
+            "those of topics (2) and groups (32) can"
         )
+
+
+async def _outcome(resource: Struct, change: Awaitable[None]) -> dict[str, Any]:
+    try:
+        await change
+    except GoQueueError as error:
+        return _refused(resource, error)
+    return _resource(resource)
 
 
 def _resource(resource: Struct) -> dict[str, Any]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.reading import Struct
 
 _BATCHED_FROM: Final = 4
-_KEY_TYPES: Final = frozenset({0, 1})
-"""Groups and transactional ids."""
+_KEY_TYPES: Final = frozenset({0, 1, 2})
+"""Groups, transactional ids, and partitions of share groups."""
 
 
 class CoordinatorsApi:
@@ -50,7 +50,8 @@ class CoordinatorsApi:
     def _refused(self, ctx: RequestContext, request: Struct) -> Response:
         nowhere: dict[str, Any] = {
             "error_code": ErrorCode.invalid_request,
-            "error_message": f"key type {request.key_type}, expected 0 (group) or 1 (transaction)",
+            "error_message": f"key type {request.key_type}, expected 0 (group), 1 (transaction) "
+            "or 2 (share)",
             "node_id": -1,
             "host": "",
             "port": -1,

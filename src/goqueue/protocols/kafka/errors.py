@@ -50,6 +50,12 @@ class InvalidFetchSessionEpochError(GoQueueError):
     retriable = True
 
 
+class ShareSessionLimitError(GoQueueError):
+    """There are as many share sessions as there may be; the client tries again later."""
+
+    retriable = True
+
+
 class UnsupportedResourceError(GoQueueError):
     """Settings were asked for of something that has none."""
 
@@ -167,6 +173,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
+    ShareSessionLimitError: ErrorCode.share_session_limit_reached,
     UnsupportedResourceError: ErrorCode.invalid_request,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,
     InvalidIsolationLevelError: ErrorCode.invalid_request,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.broker.share_members import ShareMembers
 from goqueue.protocols.kafka.admin_configs import AdminConfigsApi
 from goqueue.protocols.kafka.admin_topics import AdminTopicsApi
 from goqueue.protocols.kafka.api_versions import with_api_versions
@@ -21,6 +22,10 @@ from goqueue.protocols.kafka.producers import ProducersApi
 from goqueue.protocols.kafka.registry import Registry
 from goqueue.protocols.kafka.sasl import SaslApi
 from goqueue.protocols.kafka.settings import SaslSettings
+from goqueue.protocols.kafka.share_fetch import ShareFetchApi
+from goqueue.protocols.kafka.share_groups import ShareGroupsApi
+from goqueue.protocols.kafka.share_offsets import ShareOffsetsApi
+from goqueue.protocols.kafka.share_sessions import ShareSessions
 from goqueue.protocols.kafka.transaction_admin import TransactionAdminApi
 from goqueue.protocols.kafka.transactions import TransactionsApi
 from goqueue.protocols.kafka.users import UsersApi
@@ -35,6 +40,7 @@ def build_registry(
     broker: Broker, advertised: Mapping[str, Address], sasl: SaslSettings | None = None
 ) -> Registry:
     """The handlers of all families; `advertised` holds an address for each listener's name."""
+    share_sessions = ShareSessions(ShareMembers(broker).is_member)
     registry = Registry(
         ProduceApi(broker),
         FetchApi(broker),
@@ -48,6 +54,9 @@ def build_registry(
         ConsumerGroupsApi(broker),
         GroupOffsetsApi(broker),
         GroupAdminApi(broker),
+        ShareGroupsApi(broker, share_sessions),
+        ShareFetchApi(broker, share_sessions),
+        ShareOffsetsApi(broker),
         AdminTopicsApi(broker),
         AdminConfigsApi(broker),
         ClusterApi(broker, advertised),

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.broker.group_removal import delete_group
+from goqueue.broker.group_views import list_groups
+from goqueue.delivery.settings import Mode
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
@@ -25,25 +28,34 @@ class GroupAdminApi:
     """What administrators ask about groups."""
 
     def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._groups = broker.groups
 
     @api(ApiKey.LIST_GROUPS, 0, 5)
     def list_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Every group in one of the states and of one of the types asked for."""
-        states, types = request.states_filter or (), request.types_filter or ()
+        states = {each.lower() for each in request.states_filter or ()}
+        types = {each.lower() for each in request.types_filter or ()}
         return {
             "error_code": ErrorCode.none,
             "groups": [
                 {
-                    "group_id": group.group_id,
-                    "protocol_type": group.protocol_type,
-                    "group_state": group.state,
-                    "group_type": group.group_type,
+                    "group_id": line.group_id,
+                    "protocol_type": line.protocol_type,
+                    "group_state": line.state,
+                    "group_type": line.group_type,
                 }
-                for coordinator in self._groups.coordinators()
-                for group in coordinator.list_groups(states, types)
+                for line in list_groups(self._broker)
+                if not (states and line.state.lower() not in states)
+                and not (types and line.group_type not in types)
+                and not self._is_dormant(line.group_id)
             ],
         }
+
+    def _is_dormant(self, group_id: str) -> bool:
+        """It is only settings that wait for a group."""
+        group = self._broker.queues.find(group_id)
+        return group is not None and group.is_dormant and group.settings.mode is Mode.SHARED
 
     @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
     def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
@@ -90,8 +102,10 @@ class GroupAdminApi:
         """Delete groups without members; one result for each group asked for."""
         results = []
         for group_id in request.groups_names:
-            outcome = await self._groups.delete(group_id)
-            error = outcome.groups[0][1]
-            code = ErrorCode.none if error is None else code_for(error)
+            code = ErrorCode.none
+            try:
+                await delete_group(self._broker, group_id)
+            except GoQueueError as error:
+                code = code_for(error)
             results.append({"group_id": group_id, "error_code": code})
         return {"results": results}

@@ -1,0 +1,145 @@
+"""Share consumers (KIP-932) as members of shared queue groups: one heartbeat says everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.delivery.members import SharedMember
+from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.model.errors import GroupNotFoundError, InvalidGroupRequestError
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import PartitionId
+    from goqueue.delivery.group import QueueGroup
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+MAX_MEMBER_ID_CHARS: Final = 256
+
+NEW_SHARE_GROUP: Final = QueueSettings(mode=Mode.SHARED, start_at_latest=True)
+"""What a group is told that a share consumer makes: Kafka's begin with what comes next."""
+
+
+class ShareHeartbeat(NamedTuple):
+    """What a share consumer says."""
+
+    group_id: str
+    member_id: str
+    """It gives itself one."""
+    epoch: int
+    topics: frozenset[str] | None = None
+    """None: the same as before."""
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+class ShareHeartbeatResult(NamedTuple):
+    """What it is told."""
+
+    member_id: str
+    epoch: int
+    heartbeat_ms: int = 0
+    assigned: tuple[PartitionId, ...] | None = None
+    """None: the same as before."""
+
+
+class ShareMembers:
+    """Lets share consumers into groups, and out again."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._queues = broker.queues
+
+    def group(self, group_id: str) -> QueueGroup:
+        """A group that share consumers may speak of.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        group = self._queues.find(group_id)
+        if group is None or group.is_dormant or group.settings.mode is not Mode.SHARED:
+            raise GroupNotFoundError(f"there is no share group {group_id!r}")
+        return group
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        """Whether a member is there."""
+        group = self._queues.find(group_id)
+        return group is not None and member_id in group.members
+
+    async def heartbeat(self, said: ShareHeartbeat) -> ShareHeartbeatResult:
+        """Join, stay or go.
+
+        Every member is assigned every partition of its topics; topics that are not there yet are
+        assigned when they are.
+
+        Raises:
+            InvalidGroupRequestError: the request contradicts itself.
+            GroupError: the group refuses.
+        """
+        _check(said)
+        if said.epoch == LEAVING_EPOCH:
+            return self._leave(said)
+        if said.epoch == JOINING_EPOCH:
+            group = await self._queues.open(said.group_id, NEW_SHARE_GROUP)
+            member = self._join(group, said)
+        else:
+            group = self.group(said.group_id)
+            now_ms = self._queues.now_ms()
+            member = group.members.heartbeat(said.member_id, said.epoch, said.topics, now_ms)
+        assigned = tuple(self._queues.partitions_of_topics(member.topics))
+        await self._queues.open_queues(group, assigned)
+        self._queues.shard_of(group).wake_at(member.deadline_ms)
+        is_news = said.topics is not None or assigned != member.told or said.epoch != member.epoch
+        if assigned != member.told and said.epoch != JOINING_EPOCH:
+            group.members.renew(member)
+        member.told = assigned
+        return ShareHeartbeatResult(
+            member.member_id,
+            member.epoch,
+            group.settings.heartbeat_ms,
+            assigned if is_news else None,
+        )
+
+    def _join(self, group: QueueGroup, said: ShareHeartbeat) -> SharedMember:
+        member = SharedMember(
+            said.member_id,
+            said.topics or frozenset(),
+            said.client_id,
+            said.client_host,
+            group.settings.session_ms,
+            rack_id=said.rack_id or "",
+        )
+        return group.members.join(member, self._queues.now_ms())
+
+    def _leave(self, said: ShareHeartbeat) -> ShareHeartbeatResult:
+        """Let a member go, and leave it what it has: it may yet say what became of that.
+
+        Consumers leave the group by one connection and acknowledge by another, which may be later.
+        """
+        group = self.group(said.group_id)
+        group.members.leave(said.member_id)
+        group.forget_member(said.member_id)
+        return ShareHeartbeatResult(said.member_id, LEAVING_EPOCH)
+
+    async def release(self, group_id: str, member_id: str) -> None:
+        """Hand what a member has to others at once: nothing more is to be heard of it."""
+        group = self._queues.find(group_id)
+        if group is not None:
+            await self._queues.release_member(group, member_id)
+
+
+def _check(said: ShareHeartbeat) -> None:
+    if not said.group_id:
+        raise InvalidGroupRequestError("the group id is empty")
+    if not 0 < len(said.member_id) <= MAX_MEMBER_ID_CHARS:
+        raise InvalidGroupRequestError(
+            f"a member id has 1 to {MAX_MEMBER_ID_CHARS} characters, this one has "
+            f"{len(said.member_id)}"
+        )
+    if said.rack_id is not None and not said.rack_id:
+        raise InvalidGroupRequestError("the rack id is empty; leave it out")
+    if said.epoch < LEAVING_EPOCH:
+        raise InvalidGroupRequestError(f"member epoch {said.epoch}: the lowest is {LEAVING_EPOCH}")
+    if said.epoch == JOINING_EPOCH and not said.topics:
+        raise InvalidGroupRequestError("who joins must say which topics it reads")

@@ -1,0 +1,487 @@
+"""Share groups on the wire: every refusal has Kafka's code, in both versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from goqueue.records import decode_rows, walk
+from support import group_wire
+from support.groups import FAST_GROUPS, eventually, make_topic, publish
+from support.kafka_wire import WireClient
+from support.server import ServerProcess
+from support.share import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    RawMember,
+    acquired,
+    configure,
+    partitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FIND_COORDINATOR = 10
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_GROUPS).start()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def topic(server: ServerProcess, name: Callable[[str], str]) -> str:
+    made = name("share")
+    make_topic(server, made, 1)
+    return made
+
+
+@pytest.fixture
+def place(server: ServerProcess, topic: str) -> tuple[UUID, int]:
+    """The one partition of the topic, as requests name it."""
+    with WireClient(server.kafka_address) as client:
+        return group_wire.topic_id(client, topic), 0
+
+
+@pytest.fixture
+def group(server: ServerProcess, name: Callable[[str], str]) -> str:
+    """The name of a group that reads from the start."""
+    made = name("group")
+    configure(server, made, auto_offset_reset="earliest")
+    return made
+
+
+@pytest.fixture
+def join(server: ServerProcess, group: str, topic: str) -> Iterator[Callable[..., RawMember]]:
+    """Makes members of the group that read the topic."""
+    made: list[RawMember] = []
+
+    def joined(version: int = 2) -> RawMember:
+        member = RawMember(server, group, version)
+        made.append(member)
+        assert member.heartbeat(0, [topic]).error_code is ErrorCode.none
+        return member
+
+    yield joined
+    for member in made:
+        member.close()
+
+
+@pytest.fixture
+def member(join: Callable[..., RawMember]) -> RawMember:
+    return join()
+
+
+def code(answer: Any, place: tuple[UUID, int]) -> ErrorCode:
+    """What a ShareAcknowledge answer says of a partition."""
+    found: ErrorCode = partitions(answer)[place].error_code
+    return found
+
+
+# --- ShareGroupHeartbeat -------------------------------------------------------------------------
+
+
+def test_who_joins_is_assigned_every_partition_and_told_again_only_what_changes(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    answer = member.heartbeat(0, [topic, "not-there-yet"])
+    (assigned,) = answer.assignment.topic_partitions
+    assert (assigned.topic_id, assigned.partitions) == (place[0], (0,))
+    assert answer.heartbeat_interval.total_seconds() == 5
+    assert answer.member_id == member.member_id
+    assert member.heartbeat().assignment is None
+    assert member.heartbeat(topics=[topic]).assignment is not None
+
+
+def test_every_member_hears_of_a_new_epoch_when_another_one_joins(
+    join: Callable[..., RawMember],
+) -> None:
+    one = join()
+    before = one.epoch
+    two = join()
+    assert two.epoch > before
+    one.heartbeat()
+    assert one.epoch == two.epoch
+    stale = one.heartbeat(before)
+    assert stale.error_code is ErrorCode.none
+    assert stale.member_epoch == one.epoch
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"epoch": -2}, ErrorCode.invalid_request),
+        ({"epoch": 0}, ErrorCode.invalid_request),
+        ({"epoch": 0, "topics": []}, ErrorCode.invalid_request),
+        ({"epoch": 99}, ErrorCode.fenced_member_epoch),
+    ],
+)
+def test_a_heartbeat_that_makes_no_sense_is_refused(
+    member: RawMember, said: dict[str, Any], expected: ErrorCode
+) -> None:
+    assert member.heartbeat(**said).error_code is expected
+
+
+def test_members_and_groups_that_are_not_there_are_unknown(
+    server: ServerProcess, member: RawMember, topic: str, name: Callable[[str], str]
+) -> None:
+    stranger = RawMember(server, member.group)
+    assert stranger.heartbeat(1).error_code is ErrorCode.unknown_member_id
+    assert stranger.heartbeat(-1).error_code is ErrorCode.unknown_member_id
+    stranger.group = name("nowhere")
+    assert stranger.heartbeat(1).error_code is ErrorCode.group_id_not_found
+    stranger.member_id = ""
+    assert stranger.heartbeat(0, [topic]).error_code is ErrorCode.invalid_request
+    stranger.member_id, stranger.group = "me", ""
+    assert stranger.heartbeat(0, [topic]).error_code is ErrorCode.invalid_request
+    stranger.close()
+    assert member.heartbeat(-1).member_epoch == -1
+    assert member.heartbeat(1).error_code is ErrorCode.unknown_member_id
+
+
+def test_a_member_that_is_silent_for_its_session_is_gone_and_its_messages_are_not(
+    server: ServerProcess, group: str, topic: str, place: tuple[UUID, int]
+) -> None:
+    configure(server, group, session_timeout_ms=400, heartbeat_interval_ms=100)
+    publish(server, topic, ["a"], 1)
+    silent, other = RawMember(server, group), RawMember(server, group)
+    silent.heartbeat(0, [topic])
+    assert acquired(silent.fetch([place])) == [(0, 0, 1)]
+    other.heartbeat(0, [topic])
+    assert acquired(other.fetch([place], max_wait_ms=5000)) == [(0, 0, 2)]
+    assert silent.heartbeat().error_code is ErrorCode.unknown_member_id
+    silent.close()
+    other.close()
+
+
+def test_consumer_groups_and_share_groups_do_not_share_a_name(
+    server: ServerProcess, member: RawMember, topic: str, name: Callable[[str], str]
+) -> None:
+    with WireClient(server.kafka_address) as client:
+        classic = group_wire.join(client, member.group)
+        assert classic.error_code is ErrorCode.inconsistent_group_protocol
+        newer = group_wire.consumer_join(client, member.group, [topic])
+        assert newer.error_code is ErrorCode.inconsistent_group_protocol
+        taken = name("consumers")
+        assert group_wire.join_fully(client, taken).error_code is ErrorCode.none
+        sharer = RawMember(server, taken)
+        refused = sharer.heartbeat(0, [topic])
+        assert refused.error_code is ErrorCode.inconsistent_group_protocol
+        assert "consumer group" in refused.error_message
+        sharer.close()
+
+
+def test_share_coordinators_are_found_under_every_key_type(server: ServerProcess) -> None:
+    with WireClient(server.kafka_address) as client:
+        for key_type in (0, 2):
+            answer = client.call(
+                FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=[f"g:{uuid4()}:0"]
+            )
+            (found,) = answer.coordinators
+            assert (found.error_code, found.port) == (ErrorCode.none, server.kafka_port)
+
+
+# --- Sessions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_session_is_opened_advances_by_one_and_ends(
+    server: ServerProcess,
+    join: Callable[..., RawMember],
+    topic: str,
+    place: tuple[UUID, int],
+    version: int,
+) -> None:
+    member = join(version)
+    assert member.fetch(epoch=1).error_code is ErrorCode.share_session_not_found
+    assert member.acknowledge({}, epoch=1).error_code is ErrorCode.share_session_not_found
+    assert member.acknowledge({}, epoch=-1).error_code is ErrorCode.share_session_not_found
+    opened = member.fetch([place])
+    assert opened.error_code is ErrorCode.none
+    assert list(partitions(opened)) == [place]
+    assert member.fetch(epoch=7).error_code is ErrorCode.invalid_share_session_epoch
+    assert member.acknowledge({}, epoch=0).error_code is ErrorCode.invalid_share_session_epoch
+    assert member.acknowledge({}, epoch=7).error_code is ErrorCode.invalid_share_session_epoch
+    publish(server, topic, ["a"], 1)
+    assert acquired(member.fetch()) == [(0, 0, 1)]  # epoch 1: the partition is remembered
+    quiet = member.fetch()
+    assert quiet.responses == ()  # nothing to say
+    member.acknowledge({place: [(0, 0, [ACCEPT])]})
+    assert member.fetch(epoch=-1).error_code is ErrorCode.none
+    assert member.fetch().error_code is ErrorCode.share_session_not_found
+
+
+def test_partitions_are_forgotten_and_added_while_a_session_lasts(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    member.fetch([place])
+    member.fetch(forgotten=[place])
+    publish(server, topic, ["a"], 1)
+    assert acquired(member.fetch()) == []
+    assert acquired(member.fetch([place])) == [(0, 0, 1)]
+
+
+def test_opening_a_session_anew_does_not_give_up_what_the_member_has(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, ["a", "b"], 1)
+    assert acquired(member.fetch([place], max_records=1)) == [(0, 0, 1)]
+    member.session_epoch = 0
+    assert acquired(member.fetch([place])) == [(1, 1, 1)]
+    assert code(member.acknowledge({place: [(0, 1, [ACCEPT])]}), place) is ErrorCode.none
+
+
+def test_what_a_member_has_goes_back_when_its_session_ends(
+    server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
+) -> None:
+    one, two = join(), join()
+    publish(server, topic, ["a", "b", "c"], 1)
+    assert acquired(one.fetch([place])) == [(0, 2, 1)]
+    ended = one.acknowledge({place: [(1, 1, [ACCEPT])]}, epoch=-1)
+    assert code(ended, place) is ErrorCode.none
+    assert acquired(two.fetch([place])) == [(0, 0, 2), (2, 2, 2)]
+
+
+def test_the_first_request_of_a_session_cannot_acknowledge(
+    member: RawMember, place: tuple[UUID, int]
+) -> None:
+    refused = member.fetch(acks={place: [(0, 0, [ACCEPT])]})
+    assert refused.error_code is ErrorCode.invalid_request
+
+
+def test_a_fetch_names_its_group_and_member(
+    server: ServerProcess, member: RawMember, place: tuple[UUID, int], name: Callable[[str], str]
+) -> None:
+    stranger = RawMember(server, name("nowhere"))
+    assert stranger.fetch([place]).error_code is ErrorCode.group_id_not_found
+    stranger.member_id = ""
+    assert stranger.fetch([place]).error_code is ErrorCode.invalid_request
+    assert stranger.acknowledge({}).error_code is ErrorCode.invalid_request
+    stranger.close()
+
+
+def test_partitions_that_are_not_there_are_told_one_by_one(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, ["a"], 1)
+    nowhere, beyond = (uuid4(), 0), (place[0], 5)
+    answer = member.fetch([place, nowhere, beyond], max_wait_ms=10_000)
+    found = partitions(answer)
+    assert found[nowhere].error_code is ErrorCode.unknown_topic_id
+    assert found[beyond].error_code is ErrorCode.unknown_topic_or_partition
+    assert acquired(answer) == [(0, 0, 1)]
+    said = member.acknowledge({each: [(0, 0, [ACCEPT])] for each in (nowhere, beyond, place)})
+    assert code(said, nowhere) is ErrorCode.unknown_topic_id
+    assert code(said, beyond) is ErrorCode.unknown_topic_or_partition
+    assert code(said, place) is ErrorCode.none
+
+
+# --- Records -------------------------------------------------------------------------------------
+
+
+def test_batches_come_as_they_are_stored_with_the_ranges_that_are_the_members(
+    server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, [str(number) for number in range(10)], 1)
+    one, two = join(1), join(2)
+    first = one.fetch([place], max_records=4)
+    assert acquired(first) == [(0, 3, 1)]
+    assert first.acquisition_lock_timeout.total_seconds() == 30
+    second = two.fetch([place], max_records=500, batch_size=4)
+    assert acquired(second) == [(4, 7, 1), (8, 9, 1)]
+    for answer in (first, second):
+        data = bytes(partitions(answer)[place].records)
+        (info,) = [info for _, info in walk(data)]
+        assert (info.base_offset, info.count) == (0, 10)
+        assert [row.value for row in decode_rows(data)] == [b"%d" % n for n in range(10)]
+    assert partitions(first)[place].records == partitions(second)[place].records
+
+
+def test_a_fetch_waits_for_messages_and_no_longer_than_it_says(
+    server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
+) -> None:
+    member = join()
+    assert acquired(member.fetch([place], max_wait_ms=50)) == []
+    one, two = join(), join()
+    one.fetch([place])
+    two.fetch([place])
+    publish(server, topic, ["a", "b"], 1)
+    assert acquired(one.fetch(max_wait_ms=10_000)) == [(0, 1, 1)]
+    one.fetch(acks={place: [(0, 1, [RELEASE])]}, max_records=0)
+    assert acquired(two.fetch(max_wait_ms=10_000)) == [(0, 1, 2)]
+
+
+def test_whole_batches_count_against_the_bytes_of_an_answer(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    for letter in "abc":
+        publish(server, topic, [letter * 1000], 1)
+    assert acquired(member.fetch([place], max_bytes=1)) == [(0, 0, 1)]
+    assert acquired(member.fetch(max_bytes=2500)) == [(1, 1, 1), (2, 2, 1)]
+
+
+def test_a_member_has_no_more_than_the_group_allows_however_much_it_asks_for(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, [str(number) for number in range(1200)], 1)
+    have = acquired(member.fetch([place], max_records=100_000))
+    assert sum(last - first + 1 for first, last, _ in have) == 1000
+    assert acquired(member.fetch(max_wait_ms=50)) == []
+    more = member.fetch(acks={place: [(0, 99, [ACCEPT])]})
+    assert partitions(more)[place].acknowledge_error_code == 0
+    assert sum(last - first + 1 for first, last, _ in acquired(more)) == 100
+
+
+def test_nobody_gets_the_messages_of_a_client_that_hung_up_before_there_were_any(
+    server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
+) -> None:
+    gone, other = join(), join()
+    gone.fetch([place])
+    gone.client.send(
+        78,
+        2,
+        group_id=gone.group,
+        member_id=gone.member_id,
+        share_session_epoch=1,
+        max_wait=30_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        max_records=500,
+        batch_size=500,
+        share_acquire_mode=0,
+        is_renew_ack=False,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+    gone.client.close()
+    other.fetch([place])
+    publish(server, topic, ["a"], 1)
+    assert acquired(other.fetch(max_wait_ms=5000)) == [(0, 0, 1)]
+
+
+# --- Acknowledging -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_type_of_acknowledgement_does_what_it_says(
+    server: ServerProcess,
+    join: Callable[..., RawMember],
+    topic: str,
+    place: tuple[UUID, int],
+    version: int,
+) -> None:
+    member = join(version)
+    publish(server, topic, list("abcde"), 1)
+    assert acquired(member.fetch([place])) == [(0, 4, 1)]
+    said = {place: [(0, 3, [ACCEPT, RELEASE, GAP, RELEASE]), (4, 4, [REJECT])]}
+    assert code(member.acknowledge(said), place) is ErrorCode.none
+    assert acquired(member.fetch()) == [(1, 1, 2), (3, 3, 2)]
+
+
+def test_acknowledgements_ride_on_a_fetch_and_count_before_it(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, ["a", "b"], 1)
+    member.fetch([place])
+    answer = member.fetch(acks={place: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]})
+    assert acquired(answer) == [(1, 1, 2)]
+    assert partitions(answer)[place].acknowledge_error_code == 0
+
+
+def test_acknowledging_what_a_member_does_not_have_is_refused_as_a_whole(
+    server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
+) -> None:
+    one, two = join(), join()
+    publish(server, topic, list("abcd"), 1)
+    one.fetch([place], max_records=2)
+    two.fetch([place], max_records=1)
+    wrong: list[tuple[int, int, list[int]]]
+    for wrong in (
+        [(0, 2, [ACCEPT])],  # one of them is somebody else's
+        [(3, 3, [ACCEPT])],  # nobody's
+        [(0, 0, [ACCEPT]), (2, 2, [ACCEPT])],
+        [(0, 2**62, [ACCEPT])],
+        [(2**62, 2**62, [RELEASE])],
+    ):
+        assert code(one.acknowledge({place: wrong}), place) is ErrorCode.invalid_record_state
+    riding = one.fetch(acks={place: [(2, 2, [ACCEPT])]}, max_wait_ms=5000)
+    refused = partitions(riding)[place]
+    assert refused.acknowledge_error_code == ErrorCode.invalid_record_state.value
+    assert refused.error_code is ErrorCode.none
+    assert code(one.acknowledge({place: [(0, 1, [ACCEPT])]}), place) is ErrorCode.none
+    twice = one.acknowledge({place: [(0, 1, [ACCEPT])]})
+    assert code(twice, place) is ErrorCode.invalid_record_state
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        [(1, 0, [ACCEPT])],
+        [(0, 1, [])],
+        [(0, 2, [ACCEPT, ACCEPT])],
+        [(0, 0, [9])],
+        [(0, 0, [-1])],
+        [(0, 0, [RENEW])],
+        [(1, 1, [ACCEPT]), (0, 0, [ACCEPT])],
+        [(0, 1, [ACCEPT]), (1, 1, [ACCEPT])],
+        [(-1, 0, [ACCEPT])],
+    ],
+)
+def test_acknowledgements_that_contradict_themselves_are_invalid_requests(
+    server: ServerProcess,
+    member: RawMember,
+    topic: str,
+    place: tuple[UUID, int],
+    malformed: list[tuple[int, int, list[int]]],
+) -> None:
+    publish(server, topic, list("abc"), 1)
+    member.fetch([place])
+    assert code(member.acknowledge({place: malformed}), place) is ErrorCode.invalid_request
+    riding = partitions(member.fetch(acks={place: malformed}))[place]
+    assert riding.acknowledge_error_code == ErrorCode.invalid_request.value
+
+
+def test_renewing_keeps_messages_from_others_and_takes_none(
+    server: ServerProcess,
+    join: Callable[..., RawMember],
+    group: str,
+    topic: str,
+    place: tuple[UUID, int],
+) -> None:
+    configure(server, group, record_lock_duration_ms=500)
+    one, two = join(), join()
+    publish(server, topic, ["a"], 1)
+    assert acquired(one.fetch([place])) == [(0, 0, 1)]
+    two.fetch([place])
+    for _ in range(4):
+        assert acquired(two.fetch(max_wait_ms=200)) == []
+        renewed = one.acknowledge({place: [(0, 0, [RENEW])]}, renew=True)
+        assert code(renewed, place) is ErrorCode.none
+        assert renewed.acquisition_lock_timeout.total_seconds() == 0.5
+    riding = one.fetch(acks={place: [(0, 0, [RENEW])]}, renew=True)
+    assert acquired(riding) == []
+    assert partitions(riding)[place].acknowledge_error_code == 0
+    assert code(one.acknowledge({place: [(0, 0, [ACCEPT])]}), place) is ErrorCode.none
+
+
+def test_a_topic_that_is_deleted_takes_its_messages_along(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    publish(server, topic, ["a"], 1)
+    assert acquired(member.fetch([place])) == [(0, 0, 1)]
+    with WireClient(server.kafka_address) as client:
+        client.call(20, 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
+    refused = member.acknowledge({place: [(0, 0, [ACCEPT])]})
+    assert code(refused, place) is ErrorCode.unknown_topic_id
+    gone = eventually(lambda: partitions(member.fetch()), "the topic is gone")
+    assert gone[place].error_code is ErrorCode.unknown_topic_id
+    assert member.heartbeat().assignment.topic_partitions == ()

@@ -1,0 +1,221 @@
+"""Share consumers for tests: the real one, and one that says exactly what a test tells it to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+from confluent_kafka import ShareConsumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from kio.schema.errors import ErrorCode
+
+from support.kafka_wire import WireClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from confluent_kafka import Message
+
+    from support.server import ServerProcess
+
+HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
+DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+GROUP: Final = 32
+WAIT_S: Final = 25.0
+
+logging.getLogger("librdkafka").setLevel(logging.CRITICAL + 1)
+
+
+# --- The real one --------------------------------------------------------------------------------
+
+
+def configure(server: ServerProcess, group: str, **settings: str | int) -> None:
+    """Set share group settings as administrators do; `a.b` is written `a_b`, without `share`."""
+    admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
+    entries = [
+        ConfigEntry(
+            f"share.{name.replace('_', '.')}",
+            str(value),
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(WAIT_S)
+
+
+@contextmanager
+def share_consumer(
+    server: ServerProcess, group: str, *topics: str, **options: Any
+) -> Iterator[ShareConsumer]:
+    """A share consumer that has subscribed."""
+    consumer = open_consumer(server, group, *topics, **options)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def open_consumer(
+    server: ServerProcess, group: str, *topics: str, explicit: bool = False, **options: Any
+) -> ShareConsumer:
+    settings = {
+        "bootstrap.servers": server.kafka_address,
+        "group.id": group,
+        "share.acknowledgement.mode": "explicit" if explicit else "implicit",
+        "reconnect.backoff.max.ms": 200,
+        **{name.replace("_", "."): value for name, value in options.items()},
+    }
+    consumer = ShareConsumer(settings, logger=logging.getLogger("librdkafka"))
+    consumer.subscribe(list(topics))
+    return consumer
+
+
+def poll(consumer: ShareConsumer, timeout_s: float = WAIT_S) -> list[Message]:
+    """The messages of the first poll that has any; none when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        messages = list(consumer.poll(min(timeout_s, 0.5)))
+        for message in messages:
+            assert message.error() is None, message.error()
+        if messages:
+            return messages
+    return []
+
+
+def values(messages: Sequence[Message]) -> list[str]:
+    return [message.value().decode() for message in messages]
+
+
+# --- One that says what it is told ---------------------------------------------------------------
+
+
+class RawMember:
+    """A member of a share group, on a connection of its own."""
+
+    def __init__(self, server: ServerProcess, group: str, version: int = 2) -> None:
+        self.client = WireClient(server.kafka_address)
+        self.group = group
+        self.member_id = str(uuid4())
+        self.version = version
+        self.epoch = 0
+        self.session_epoch = 0
+
+    def close(self) -> None:
+        self.client.close()
+
+    def heartbeat(self, epoch: int | None = None, topics: Sequence[str] | None = None) -> Any:
+        answer = self.client.call(
+            HEARTBEAT,
+            1,
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.epoch if epoch is None else epoch,
+            rack_id=None,
+            subscribed_topic_names=topics,
+        )
+        if answer.error_code is ErrorCode.none:
+            self.epoch = answer.member_epoch
+        return answer
+
+    def fetch(
+        self,
+        wanted: Sequence[tuple[UUID, int]] = (),
+        *,
+        epoch: int | None = None,
+        acks: dict[tuple[UUID, int], list[tuple[int, int, list[int]]]] | None = None,
+        max_records: int = 500,
+        max_bytes: int = 50 << 20,
+        max_wait_ms: int = 0,
+        batch_size: int = 500,
+        forgotten: Sequence[tuple[UUID, int]] = (),
+        renew: bool = False,
+    ) -> Any:
+        answer = self.client.call(
+            FETCH,
+            self.version,
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.session_epoch if epoch is None else epoch,
+            max_wait=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            batch_size=batch_size,
+            share_acquire_mode=0,
+            is_renew_ack=renew,
+            topics=_topics(wanted, acks or {}),
+            forgotten_topics_data=[
+                {"topic_id": topic_id, "partitions": [number]} for topic_id, number in forgotten
+            ],
+        )
+        if answer.error_code is ErrorCode.none and epoch != -1:
+            self.session_epoch += 1
+        return answer
+
+    def acknowledge(
+        self,
+        acks: dict[tuple[UUID, int], list[tuple[int, int, list[int]]]],
+        *,
+        epoch: int | None = None,
+        renew: bool = False,
+    ) -> Any:
+        answer = self.client.call(
+            ACKNOWLEDGE,
+            self.version,
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.session_epoch if epoch is None else epoch,
+            is_renew_ack=renew,
+            topics=_topics((), acks),
+        )
+        if answer.error_code is ErrorCode.none and epoch != -1:
+            self.session_epoch += 1
+        return answer
+
+
+def _topics(
+    wanted: Sequence[tuple[UUID, int]],
+    acks: dict[tuple[UUID, int], list[tuple[int, int, list[int]]]],
+) -> list[dict[str, Any]]:
+    found: dict[UUID, list[dict[str, Any]]] = {}
+    for place in dict.fromkeys((*wanted, *acks)):
+        found.setdefault(place[0], []).append(
+            {
+                "partition_index": place[1],
+                "acknowledgement_batches": [
+                    {"first_offset": first, "last_offset": last, "acknowledge_types": types}
+                    for first, last, types in acks.get(place, ())
+                ],
+            }
+        )
+    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in found.items()]
+
+
+def partitions(answer: Any) -> dict[tuple[UUID, int], Any]:
+    """What an answer says, by partition."""
+    return {
+        (topic.topic_id, each.partition_index): each
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+
+
+def acquired(answer: Any) -> list[tuple[int, int, int]]:
+    """The ranges of the one partition that has any: first, last, and how often delivered."""
+    return [
+        (run.first_offset, run.last_offset, run.delivery_count)
+        for each in partitions(answer).values()
+        for run in each.acquired_records
+    ]
