@@ -42,6 +42,7 @@ async def running_broker(
         if clean:
             await broker.stop()
         else:
+            await broker.delays.halt()
             for partition in broker.partitions:
                 await partition.flusher.stop()
     finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from goqueue.model.delivery import DELIVERY_HEADERS, delivery_of
+from goqueue.model.delivery import DELIVER_AT_HEADER, DELIVERY_HEADERS, delivery_of
 from goqueue.model.errors import (
     DelayDisabledError,
     DelayTooLongError,
@@ -47,12 +47,8 @@ def check_due(settings: TopicSettings, deliver_at_ms: int, now_ms: int) -> bool:
     return True
 
 
-class Later(NamedTuple):
-    """A record that is due later."""
-
-    number: int
-    """Its place in the batch."""
-    deliver_at_ms: int
+Later: TypeAlias = tuple[int, int]
+"""A record that is due later: its place in the batch, and when. Plain, as there are many."""
 
 
 class Opened(NamedTuple):
@@ -85,22 +81,38 @@ def opened(settings: TopicSettings, batch: memoryview, info: BatchInfo, now_ms: 
     records = decode_rows(batch, check_crc=False)  # which was checked at the door
     says_something = False
     later = []
+    latest_ms = now_ms + settings.max_delay_ms if settings.may_delay else -1
     for number, record in enumerate(records):
-        if not record.headers:
+        headers = record.headers
+        if not headers:
             continue
-        try:
-            delivery = delivery_of(record.headers)
-            if delivery is None:
+        if len(headers) == 1 and headers[0][0] == DELIVER_AT_HEADER:  # as most have that wait
+            value = headers[0][1]
+            at_ms = int(value) if value is not None and value.isdigit() else -1
+            if now_ms < at_ms <= latest_ms:
+                later.append((number, at_ms))
                 continue
+        due_ms = _due(settings, record, number, now_ms)
+        if due_ms is not None:
             says_something = True
-            at_ms = delivery.deliver_at_ms
-            if at_ms is not None and check_due(settings, at_ms, now_ms):
-                later.append(Later(number, at_ms))
-        except (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError) as error:
-            raise type(error)(f"record {number}: {error}") from None
+            if due_ms > now_ms:
+                later.append((number, due_ms))
     if later:
         _check_delayable(settings, info, records, later)
-    return Opened(records, says_something, later)
+    return Opened(records, says_something or bool(later), later)
+
+
+def _due(settings: TopicSettings, record: Record, number: int, now_ms: int) -> int | None:
+    """When a record is due, which may be long ago; None when it says nothing of its delivery."""
+    try:
+        delivery = delivery_of(record.headers)
+        if delivery is None:
+            return None
+        due_ms = delivery.deliver_at_ms or 0
+        check_due(settings, due_ms, now_ms)
+    except (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError) as error:
+        raise type(error)(f"record {number}: {error}") from None
+    return due_ms
 
 
 def _check_delayable(
@@ -108,7 +120,7 @@ def _check_delayable(
 ) -> None:
     if info.is_transactional:
         raise DelayDisabledError(
-            f"record {later[0].number} is due later: a transaction cannot hold delayed messages"
+            f"record {later[0][0]} is due later: a transaction cannot hold delayed messages"
         )
     if settings.compacts:
         for number, _ in later:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from goqueue.delay.entries import (
+    NEAR_MS,
     WAITING_HEADER,
     Producer,
-    Waiting,
     class_for,
     encode_waiting,
     make_id,
 )
 from goqueue.model.errors import TooManyDelayedError
+from goqueue.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from goqueue.broker.topics import Topic
     from goqueue.delay.book import DelayBook
     from goqueue.delay.due_index import DueIndex
-    from goqueue.records import BatchInfo, Record
+    from goqueue.delay.entries import Waiting
+    from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock
 
 MAX_HALF_DONE: Final = 10_000
@@ -35,14 +38,12 @@ _BatchKey = tuple[bytes, int, int, int, int]
 """Topic id, partition, producer id, epoch, first sequence."""
 
 
-class Delayed(NamedTuple):
-    """A message that waits."""
+Delayed: TypeAlias = "tuple[int, int | None, int]"
+"""A message that waits: its place in the batch that it came in, its id, and when it is due.
 
-    number: int
-    """Its place in the batch that it came in."""
-    delayed_id: int | None
-    """None when the batch had been stored before: what became of it since is not looked up."""
-    deliver_at_ms: int
+There is no id when the batch had been stored before: what became of it since is not looked up.
+Plain, as there are many.
+"""
 
 
 class TakenIn(NamedTuple):
@@ -90,28 +91,35 @@ class DelayIntake:
         self._check_room(topic, len(later) - len(known))
         now_ms = self._clock.now_ms()
         classes: defaultdict[int, list[Later]] = defaultdict(list)
+        near_ms = now_ms + NEAR_MS
         for each in later:
-            if each.number not in known:
-                classes[class_for(each.deliver_at_ms - now_ms)].append(each)
-        messages = [Delayed(number, *place) for number, place in known.items()]
+            if each[0] not in known:
+                classes[0 if each[1] < near_ms else class_for(each[1] - now_ms)].append(each)
+        messages: list[Delayed] = [(number, *place) for number, place in known.items()]
         for class_number, portion in classes.items():
-            stored = [
-                _stored(at, records[number], _waiting(topic_id, partition, due_ms, info, number))
-                for at, (number, due_ms) in enumerate(portion)
-            ]
+            stored = _stored(topic_id, partition, info, records, portion)
             first = self._store.append(class_number, stored)
             self._book.add(class_number, first, len(stored), topic_id)
-            for at, (number, due_ms) in enumerate(portion):
-                delayed_id = make_id(class_number, first + at)
-                messages.append(Delayed(number, delayed_id, due_ms))
-                self._index.add(due_ms, delayed_id)
-                if due_ms <= self.keep_until_ms:
-                    self.keep(delayed_id, stored[at])
-                if info.has_producer:
+            placed = [
+                (number, make_id(class_number, first + at), due_ms)
+                for at, (number, due_ms) in enumerate(portion)
+            ]
+            self._index.add_all([part for each in placed for part in (each[2], each[1])])
+            self._keep(placed, stored)
+            if info.has_producer:
+                for number, delayed_id, due_ms in placed:
                     self.note_half_done(key, number, delayed_id, due_ms)
-        messages.sort()
+            messages += placed
+        messages.sort(key=itemgetter(0))
         ends = [end if at in classes else None for at, end in enumerate(self._store.ends())]
         return TakenIn(messages, ends)
+
+    def _keep(self, placed: Sequence[tuple[int, int, int]], stored: list[Record]) -> None:
+        until_ms = self.keep_until_ms
+        if min(due_ms for _, _, due_ms in placed) <= until_ms:
+            for (_, delayed_id, due_ms), record in zip(placed, stored, strict=True):
+                if due_ms <= until_ms:
+                    self.keep(delayed_id, record)
 
     def _check_room(self, topic: Topic, count: int) -> None:
         limit = topic.settings.max_pending
@@ -154,13 +162,21 @@ def _key(topic_id: bytes, partition: int, info: BatchInfo) -> _BatchKey:
     return topic_id, partition, info.producer_id, info.producer_epoch, info.base_sequence
 
 
-def _waiting(topic_id: bytes, partition: int, due_ms: int, info: BatchInfo, number: int) -> Waiting:
-    producer = None
-    if info.has_producer:
-        producer = Producer(info.producer_id, info.producer_epoch, info.base_sequence, number)
-    return Waiting(topic_id, partition, due_ms, producer)
-
-
-def _stored(at: int, record: Record, waiting: Waiting) -> Record:
-    header = (WAITING_HEADER, encode_waiting(waiting))
-    return record._replace(offset=at, headers=(header, *record.headers))
+def _stored(
+    topic_id: bytes,
+    partition: int,
+    info: BatchInfo,
+    records: Sequence[Record],
+    portion: Sequence[Later],
+) -> list[Record]:
+    """Records as they wait, each saying where it is to go."""
+    has_producer = info.has_producer
+    stored = []
+    for at, (number, due_ms) in enumerate(portion):
+        _, timestamp_ms, key, value, headers = records[number]
+        producer = None
+        if has_producer:
+            producer = Producer(info.producer_id, info.producer_epoch, info.base_sequence, number)
+        waiting = encode_waiting((topic_id, partition, due_ms, producer))
+        stored.append(Record(at, timestamp_ms, key, value, ((WAITING_HEADER, waiting), *headers)))
+    return stored

@@ -162,14 +162,18 @@ class Delays:
 
     async def stop(self) -> None:
         """Finish what is on its way, and keep what the next start needs."""
+        await self.halt()
+        if self._parts is not None and not self._parts.ledger.log.is_empty:
+            await self._parts.keeper.save()
+
+    async def halt(self) -> None:
+        """Finish what is on its way, and begin nothing more."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._round is not None:
-            await self._round
-        await asyncio.gather(*self._aside, return_exceptions=True)
-        if self._parts is not None and not self._parts.ledger.log.is_empty:
-            await self._parts.keeper.save()
+            self._timer = None
+        begun = [*self._aside] if self._round is None else [*self._aside, self._round]
+        await asyncio.gather(*begun, return_exceptions=True)
 
     def _running(self) -> _Parts:
         if self._parts is None or self._is_stopping:
@@ -183,7 +187,7 @@ class Delays:
         parts = self._running()
         taken = parts.intake.take(topic, partition, info, found.records, found.later)
         self._broker.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
-        earliest_ms = min(each.deliver_at_ms for each in taken.messages)
+        earliest_ms = min(due_ms for _, _, due_ms in taken.messages)
         if self._timer is None or earliest_ms < self._wake_ms:
             self._arm()
         return taken
@@ -342,12 +346,13 @@ class Delays:
     async def _run_round(self) -> None:
         try:
             await self.deliver_due()
+        except DelayDisabledError:
+            pass  # it ends
         except Exception:
             logger.exception("delayed messages: a round failed; the next one comes")
             await asyncio.sleep(_SETTLE_MS / 1000)
-        finally:
-            self._round = None
-            self._arm()
+        self._round = None
+        self._arm()
 
     async def deliver_due(self) -> int:
         """Do everything that is to be done now; returns how many messages were handed over."""

@@ -17,7 +17,12 @@ from goqueue.broker.delay_admission import check_due
 from goqueue.broker.fetch import FetchRequest, PartitionRead, visible_batches
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
-from goqueue.model.delivery import DELIVERY_HEADERS, delivery_headers, delivery_of
+from goqueue.model.delivery import (
+    DELIVER_AT_HEADER,
+    DELIVERY_HEADERS,
+    delivery_headers,
+    delivery_of,
+)
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -56,6 +61,8 @@ class NewMessage(NamedTuple):
 
 _UNSAID: Final = NewMessage(None)[5:]
 """The end of a message that says nothing about its delivery."""
+_BARE: Final = _UNSAID[1:]
+"""The end of one that says nothing but when it is due."""
 
 
 class ProducerSequence(NamedTuple):
@@ -338,7 +345,7 @@ class Publishing:
     def _settle_delayed(self, appended: _Appended) -> None:
         """`_settle` of a batch of which some records wait."""
         number, indexes, records, published = appended
-        delayed = {each.number: each for each in published.delayed}
+        delayed = {each[0]: each for each in published.delayed}
         offset, end, _ = published.placed
         keep_places = end - offset == len(records)
         for at, (index, record) in enumerate(zip(indexes, records, strict=True)):
@@ -352,7 +359,7 @@ class Publishing:
                 offset += 1
             else:
                 self._results[index] = MessageResult(
-                    number, None, record.timestamp_ms, None, later.delayed_id, later.deliver_at_ms
+                    number, None, record.timestamp_ms, None, later[1], later[2]
                 )
 
 
@@ -420,6 +427,10 @@ def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, b
     Raises:
         PriorityError, DeliveryHeaderError, DelayError: it cannot be delivered so.
     """
+    due_ms = message.deliver_at_ms
+    if due_ms is not None and due_ms > now_ms and not message.headers and message[6:] == _BARE:
+        check_due(topic.settings, due_ms, now_ms)  # as most have that wait
+        return ((DELIVER_AT_HEADER, b"%d" % due_ms),), True
     said = delivery_headers(message.priority, message.deliver_at_ms, message.ttl_ms)
     if not message.headers:  # so there is nothing to understand
         if message.deliver_at_ms is not None:

@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.delay_admission import marked, may_speak_of_delivery, opened
-from goqueue.broker.delay_intake import Delayed
 from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.broker.delay_admission import Opened
+    from goqueue.broker.delay_intake import Delayed
     from goqueue.broker.delays import Delays
     from goqueue.broker.measures import Measures, TopicMeasures
     from goqueue.broker.partition import Partition, PartitionId
@@ -200,12 +200,12 @@ class Publisher:
         always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         known = partition.state.check(info)
         if known is not None:
-            again = [Delayed(number, None, due_ms) for number, due_ms in found.later]
+            again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
             placed = Placed(known.first_offset, known.end_offset, duplicate=True)
             durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
             return Published(placed, partition.log_start, durable=durable, delayed=again)
         taken = self.delays.take(topic, request.partition.number, info, found)
-        later = {each.number for each in taken.messages}
+        later = {number for number, _, _ in taken.messages}
         rest = [record for at, record in enumerate(found.records) if at not in later]
         published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
         if rest or info.has_producer or not request.delivery:

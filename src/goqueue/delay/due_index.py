@@ -19,7 +19,7 @@ from goqueue.delay.slots import SLOT_MS, slot_of
 from goqueue.delay.wheel import Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 STEP_MS: Final = SLOT_MS // 64
 """How much is moved into the wheel at once: as wide as a bucket of its level 2."""
@@ -42,15 +42,21 @@ class DueIndex:
 
     def add(self, due_ms: int, delayed_id: int) -> None:
         """A message has come."""
-        self.unsaved.append(due_ms)
-        self.unsaved.append(delayed_id)
-        self.restore(due_ms, delayed_id)
+        self.add_all([due_ms, delayed_id])
+
+    def add_all(self, entries: Sequence[int]) -> None:
+        """Messages have come: due times and ids in turn."""
+        self.unsaved.extend(entries)
+        far_ms = self.next_slot * SLOT_MS
+        for at in range(0, len(entries), 2):
+            if entries[at] < far_ms:
+                self.restore(entries[at], entries[at + 1])
 
     def restore(self, due_ms: int, delayed_id: int) -> None:
         """A message is known again that is saved already; twice does no harm."""
         step = due_ms // STEP_MS
         if step < self._wheel_step:
-            self.wheel.schedule(delayed_id, max(due_ms, 0))
+            self.wheel.schedule(delayed_id, max(0, due_ms))
         elif due_ms // SLOT_MS < self.next_slot:
             entries = self._steps.get(step)
             if entries is None:

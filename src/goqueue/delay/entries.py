@@ -78,10 +78,11 @@ def split_id(delayed_id: int) -> tuple[int, int]:
     return delayed_id & 3, delayed_id >> 2
 
 
-def encode_waiting(waiting: Waiting) -> bytes:
+def encode_waiting(waiting: Waiting | tuple[bytes, int, int, Producer | None]) -> bytes:
     """The value of the header."""
-    place = _PLACE.pack(*waiting[:3])
-    return place if waiting.producer is None else place + _PRODUCER.pack(*waiting.producer)
+    topic_id, partition, due_ms, producer = waiting
+    place = _PLACE.pack(topic_id, partition, due_ms)
+    return place if producer is None else place + _PRODUCER.pack(*producer)
 
 
 def decode_waiting(headers: Headers) -> Waiting:
