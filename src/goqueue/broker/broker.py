@@ -16,6 +16,7 @@ from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
+from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
 from goqueue.broker.messages import MessageReader, MessageWriter
@@ -24,6 +25,7 @@ from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.queues import Queues
 from goqueue.broker.record_reader import RecordReader
+from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
 from goqueue.broker.topics import Topics
@@ -131,6 +133,8 @@ class Broker:
         self.deliverer = Deliverer(self, self.queues)
         self.settler = Settler(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
+        self.letters = Letters(self)
+        self.redrives = Redrives(self, self.letters)
         self._changes: set[asyncio.Task[Any]] = set()
         """Changes of topics under way; as many as there are requests for them."""
         self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
@@ -148,6 +152,7 @@ class Broker:
         await self._finish_deletions()
         await self.delays.start()
         self.dead_letters.start()
+        await self.redrives.start()
         self.metrics.add_source(BrokerGauges(self))
 
     async def _finish_deletions(self) -> None:
@@ -174,6 +179,7 @@ class Broker:
         """Close every partition, so that the next start has nothing to recover."""
         await asyncio.gather(*self._changes, return_exceptions=True)
         await self.delays.stop()
+        await self.redrives.stop()
         await self.dead_letters.stop()
         await self.queues.stop()
         await self.transactions.stop()

@@ -183,6 +183,9 @@ class DeadLetters:
             last = target.state.sequences.last_sequence(moving.producer_id, 0)
         if last >= moving.base_sequence + len(moving.offsets) - 1:
             await self._change(group, key, ops.Settled(ops.ranges_of(list(moving.offsets))))
+        else:
+            # What is moved next must not get the numbers that these have been stored with.
+            self._producer_id = None
         if moving in queue.moving:
             queue.moving.remove(moving)
 

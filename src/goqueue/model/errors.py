@@ -321,6 +321,20 @@ class ForeignReceiptError(ReceiptError):
     """The receipt belongs to a delivery to somebody else."""
 
 
+class RedriveError(GoQueueError):
+    """Dead letters cannot be redriven as asked."""
+
+
+class UnknownRedriveError(RedriveError):
+    """There is no such redrive, or not any more."""
+
+
+class TooManyRedrivesError(RedriveError):
+    """As many redrives are under way as may be."""
+
+    retriable = True
+
+
 class GroupModeError(GroupError):
     """The group exists, and its messages are handed out in another way than was asked for."""
 

@@ -69,6 +69,7 @@ def test_what_is_published_comes_back_with_everything_it_had(api: HttpApi, topic
         ],
         "encoding": "text",
         "key_encoding": "text",
+        "priority": "normal",
     }
 
 

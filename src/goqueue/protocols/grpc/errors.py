@@ -88,6 +88,9 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.UnknownReceiptError: Told(StatusCode.NOT_FOUND, 308),
     model.ExpiredReceiptError: Told(StatusCode.FAILED_PRECONDITION, 309),
     model.ForeignReceiptError: Told(StatusCode.PERMISSION_DENIED, 309),
+    model.RedriveError: Told(StatusCode.INVALID_ARGUMENT, 310),
+    model.UnknownRedriveError: Told(StatusCode.NOT_FOUND, 310),
+    model.TooManyRedrivesError: Told(StatusCode.RESOURCE_EXHAUSTED, 310),
     model.GroupModeError: Told(StatusCode.FAILED_PRECONDITION, 205),
     # schemas
     model.SchemaError: Told(StatusCode.INVALID_ARGUMENT, 305),

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.protocols.http.acks import AckRoutes
 from goqueue.protocols.http.admin import AdminRoutes
+from goqueue.protocols.http.dead_letters import DeadLetterRoutes
 from goqueue.protocols.http.documents import DocumentRoutes
 from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
+from goqueue.protocols.http.publishing import PublishRoutes
 from goqueue.protocols.http.queue_settings import QueueSettingsRoutes
+from goqueue.protocols.http.queue_stats import QueueStatsRoutes
 from goqueue.protocols.http.routing import Router
 from goqueue.protocols.http.schema_ids import SchemaRoutes
 from goqueue.protocols.http.schema_subjects import SubjectRoutes
 from goqueue.protocols.http.topics import TopicRoutes
+from goqueue.protocols.http.transactions import TransactionRoutes
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.node_state import NodeState
@@ -26,11 +31,16 @@ def build_router(node: NodeState) -> Router:
     router = Router()
     for family in (
         TopicRoutes(node.broker),
+        PublishRoutes(node.broker),
         MessageRoutes(node.broker),
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
         QueueSettingsRoutes(node.broker),
+        AckRoutes(node.broker),
         OffsetRoutes(node.broker),
+        TransactionRoutes(node.broker),
+        QueueStatsRoutes(node.broker),
+        DeadLetterRoutes(node.broker),
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),
         AdminRoutes(node),

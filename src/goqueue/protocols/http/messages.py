@@ -1,4 +1,4 @@
-"""Messages: publish them, and read them back without being in a group."""
+"""Messages, read without being in a group."""
 
 from __future__ import annotations
 
@@ -7,92 +7,35 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.broker.messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, offset_of
-from goqueue.broker.publish import Acks
 from goqueue.broker.time_range import Span, read_spans, spans_between
-from goqueue.protocols.http.codecs import Duration, Encoding, Time, duration_ms, time_ms, to_bytes
+from goqueue.protocols.http.codecs import (
+    Duration,
+    Time,
+    duration_ms,
+    time_ms,
+)
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.message_shapes import MessageOut, message_out
-from goqueue.protocols.http.problems import kind_of
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import PartitionNumber, PartitionPath, TopicPath, doc
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, MessagesRead
+    from goqueue.broker.messages import MessagesRead
 
-PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
-MAX_MESSAGES: Final = 10_000
-"""Of one publish; more are refused with 400."""
 MAX_LIMIT: Final = 1000
 MAX_READ_BYTES: Final = 4 * 1024 * 1024
 MAX_WAIT_MS: Final = 20_000
 _MORE_ROUNDS: Final = 4
 _TAG: Final = "messages"
-_ACKS: Final = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 
 Limit: TypeAlias = Annotated[int, doc("The most messages to return.", 100, ge=1, le=MAX_LIMIT)]
 OutEncoding: TypeAlias = Annotated[
     Literal["auto", "base64"],
     doc("`auto` writes what is UTF-8 as text and the rest as base64.", "auto"),
 ]
-
-
-# --- Publishing ----------------------------------------------------------------------------------
-
-
-class HeaderIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A header of a message to be published."""
-
-    name: Annotated[str, doc("The same name may occur several times.", "source")]
-    value: Annotated[str | None, doc("Null is a header without a value.", "web")]
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
-
-
-class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A message to be published."""
-
-    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
-    key: Annotated[str | None, doc("Messages of a key keep their order.", "customer-7")] = None
-    headers: Annotated[
-        dict[str, str] | list[HeaderIn], doc("Texts by name, or a list.", {"source": "web"})
-    ] = []
-    partition: Annotated[
-        int | None, doc("If left out, the key chooses, or the message's turn.")
-    ] = None
-    timestamp: Annotated[Time | None, doc("Now, if left out.")] = None
-    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
-    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
-
-
-class PublishBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages for one topic."""
-
-    messages: Annotated[list[MessageIn], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
-    acks: Annotated[
-        Literal["all", "leader", "none"], doc("Who must have a message before the answer.", "all")
-    ] = "all"
-
-
-class PublishResult(msgspec.Struct, omit_defaults=True):
-    """What became of one message: its place, or why it has none."""
-
-    status: Annotated[int, doc("200, or what a request with this message alone would get.", 200)]
-    partition: Annotated[int | None, doc("Where it is.", 0)] = None
-    offset: Annotated[int | None, doc("Where it is in the partition.", 42)] = None
-    timestamp: Annotated[int | None, doc("When it was published, in ms.", 1767225600000)] = None
-    code: Annotated[str | None, doc("Why it was refused, for programs.")] = None
-    error: Annotated[str | None, doc("Why it was refused, for people.")] = None
-    field: Annotated[str | None, doc("The field at fault.")] = None
-    retriable: Annotated[bool | None, doc("Whether it may be accepted later.")] = None
-
-
-class PublishAnswer(msgspec.Struct):
-    """One result for each message, in their order."""
-
-    results: list[PublishResult]
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -138,21 +81,10 @@ class RangeAnswer(msgspec.Struct):
 
 
 class MessageRoutes:
-    """Publishing and reading."""
+    """Reading."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-
-    @route("POST", "/topics/{topic}/messages", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES)
-    async def publish(self, path: TopicPath, body: PublishBody) -> PublishAnswer:
-        """Publish messages.
-
-        The answer is 200 also when some were refused: look at the `status` of each. A request
-        that is itself at fault is refused as a whole, and nothing of it is stored.
-        """
-        messages = [_new_message(each, at) for at, each in enumerate(body.messages)]
-        results = await self._broker.writer.publish(path.topic, messages, _ACKS[body.acks])
-        return PublishAnswer([_result(each, at) for at, each in enumerate(results)])
 
     @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG)
     async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
@@ -213,62 +145,6 @@ class MessageRoutes:
             [message_out(each, force_base64=force) for each in found.messages],
             ",".join(f"{s.partition}:{s.start}-{s.end}" for s in found.rest) or None,
         )
-
-
-def _new_message(message: MessageIn, at: int) -> NewMessage:
-    value, key, timestamp = message.value, message.key, message.timestamp
-    return NewMessage(
-        None if value is None else _bytes(value, message.encoding, at, "value"),
-        None if key is None else _bytes(key, message.key_encoding, at, "key"),
-        _headers(message, at) if message.headers else (),
-        message.partition,
-        None
-        if timestamp is None
-        else time_ms(timestamp, f"messages[{at}].timestamp", location="body"),
-    )
-
-
-def _bytes(text: str, encoding: Encoding, at: int, field: str) -> bytes:
-    if encoding == "text" and text.isascii():
-        return text.encode()
-    return to_bytes(text, encoding, f"messages[{at}].{field}")
-
-
-def _headers(message: MessageIn, at: int) -> tuple[tuple[str, bytes | None], ...]:
-    place = f"messages[{at}].headers"
-    if isinstance(message.headers, dict):
-        return tuple(
-            (_header_name(name, place), to_bytes(text, "text", f"{place}.{name}"))
-            for name, text in message.headers.items()
-        )
-    return tuple(
-        (
-            _header_name(each.name, f"{place}[{number}].name"),
-            None
-            if each.value is None
-            else to_bytes(each.value, each.encoding, f"{place}[{number}].value"),
-        )
-        for number, each in enumerate(message.headers)
-    )
-
-
-def _header_name(name: str, field: str) -> str:
-    to_bytes(name, "text", field)
-    return name
-
-
-def _result(result: MessageResult, at: int) -> PublishResult:
-    error = result.error
-    if error is None:
-        return PublishResult(200, result.partition, result.offset, result.timestamp_ms)
-    status, code, field = kind_of(error)
-    return PublishResult(
-        status,
-        code=code,
-        error=str(error),
-        field=f"messages[{at}].{field}" if field in {"partition", "value", "headers"} else field,
-        retriable=error.retriable,
-    )
 
 
 def _position(query: ReadQuery) -> Position:

@@ -34,8 +34,12 @@ Publish and read messages, be a member of a group, look after topics and groups.
 _TAGS: Final = {
     "topics": "Where messages are kept.",
     "messages": "Publish, and read without being in a group.",
-    "groups": "Share the partitions of topics among members.",
+    "groups": "Share the messages, or the partitions, of topics among members.",
+    "acknowledgement": "Say what became of messages that a queue group has handed out.",
+    "dead letters": "What nobody could process: look at it, send it back, or throw it away.",
     "offsets": "How far groups have read.",
+    "transactions": "Messages, and offsets, that count all together or not at all.",
+    "transactions": "Publish and commit offsets together, or not at all.",
     "schemas": "The schema registry, as Confluent's clients use it.",
     "admin": "For operators.",
     "health": "For supervisors and load balancers.",

@@ -96,6 +96,8 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.TooManyDelayedError: ErrorCode.throttling_quota_exceeded,
     # queue groups
     model.ReceiptError: ErrorCode.invalid_record_state,
+    model.RedriveError: ErrorCode.invalid_request,
+    model.TooManyRedrivesError: ErrorCode.throttling_quota_exceeded,
     model.GroupModeError: ErrorCode.inconsistent_group_protocol,
     model.ShareSessionError: ErrorCode.invalid_share_session_epoch,
     model.ShareSessionNotFoundError: ErrorCode.share_session_not_found,

@@ -1,0 +1,208 @@
+"""Dead letters, read: what is in a dead-letter topic and has not gone back yet.
+
+Which letters have gone back is known to a queue group of the broker's own, which is done with
+them. So nothing is ever taken out of the topic itself, and whoever reads it as a log sees all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.broker.dead_letters import HEADER_PREFIX, dead_letter_topic
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.delivery import operations as ops
+from goqueue.delivery.group import REDRIVE_GROUP
+from goqueue.delivery.pages import MessageState
+from goqueue.model.errors import OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+    from goqueue.broker.topics import Topic
+    from goqueue.delivery.operations import Range
+    from goqueue.records import Headers, Record
+
+REDRIVEN_HEADER: Final = "goqueue-redriven"
+"""How often a message went back from the dead letters."""
+AT_ONCE: Final = 500
+"""Letters that are read together."""
+_MAX_DIGITS: Final = 18
+
+
+class Letter(NamedTuple):
+    """One dead letter."""
+
+    partition: int
+    """Of the dead-letter topic."""
+    record: Record
+    obituary: dict[str, str]
+    """What its headers say of where it came from and why it died; see `dead_letters.obituary`."""
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that the message had when it was alive."""
+        return tuple(each for each in self.record.headers if not each[0].startswith(HEADER_PREFIX))
+
+    def number(self, name: str) -> int | None:
+        """A number in its obituary; None when it says none."""
+        text = self.obituary.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+    @property
+    def redriven(self) -> int:
+        """How often it went back before."""
+        for name, value in reversed(self.record.headers):
+            if name == REDRIVEN_HEADER and value is not None and value.isdigit():
+                return int(value[:_MAX_DIGITS])
+        return 0
+
+    @property
+    def died_ms(self) -> int:
+        """When it was put among the dead letters."""
+        found = self.number("time")
+        return self.record.timestamp_ms if found is None else found
+
+
+def letter_of(partition: int, record: Record) -> Letter:
+    """A record of a dead-letter topic; one that somebody else put there has no obituary."""
+    said = {
+        name.removeprefix(HEADER_PREFIX): (value or b"").decode(errors="replace")
+        for name, value in record.headers
+        if name.startswith(HEADER_PREFIX)
+    }
+    return Letter(partition, record, said)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which letters are meant; everything that is said must hold."""
+
+    reason: str | None = None
+    group: str | None = None
+    key: bytes | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Died from then on, and before then."""
+    offsets: Mapping[int, frozenset[int]] | None = None
+    """Only these, by partition."""
+
+    def matches(self, letter: Letter) -> bool:
+        """Whether a letter is meant; its place has been looked at before."""
+        said = letter.obituary
+        return (
+            (self.reason is None or said.get("reason") == self.reason)
+            and (self.group is None or said.get("group") == self.group)
+            and (self.key is None or letter.record.key == self.key)
+            and (self.since_ms is None or letter.died_ms >= self.since_ms)
+            and (self.until_ms is None or letter.died_ms < self.until_ms)
+        )
+
+
+ALL: Final = LetterFilter()
+
+
+class Letters:
+    """The letters of all dead-letter topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def topic(self, source: str) -> Topic | None:
+        """Where the dead messages of a topic are; None when it never had any.
+
+        Raises:
+            UnknownTopicError: there is no such topic, and no dead message of one.
+        """
+        catalogue = self._broker.topics.catalogue
+        found = catalogue.by_name.get(dead_letter_topic(source))
+        if found is None:
+            catalogue.topic(source)
+        return found
+
+    def partitions(self, source: str) -> list[Partition]:
+        """The partitions that hold the dead messages of a topic. Raises like `topic`."""
+        topic = self.topic(source)
+        return [] if topic is None else list(self._broker.partitions.of_topic(topic))
+
+    def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
+        """What of [first, end) has not gone back."""
+        first = max(first, partition.log_start)
+        group = self._broker.queues.find(REDRIVE_GROUP)
+        queue = None if group is None else group.queues.get(self._broker.queues.key(partition.id))
+        if queue is None:
+            if first < end:
+                yield first, end
+            return
+        yield from queue.window.in_state(first, end, MessageState.AVAILABLE)
+
+    def count(self, source: str) -> int:
+        """How many letters have not gone back. Raises like `topic`."""
+        return sum(
+            end - first
+            for partition in self.partitions(source)
+            for first, end in self.unmoved(partition, 0, _end(partition))
+        )
+
+    async def read(
+        self,
+        source: str,
+        chosen: LetterFilter = ALL,
+        ends: Mapping[PartitionId, int] | None = None,
+    ) -> AsyncIterator[list[Letter]]:
+        """The letters that are meant and have not gone back, some at a time.
+
+        With `ends`, those that came later are left out. Raises like `topic`.
+        """
+        for partition in self.partitions(source):
+            end = _end(partition) if ends is None else ends.get(partition.id, 0)
+            for first, upto in self._ranges(partition, end, chosen):
+                parts = list(self.unmoved(partition, first, upto))
+                loaded = await self._broker.record_reader.load(partition, parts)
+                letters = (letter_of(partition.id.number, each) for each in loaded.records())
+                if found := [each for each in letters if chosen.matches(each)]:
+                    yield found
+
+    def _ranges(
+        self, partition: Partition, end: int, chosen: LetterFilter
+    ) -> Iterator[tuple[int, int]]:
+        """The stretches to be read."""
+        if chosen.offsets is not None:
+            named = chosen.offsets.get(partition.id.number, frozenset())
+            for first, upto in ops.ranges_of(named):
+                for at in range(first, min(upto, end), AT_ONCE):
+                    yield at, min(at + AT_ONCE, upto, end)
+            return
+        at = partition.log_start
+        while at < end:
+            yield at, min(at + AT_ONCE, end)
+            at = max(at + AT_ONCE, partition.log_start)
+
+    async def get(self, source: str, number: int, offset: int) -> Letter:
+        """One letter, also when it has gone back.
+
+        Raises:
+            TopicError: there is no such partition.
+            OffsetOutOfRangeError: there is no letter at that offset.
+        """
+        self.topic(source)
+        place = PartitionId(dead_letter_topic(source), number)
+        partition = self._broker.partitions.partition(place)
+        if partition.log_start <= offset < _end(partition):
+            loaded = await self._broker.record_reader.load(partition, [(offset, offset + 1)])
+            for record in loaded.records():
+                return letter_of(number, record)
+        raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
+
+    def has_gone_back(self, source: str, letter: Letter) -> bool:
+        """Whether a letter was redriven."""
+        place = PartitionId(dead_letter_topic(source), letter.partition)
+        partition = self._broker.partitions.partition(place)
+        offset = letter.record.offset
+        return not any(self.unmoved(partition, offset, offset + 1))
+
+
+def _end(partition: Partition) -> int:
+    return partition.readable_to(Isolation.READ_COMMITTED)

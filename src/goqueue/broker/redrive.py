@@ -1,0 +1,371 @@
+"""Redriving: dead letters go back to where they came from, or elsewhere, as new messages.
+
+Each letter goes once, whatever happens in between: which ones are about to go, and with which
+numbers of an idempotent producer, is stored before they are appended, and that they are gone
+afterwards. After a crash the target's log says what became of those in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.broker.dead_letters import dead_letter_topic
+from goqueue.broker.handover import EPOCH, Handover
+from goqueue.broker.letters import REDRIVEN_HEADER, LetterFilter, Letters
+from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.delivery import operations as ops
+from goqueue.delivery.group import REDRIVE_GROUP
+from goqueue.delivery.pages import MessageState
+from goqueue.delivery.settings import QueueSettings
+from goqueue.model.errors import (
+    BatchError,
+    GoQueueError,
+    InternalTopicError,
+    TooManyRedrivesError,
+    UnknownRedriveError,
+)
+from goqueue.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.letters import Letter
+    from goqueue.broker.partition import Partition
+    from goqueue.delivery.group import QueueGroup, QueueKey
+    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.queue import PartitionQueue
+
+_log = logging.getLogger(__name__)
+
+MAX_RUNNING: Final = 10
+"""Redrives under way at once; one more is refused."""
+MAX_KEPT: Final = 100
+"""Redrives whose end is remembered; of more, the oldest is forgotten."""
+BATCH_BYTES: Final = 512 * 1024
+_PAUSES_PER_S: Final = 10
+"""How often a redrive with a rate puts in a pause, so that it goes smoothly."""
+
+
+class RedriveState(StrEnum):
+    """How far a redrive is."""
+
+    COUNTING = "counting"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveRequest:
+    """Which letters shall go where, and how fast."""
+
+    topic: str
+    """Where they came from."""
+    to: str | None = None
+    """Where they go; back, if nothing is said."""
+    chosen: LetterFilter = field(default_factory=LetterFilter)
+    limit: int | None = None
+    rate: float | None = None
+    """Messages a second."""
+    dry_run: bool = False
+    """Only count them."""
+
+    @property
+    def target(self) -> str:
+        """The topic that they go to."""
+        return self.topic if self.to is None else self.to
+
+
+@dataclass(slots=True)
+class Redrive:
+    """A redrive, under way or over."""
+
+    redrive_id: int
+    request: RedriveRequest
+    started_ms: int
+    state: RedriveState = RedriveState.COUNTING
+    total: int = 0
+    """Letters that are meant; known once it is running."""
+    done: int = 0
+    failed: int = 0
+    """Letters that the target refused; they stay where they are."""
+    error: str = ""
+    """Why letters were refused, or why all of it failed."""
+    ended_ms: int | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will happen."""
+        return self.ended_ms is not None
+
+    def rate(self, now_ms: int) -> float:
+        """Messages a second so far."""
+        took_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.started_ms
+        return self.done * 1000 / max(took_ms, 1)
+
+
+class Redrives:
+    """Every redrive of this broker."""
+
+    def __init__(self, broker: Broker, letters: Letters) -> None:
+        self._broker = broker
+        self._letters = letters
+        self._numbers = count(1)
+        self._kept: dict[int, Redrive] = {}
+        self._moving = asyncio.Lock()
+        """Letters go in one batch at a time, so that none goes twice."""
+        self._handover: Handover | None = None
+
+    async def start(self) -> None:
+        """Find out what became of letters that were on their way when the last process ended."""
+        group = self._broker.queues.find(REDRIVE_GROUP)
+        if group is not None:
+            for key in list(group.queues):
+                with suppress(GoQueueError):  # then the next redrive finds out
+                    await self._resolve(group, key, group.queues[key])
+
+    async def stop(self) -> None:
+        """End what is under way; the letters that have not gone stay."""
+        tasks = [each.task for each in self._kept.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- Asking ----------------------------------------------------------------------------------
+
+    def begin(self, request: RedriveRequest) -> Redrive:
+        """Let letters go, in the background.
+
+        Raises:
+            TopicError: there is no such topic, or it takes no messages.
+            TooManyRedrivesError: so many are under way already.
+        """
+        self._letters.topic(request.topic)
+        if self._broker.topics.catalogue.topic(request.target).is_internal:
+            raise InternalTopicError(f"{request.target} belongs to the broker: nothing goes there")
+        running = sum(not each.is_over for each in self._kept.values())
+        if running >= MAX_RUNNING:
+            raise TooManyRedrivesError(f"{running} redrives are under way: wait for one to end")
+        redrive = Redrive(next(self._numbers), request, self._broker.clock.now_ms())
+        self._kept[redrive.redrive_id] = redrive
+        over = [number for number, each in self._kept.items() if each.is_over]
+        for number in over[: max(len(self._kept) - MAX_KEPT, 0)]:
+            del self._kept[number]
+        redrive.task = asyncio.get_running_loop().create_task(self._run(redrive))
+        return redrive
+
+    def __iter__(self) -> Iterator[Redrive]:
+        return iter(self._kept.values())
+
+    def get(self, redrive_id: int) -> Redrive:
+        """A redrive of this process.
+
+        Raises:
+            UnknownRedriveError: there is none with that id, or it was long ago.
+        """
+        found = self._kept.get(redrive_id)
+        if found is None:
+            raise UnknownRedriveError(
+                f"there is no redrive {redrive_id}: redrives are forgotten after {MAX_KEPT} more, "
+                "and when the server stops"
+            )
+        return found
+
+    async def cancel(self, redrive_id: int) -> Redrive:
+        """Let no more letters go; those that have gone stay gone. Raises like `get`."""
+        redrive = self.get(redrive_id)
+        if redrive.task is not None and not redrive.is_over:
+            redrive.task.cancel()
+            await asyncio.gather(redrive.task, return_exceptions=True)
+        return redrive
+
+    async def purge(self, source: str) -> int:
+        """Remove every dead message of a topic, for every reader; says how many had not gone back.
+
+        Raises:
+            TopicError: there is no such topic.
+        """
+        async with self._moving:
+            purged = self._letters.count(source)
+            for partition in self._letters.partitions(source):
+                self._broker.delete_records(partition.id, None)
+        return purged
+
+    # --- Doing -----------------------------------------------------------------------------------
+
+    async def _run(self, redrive: Redrive) -> None:
+        try:
+            ends = {
+                each.id: each.readable_to(Isolation.READ_COMMITTED)
+                for each in self._letters.partitions(redrive.request.topic)
+            }
+            await self._count(redrive, ends)
+            if not redrive.request.dry_run:
+                redrive.state = RedriveState.RUNNING
+                await self._move_all(redrive, ends)
+            redrive.state = RedriveState.DONE
+        except asyncio.CancelledError:
+            redrive.state = RedriveState.CANCELLED
+        except GoQueueError as error:
+            _log.error("redrive %d of %s: %s", redrive.redrive_id, redrive.request.topic, error)
+            redrive.state, redrive.error = RedriveState.FAILED, str(error)
+        finally:
+            redrive.ended_ms = self._broker.clock.now_ms()
+
+    async def _count(self, redrive: Redrive, ends: dict[PartitionId, int]) -> None:
+        request = redrive.request
+        total = 0
+        async for letters in self._letters.read(request.topic, request.chosen, ends):
+            total += len(letters)
+            if request.limit is not None and total >= request.limit:
+                total = request.limit
+                break
+        redrive.total = total
+
+    async def _move_all(self, redrive: Redrive, ends: dict[PartitionId, int]) -> None:
+        request = redrive.request
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        left = redrive.total
+        async for letters in self._letters.read(request.topic, request.chosen, ends):
+            for portion in _portions(letters[:left], request.rate):
+                await _to_the_end(self._move(redrive, portion))
+                if request.rate is not None:
+                    gone = redrive.done + redrive.failed
+                    await asyncio.sleep(max(began_s + gone / request.rate - loop.time(), 0))
+            left -= len(letters[:left])
+            if not left:
+                return
+
+    async def _move(self, redrive: Redrive, letters: Sequence[Letter]) -> None:
+        """Move letters of one partition, except those that have gone meanwhile."""
+        source = PartitionId(dead_letter_topic(redrive.request.topic), letters[0].partition)
+        async with self._moving:
+            group = await self._group(source)
+            key = self._broker.queues.key(source)
+            queue = group.queues[key]
+            await self._resolve(group, key, queue)
+            waiting = [
+                each
+                for each in letters
+                if queue.window.state(each.record.offset) is MessageState.AVAILABLE
+            ]
+            waiting.sort(key=lambda each: self._target(redrive, each).id)
+            for _, together in groupby(waiting, lambda each: self._target(redrive, each)):
+                await self._send(redrive, group, key, list(together))
+
+    async def _send(
+        self, redrive: Redrive, group: QueueGroup, key: QueueKey, letters: list[Letter]
+    ) -> None:
+        """Move letters to one partition: all, or those that it takes one by one."""
+        target = self._target(redrive, letters[0])
+        try:
+            await self._append(group, key, target, letters)
+        except BatchError as error:
+            self._handover = None  # so that the numbers of this attempt are nobody's
+            if len(letters) == 1:
+                redrive.failed += 1
+                redrive.error = str(error)
+                return
+            for letter in letters:
+                await self._send(redrive, group, key, [letter])
+        except BaseException:
+            self._handover = None
+            raise
+        else:
+            redrive.done += len(letters)
+            self._broker.measures.redriven(redrive.request.topic, len(letters))
+
+    async def _append(
+        self, group: QueueGroup, key: QueueKey, target: Partition, letters: list[Letter]
+    ) -> None:
+        """Store what is about to happen, append, wait, and store that it has happened."""
+        if self._handover is None:
+            self._handover = Handover(await self._broker.producer_ids.allocate())
+        handover = self._handover
+        settings = self._broker.topics.catalogue.topic(target.id.topic).settings
+        now_ms = self._broker.clock.now_ms()
+        records = [_alive(at, letter, now_ms) for at, letter in enumerate(letters)]
+        offsets = [letter.record.offset for letter in letters]
+        sequence = handover.next_sequence(target)
+        moving = ops.Moving(*target.id, sequence, offsets, handover.producer_id)
+        await self._change(group, key, moving)
+        placed = handover.append(target, settings, records, sequence)
+        await target.durable(placed)
+        await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
+
+    async def _resolve(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
+        """Find out whether letters that were about to go have gone."""
+        for moving in list(queue.moving):
+            target = self._broker.partitions.find(PartitionId(moving.topic, moving.partition))
+            last = -1
+            if target is not None:
+                if target.log.failure is not None:
+                    raise target.log.failure
+                last = target.sequences.last_sequence(moving.producer_id, EPOCH)
+            if last >= moving.base_sequence + len(moving.offsets) - 1:
+                await self._change(group, key, ops.Settled(ops.ranges_of(moving.offsets)))
+            if moving in queue.moving:
+                queue.moving.remove(moving)
+
+    async def _group(self, source: PartitionId) -> QueueGroup:
+        """The group that knows which letters have gone back, reading this partition."""
+        queues = self._broker.queues
+        group = await queues.open(REDRIVE_GROUP, QueueSettings())
+        await queues.open_queues(group, [source])
+        return group
+
+    async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
+        group.queues[key].apply(operation)
+        await self._broker.queues.shard_of(group).store(group, {key: [operation]})
+
+    def _target(self, redrive: Redrive, letter: Letter) -> Partition:
+        """Where a letter goes: to the partition with the number that it came from, if any."""
+        topic = self._broker.topics.catalogue.topic(redrive.request.target)
+        number = letter.number("partition")
+        number = letter.partition if number is None else number
+        place = PartitionId(topic.name, number % topic.partition_count)
+        return self._broker.partitions.partition(place)
+
+
+async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:
+    """Make all of a move, also when it is cancelled meanwhile: then say so afterwards."""
+    task = asyncio.create_task(move)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+
+
+def _portions(letters: Sequence[Letter], rate: float | None) -> Iterator[list[Letter]]:
+    """Letters in portions that are not too large to go at once, and not too many for the rate."""
+    at_most = len(letters) if rate is None else max(int(rate / _PAUSES_PER_S), 1)
+    portion: list[Letter] = []
+    size_bytes = 0
+    for letter in letters:
+        record = letter.record
+        letter_bytes = len(record.value or b"") + len(record.key or b"")
+        if portion and (len(portion) >= at_most or size_bytes + letter_bytes > BATCH_BYTES):
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(letter)
+        size_bytes += letter_bytes
+    if portion:
+        yield portion
+
+
+def _alive(at: int, letter: Letter, now_ms: int) -> Record:
+    """The message as it goes back: new, and as it was before it died."""
+    headers = tuple(each for each in letter.headers if each[0] != REDRIVEN_HEADER)
+    again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
+    return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))

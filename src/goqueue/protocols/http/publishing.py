@@ -1,0 +1,251 @@
+"""Publishing messages, with how they are to be delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from goqueue.broker.messages import NewMessage
+from goqueue.broker.publish import Acks
+from goqueue.model.delivery import Priority
+from goqueue.model.errors import PriorityError
+from goqueue.protocols.http.codecs import (
+    MAX_TIME_MS,
+    Duration,
+    Encoding,
+    Time,
+    duration_ms,
+    time_ms,
+    to_bytes,
+)
+from goqueue.protocols.http.errors import FieldError
+from goqueue.protocols.http.message_shapes import priority_label
+from goqueue.protocols.http.problems import kind_of
+from goqueue.protocols.http.routing import route
+from goqueue.protocols.http.shapes import TopicPath, doc
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages import MessageResult
+    from goqueue.model.errors import GoQueueError
+
+PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
+MAX_MESSAGES: Final = 10_000
+"""Of one publish; more are refused with 400."""
+_MESSAGE_FIELDS: Final = frozenset(
+    {"partition", "value", "headers", "priority", "deliverAt", "delay", "ttl"}
+)
+_PLAIN: Final = (None, None, None, None)
+"""Of a message that says nothing about its delivery."""
+_NORMAL: Final = Priority.NORMAL.label
+_ACKS: Final = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
+
+
+class HeaderIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A header of a message to be published."""
+
+    name: Annotated[str, doc("The same name may occur several times.", "source")]
+    value: Annotated[str | None, doc("Null is a header without a value.", "web")]
+    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
+
+
+class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to be published."""
+
+    value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
+    key: Annotated[str | None, doc("Messages of a key keep their order.", "customer-7")] = None
+    headers: Annotated[
+        dict[str, str] | list[HeaderIn], doc("Texts by name, or a list.", {"source": "web"})
+    ] = []
+    partition: Annotated[
+        int | None, doc("If left out, the key chooses, or the message's turn.")
+    ] = None
+    timestamp: Annotated[Time | None, doc("Now, if left out.")] = None
+    encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
+    key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
+    delay: Annotated[Duration | None, doc("Nobody sees it before that.", "15m")] = None
+    deliver_at: Annotated[Time | None, doc("The same as a moment; one that has passed is now.")] = (
+        msgspec.field(name="deliverAt", default=None)
+    )
+    priority: Annotated[
+        str | int | None,
+        doc("critical, high, normal, low or background, or 0 to 4.", "high"),
+    ] = None
+    ttl: Annotated[Duration | None, doc("For how long queue groups may hand it out.", "1h")] = None
+
+
+class PublishBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Messages for one topic."""
+
+    messages: Annotated[list[MessageIn], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
+    acks: Annotated[
+        Literal["all", "leader", "none"], doc("Who must have a message before the answer.", "all")
+    ] = "all"
+
+
+class PublishResult(msgspec.Struct, omit_defaults=True):
+    """What became of one message: its place, or why it has none."""
+
+    status: Annotated[int, doc("200, or what a request with this message alone would get.", 200)]
+    partition: Annotated[int | None, doc("Where it is.", 0)] = None
+    offset: Annotated[int | None, doc("Where it is in the partition.", 42)] = None
+    timestamp: Annotated[int | None, doc("When it was published, in ms.", 1767225600000)] = None
+    priority: Annotated[str | None, doc("The lane that it waits in.", "normal")] = None
+    delayed: Annotated[bool | None, doc("Whether it waits until it is due.")] = None
+    deliver_at: Annotated[int | None, doc("When a delayed message is due, in ms.")] = msgspec.field(
+        name="deliverAt", default=None
+    )
+    id: Annotated[
+        int | None,
+        doc("Of a delayed message, which has no place in the log yet; `offset` says the same."),
+    ] = None
+    code: Annotated[str | None, doc("Why it was refused, for programs.")] = None
+    error: Annotated[str | None, doc("Why it was refused, for people.")] = None
+    field: Annotated[str | None, doc("The field at fault.")] = None
+    retriable: Annotated[bool | None, doc("Whether it may be accepted later.")] = None
+
+
+class PublishAnswer(msgspec.Struct):
+    """One result for each message, in their order."""
+
+    results: list[PublishResult]
+
+
+class PublishRoutes:
+    """Publishing."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("POST", "/topics/{topic}/messages", tag="messages", max_body_bytes=PUBLISH_BODY_BYTES)
+    async def publish(self, path: TopicPath, body: PublishBody) -> PublishAnswer:
+        """Publish messages.
+
+        The answer is 200 also when some were refused: look at the `status` of each. A request
+        that is itself at fault is refused as a whole, and nothing of it is stored.
+        """
+        now_ms = self._broker.clock.now_ms()
+        messages: list[NewMessage] = []
+        refused: dict[int, PriorityError] = {}
+        for at, each in enumerate(body.messages):
+            try:
+                messages.append(new_message(each, at, now_ms))
+            except PriorityError as error:
+                refused[at] = error
+        found = await self._broker.writer.publish(path.topic, messages, _ACKS[body.acks])
+        results = zip(messages, found, strict=True)
+        return PublishAnswer(
+            [
+                _refusal(refused[at], at) if at in refused else _result(*next(results), at)
+                for at in range(len(body.messages))
+            ]
+        )
+
+
+def new_message(message: MessageIn, at: int, now_ms: int) -> NewMessage:
+    """The message as it is published.
+
+    Raises:
+        FieldError: something in it does not decode.
+        PriorityError: there is no such priority.
+    """
+    value, key, timestamp = message.value, message.key, message.timestamp
+    found = NewMessage(
+        None if value is None else _bytes(value, message.encoding, at, "value"),
+        None if key is None else _bytes(key, message.key_encoding, at, "key"),
+        _headers(message, at) if message.headers else (),
+        message.partition,
+        None
+        if timestamp is None
+        else time_ms(timestamp, f"messages[{at}].timestamp", location="body"),
+    )
+    if (message.delay, message.deliver_at, message.priority, message.ttl) == _PLAIN:
+        return found
+    priority = None if message.priority is None else Priority.parse(str(message.priority))
+    return found._replace(
+        deliver_at_ms=_due_ms(message, at, now_ms),
+        priority=priority,
+        ttl_ms=None if message.ttl is None else _milliseconds(message.ttl, at, "ttl"),
+    )
+
+
+def _due_ms(message: MessageIn, at: int, now_ms: int) -> int | None:
+    if message.deliver_at is None:
+        return None if message.delay is None else now_ms + _milliseconds(message.delay, at, "delay")
+    if message.delay is not None:
+        raise FieldError(
+            "delay and deliverAt are two times: give one of them",
+            field=f"messages[{at}].deliverAt",
+            expected="a delay or a deliverAt",
+        )
+    return time_ms(message.deliver_at, f"messages[{at}].deliverAt", location="body")
+
+
+def _milliseconds(value: int | str, at: int, field: str) -> int:
+    return duration_ms(
+        value, f"messages[{at}].{field}", at_most_ms=MAX_TIME_MS // 2, location="body"
+    )
+
+
+def _bytes(text: str, encoding: Encoding, at: int, field: str) -> bytes:
+    if encoding == "text" and text.isascii():
+        return text.encode()
+    return to_bytes(text, encoding, f"messages[{at}].{field}")
+
+
+def _headers(message: MessageIn, at: int) -> tuple[tuple[str, bytes | None], ...]:
+    place = f"messages[{at}].headers"
+    if isinstance(message.headers, dict):
+        return tuple(
+            (_header_name(name, place), to_bytes(text, "text", f"{place}.{name}"))
+            for name, text in message.headers.items()
+        )
+    return tuple(
+        (
+            _header_name(each.name, f"{place}[{number}].name"),
+            None
+            if each.value is None
+            else to_bytes(each.value, each.encoding, f"{place}[{number}].value"),
+        )
+        for number, each in enumerate(message.headers)
+    )
+
+
+def _header_name(name: str, field: str) -> str:
+    to_bytes(name, "text", field)
+    return name
+
+
+def _result(message: NewMessage, result: MessageResult, at: int) -> PublishResult:
+    if result.error is not None:
+        return _refusal(result.error, at)
+    if message.priority is not None:
+        priority = message.priority.label
+    else:
+        priority = priority_label(message.headers) if message.headers else _NORMAL
+    if result.delayed_id is None:
+        return PublishResult(
+            200, result.partition, result.offset, result.timestamp_ms, priority, delayed=False
+        )
+    return PublishResult(
+        200,
+        result.partition,
+        result.delayed_id,
+        result.timestamp_ms,
+        priority,
+        delayed=True,
+        deliver_at=result.deliver_at_ms,
+        id=result.delayed_id,
+    )
+
+
+def _refusal(error: GoQueueError, at: int) -> PublishResult:
+    status, code, field = kind_of(error)
+    return PublishResult(
+        status,
+        code=code,
+        error=str(error),
+        field=f"messages[{at}].{field}" if field in _MESSAGE_FIELDS else field,
+        retriable=error.retriable,
+    )
