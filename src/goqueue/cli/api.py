@@ -73,6 +73,10 @@ class Api:
         """Change something."""
         return self._answer("PATCH", _path(path, names), body, names)
 
+    def put(self, path: str, *names: object, body: object) -> Any:
+        """Replace something."""
+        return self._answer("PUT", _path(path, names), body, names)
+
     def delete(self, path: str, *names: object) -> Any:
         """Remove something."""
         return self._answer("DELETE", _path(path, names), mentioned=names)

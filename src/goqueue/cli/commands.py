@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from goqueue.cli import bench, cluster, config, consume, group, produce, server, top, topic, version
+from goqueue.cli import (
+    bench,
+    cluster,
+    config,
+    consume,
+    group,
+    produce,
+    schema,
+    server,
+    top,
+    topic,
+    version,
+)
 from goqueue.cli.calls import command, root_callback
 
 _ANY_FLAG = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -21,6 +33,7 @@ app.add_typer(topic.app, name="topic")
 command(app, "produce")(produce.produce_messages)
 command(app, "consume")(consume.consume_messages)
 app.add_typer(group.app, name="group")
+app.add_typer(schema.app, name="schema")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

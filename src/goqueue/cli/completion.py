@@ -37,12 +37,18 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
     return _names(context, incomplete, "/groups", "groups")
 
 
+def subject_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Subjects that begin like that."""
+    return _names(context, incomplete, "/subjects", None)
+
+
 def names_of(listed: Sequence[Any]) -> list[str]:
     """The names in an answer that lists names, or things with names."""
     return [each if isinstance(each, str) else each["group"] for each in listed]
 
 
-def _names(context: typer.Context, incomplete: str, path: str, kind: str) -> list[str]:
+def _names(context: typer.Context, incomplete: str, path: str, kind: str | None) -> list[str]:
+    """What an answer lists under this name, or is a list of."""
     from goqueue.cli.api import Api  # noqa: PLC0415 - completing options needs no server
 
     try:
@@ -53,7 +59,8 @@ def _names(context: typer.Context, incomplete: str, path: str, kind: str) -> lis
             context=_given(context, "context"),
         )
         with Api(replace(target, timeout_s=_PATIENCE_S)) as api:
-            names = names_of(api.get(path)[kind])
+            listed = api.get(path)
+            names = names_of(listed if kind is None else listed[kind])
     except (CliError, KeyError, TypeError):
         return []
     return [name for name in names if name.startswith(incomplete)]

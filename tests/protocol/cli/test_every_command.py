@@ -8,6 +8,8 @@ import pytest
 from cli.conftest import parsed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cli.conftest import Run
 
     from goqueue.testing import Broker
@@ -34,6 +36,15 @@ COMMANDS = [
         [0, 0, 0],
     ),
     ("group delete {group} -f", lambda a: a["deleted"], "{group}"),
+    ("schema list", lambda a: [each["subject"] for each in a], "{topic}-value"),
+    ("schema get {topic}-value", lambda a: a["version"], 1),
+    ("schema versions {topic}-value", lambda a: [each["version"] for each in a], [1]),
+    ("schema register {topic}-new {schema}", lambda a: a["version"], 1),
+    ("schema check {topic}-value {schema}", lambda a: a["compatible"], True),
+    ("schema config {topic}-value --set full", lambda a: a["compatibility"], "FULL"),
+    ("schema mode", lambda a: a["mode"], "READWRITE"),
+    ("schema stats", lambda a: a["by_type"], "JSON"),
+    ("schema delete {topic}-value -f", lambda a: a["deleted"], [1]),
     ("cluster info", lambda a: a["node_id"], 1),
     ("cluster health", lambda a: a["healthy"], True),
     ("config view", lambda a: a["current-context"], "local"),
@@ -47,14 +58,19 @@ COMMANDS = [
 
 
 @pytest.fixture
-def filled(goqueue_broker: Broker, goqueue_topic: str, run: Run) -> dict[str, str]:
+def filled(
+    goqueue_broker: Broker, goqueue_topic: str, run: Run, tmp_path: Path
+) -> dict[str, str]:
     """A topic with three partitions and four messages, two of which a group has read."""
     topic = goqueue_broker.create_topic(goqueue_broker.unique_name("filled"), partitions=3)
     for number in range(4):
         goqueue_broker.publish(topic, f"{number}", key=f"{number}", headers={"h": "1"}, partition=0)
     group = goqueue_broker.unique_name("group")
     run("group", "reset-offsets", group, "--topic", topic, "-p", "0", "--to-offset", "2")
-    return {"topic": topic, "group": group}
+    schema = tmp_path / "order.json"
+    schema.write_text("true")
+    run("schema", "register", f"{topic}-value", str(schema))
+    return {"topic": topic, "group": group, "schema": str(schema)}
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml"])
