@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
     from goqueue.broker.queues import QueueMember, Queues
+    from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
@@ -48,6 +49,8 @@ class Verdict(StrEnum):
     """It will never succeed."""
     EXTEND = "extend"
     """It takes longer."""
+    RETURN = "return"
+    """Nobody has looked at it: the delivery does not count."""
 
 
 class Judgement(NamedTuple):
@@ -114,6 +117,41 @@ class Settler:
         self._measure(accepted, judgement, started_s)
         return outcomes
 
+    async def settle_runs(
+        self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Judgement
+    ) -> list[tuple[Run, int, GoQueueError]]:
+        """`settle` of messages by their places in runs; returns those that do not count, and why.
+
+        Raises like `settle`.
+        """
+        started_s = self._broker.clock.monotonic_s()
+        _check(judgement)
+        group = self._queues.group(group_id)
+        generation = self._queues.shard_of(group).generation
+        now_ms = self._queues.now_ms()
+        accepted: defaultdict[QueueKey, list[int]] = defaultdict(list)
+        failures: list[tuple[Run, int, GoQueueError]] = []
+        for run, places in named:
+            offsets = [run.offsets[place] for place in places]
+            queue = group.queues.get(run.key)
+            if queue is None or run.generation != generation:
+                is_held = False
+            else:
+                is_held = run.is_held(queue, offsets, now_ms)
+            if is_held:
+                accepted[run.key] += offsets
+                continue
+            for place in places:
+                receipt = run.receipt(place)
+                error = _refusal(queue, receipt, now_ms, accepted[run.key])
+                if error is None:
+                    accepted[run.key].append(receipt.offset)
+                else:
+                    failures.append((run, place, error))
+        await self._apply(group, accepted, judgement, now_ms)
+        self._measure({group_id: accepted}, judgement, started_s)
+        return failures
+
     def _readers(self, topic_name: str, number: int) -> list[tuple[QueueGroup, QueueKey]]:
         """The groups that read a partition, and what it is called there."""
         topic = self._broker.topics.catalogue.by_name.get(topic_name)
@@ -158,6 +196,8 @@ class Settler:
         """
         group = self._queues.group(member.group_id)
         mine = set(self._queues.partitions_of(member))
+        if member.owner is not None:
+            mine |= member.owner.revoking  # which it may finish with
         changes: dict[QueueKey, list[Operation]] = {}
         for partition_id, offset in offsets.items():
             key = self._queues.key(partition_id)
@@ -260,6 +300,16 @@ def _has(queue: PartitionQueue, offset: int, member_id: str, now_ms: int) -> boo
     return lease.member == member_id and lease.deadline_ms > now_ms
 
 
+def _refusal(
+    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, accepted: list[int]
+) -> ReceiptError | None:
+    if queue is None:
+        return UnknownReceiptError(f"{receipt}: the group reads that partition no more")
+    if receipt.offset in accepted:
+        return UnknownReceiptError(f"{receipt} is there twice")
+    return refusal(queue, receipt, now_ms)
+
+
 def _acked(
     _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
 ) -> list[Operation]:
@@ -293,6 +343,12 @@ def _extended(
     return extend(queue, offsets, now_ms + longer_ms)
 
 
+def _returned(
+    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+) -> list[Operation]:
+    return [ops.Untaken(ops.ranges_of(offsets))]
+
+
 _DECISIONS: Final[
     dict[
         Verdict,
@@ -304,4 +360,5 @@ _DECISIONS: Final[
     Verdict.RELEASE: _released,
     Verdict.REJECT: _rejected,
     Verdict.EXTEND: _extended,
+    Verdict.RETURN: _returned,
 }

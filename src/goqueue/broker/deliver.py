@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.partition import Isolation
+from goqueue.broker.portions import cut_whole
+from goqueue.broker.runs import runs_of
 from goqueue.broker.waiting import Waiter
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom
@@ -18,12 +21,14 @@ from goqueue.model.delivery import TTL_HEADER
 from goqueue.model.errors import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from array import array
+    from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition, PartitionId
     from goqueue.broker.queues import QueueMember, Queues
     from goqueue.broker.record_reader import Loaded, StoredBatch
+    from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import PartitionQueue
@@ -60,6 +65,33 @@ class _Wanted(NamedTuple):
     limit: int
     visibility_ms: int | None
     max_bytes: int
+    grant: Callable[[int], int] | None = None
+    """Of whoever takes whole batches, however few of their messages: asked, once there is
+    something, how many of so many bytes may be read into memory now."""
+
+
+class Marks(NamedTuple):
+    """What the receipts of a range of messages say, as it was when they were taken.
+
+    By the time that the delivery is stored and told, some may be somebody else's already.
+    """
+
+    lane: int
+    first: int
+    end: int
+    counts: bytes
+    nonces: array[int]
+
+
+class Span(NamedTuple):
+    """Messages in a row of one batch, of one lane."""
+
+    lane: int
+    batch: StoredBatch
+    first: int
+    end: int
+    counts: bytes
+    nonces: array[int]
 
 
 @dataclass(slots=True)
@@ -70,39 +102,41 @@ class Portion:
     queue: PartitionQueue
     key: QueueKey
     taken: ops.Taken
+    marks: list[Marks]
+    """One for each range that was taken."""
     loaded: Loaded
     changes: list[Operation] = field(default_factory=list)
+
+    def spans(self) -> Iterator[Span]:
+        """The messages as they lie in their batches, in the order in which they were taken."""
+        marks = iter(self.marks)
+        lane, from_, to, counts, nonces = next(marks)
+        for batch, first, end in self.loaded.parts:
+            while not from_ <= first < to:
+                lane, from_, to, counts, nonces = next(marks)
+            if first == from_ and end == to:
+                yield Span(lane, batch, first, end, counts, nonces)
+            else:
+                part = slice(first - from_, end - from_)
+                yield Span(lane, batch, first, end, counts[part], nonces[part])
 
     def deliveries(self) -> Iterator[Delivery]:
         """The messages one by one."""
         topic, number = self.partition.id
-        window, deadline_ms = self.queue.window, self.taken.deadline_ms
-        for batch, first, end in self.loaded.parts:
-            lane = self._lane(first)
+        deadline_ms = self.taken.deadline_ms
+        for lane, batch, first, end, counts, nonces in self.spans():
             for record in batch.rows(first, end):
-                offset = record.offset
-                yield Delivery(
-                    topic,
-                    number,
-                    record,
-                    lane,
-                    window.count(offset),
-                    window.nonce(offset),
-                    deadline_ms,
-                )
-
-    def _lane(self, offset: int) -> int:
-        return next(lane for lane, first, end in self.taken.ranges if first <= offset < end)
+                at = record.offset - first
+                yield Delivery(topic, number, record, lane, counts[at], nonces[at], deadline_ms)
 
     def acquired(self) -> Iterator[tuple[int, int, int]]:
         """First and last offset of each run of messages, and how often they were delivered."""
-        window = self.queue.window
-        for _, first, end in self.loaded.parts:
-            run_first = first
-            for offset in range(first + 1, end + 1):
-                if offset == end or window.count(offset) != window.count(run_first):
-                    yield run_first, offset - 1, window.count(run_first)
-                    run_first = offset
+        for span in self.spans():
+            first = span.first
+            for count, same in groupby(span.counts):
+                end = first + sum(1 for _ in same)
+                yield first, end - 1, count
+                first = end
 
 
 class Deliverer:
@@ -127,18 +161,32 @@ class Deliverer:
             GroupError: it is no member any more.
             CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
         """
-        portions = await self.acquire(
-            member,
-            limit=limit,
-            max_wait_ms=max_wait_ms,
-            visibility_ms=visibility_ms,
-            max_bytes=max_bytes,
-        )
+        await self._queues.heartbeat(member)
+        wanted = _Wanted(limit, visibility_ms, max_bytes)
+        portions = await self._acquire(member, wanted, max_wait_ms)
         found = [delivery for portion in portions for delivery in portion.deliveries()]
         if len({delivery.priority for delivery in found}) > 1:
             found.sort(key=lambda delivery: delivery.priority)
         self._measure(member.group_id, portions, len(found))
         return found
+
+    async def poll_runs(
+        self,
+        member: QueueMember,
+        *,
+        limit: int,
+        max_wait_ms: int,
+        visibility_ms: int | None = None,
+        max_bytes: int = MAX_POLLED_BYTES,
+    ) -> list[tuple[Run, list[Record]]]:
+        """`poll`, in runs of messages of one partition and one lane. Raises like it."""
+        await self._queues.heartbeat(member)
+        wanted = _Wanted(limit, visibility_ms, max_bytes)
+        portions = await self._acquire(member, wanted, max_wait_ms)
+        shard = self._queues.shard_of(self._queues.group(member.group_id))
+        runs = runs_of(portions, shard.generation)
+        self._measure(member.group_id, portions, sum(len(records) for _, records in runs))
+        return runs
 
     def _measure(self, group_id: str, portions: list[Portion], count: int) -> None:
         measures = self._broker.measures
@@ -154,18 +202,33 @@ class Deliverer:
     async def acquire(
         self,
         member: QueueMember,
+        partitions: Sequence[PartitionId],
         *,
         limit: int,
         max_wait_ms: int,
-        visibility_ms: int | None = None,
-        max_bytes: int = MAX_POLLED_BYTES,
+        max_bytes: int,
+        grant: Callable[[int], int],
+    ) -> list[Portion]:
+        """`poll`, as stored batches, of these partitions alone; `max_bytes` counts whole batches.
+
+        Whoever takes messages so says elsewhere that it is a member, perhaps later: after a
+        restart it asks for messages before it has joined again.
+        """
+        wanted = _Wanted(limit, None, max_bytes, grant)
+        portions = await self._acquire(member, wanted, max_wait_ms, partitions)
+        count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
+        self._measure(member.group_id, portions, count)
+        return portions
+
+    async def _acquire(
+        self,
+        member: QueueMember,
+        wanted: _Wanted,
+        max_wait_ms: int,
         partitions: Sequence[PartitionId] | None = None,
     ) -> list[Portion]:
-        """`poll`, as stored batches; of these partitions alone, if any are named."""
-        wanted = _Wanted(limit, visibility_ms, max_bytes)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
-        await self._queues.heartbeat(member)
         while True:
             group = self._queues.group(member.group_id)
             mine = self._queues.partitions_of(member) if partitions is None else partitions
@@ -207,7 +270,10 @@ class Deliverer:
             await waiter.wait(min(left_s, _STEP_S))
             await self._queues.heartbeat(member)
             return
-        shared = group.members.get(member.member_id)
+        shared = group.members.find(member.member_id)
+        if shared is None:
+            await waiter.wait(left_s)
+            return
         shared.polls += 1
         try:
             await waiter.wait(left_s)
@@ -243,13 +309,17 @@ class Deliverer:
                 await shard.store(group, changes)
                 return []
             generation = shard.generation
+            marks = [_marks(group.queues[key], operation) for key, operation in taken]
             portions: list[Portion] = []
             try:
                 left_bytes = wanted.max_bytes
-                for key, operation in taken:
-                    portion = await self._load(group, key, operation)
+                if wanted.grant is not None:
+                    left_bytes = wanted.grant(left_bytes)
+                for (key, operation), marked in zip(taken, marks, strict=True):
+                    portion = await self._load(group, key, operation, marked)
                     portions.append(portion)
-                    left_bytes = self._cut(portion, left_bytes, is_first=not portions[:-1])
+                    cut = self._cut if wanted.grant is None else self._cut_whole
+                    left_bytes = cut(portion, left_bytes, is_first=not portions[:-1])
                     self._sift(group, portion, now_ms)
             except BaseException:
                 self._untake(group, taken, portions)
@@ -284,14 +354,16 @@ class Deliverer:
             sources.append(Source(key, partition.readable_to(Isolation.READ_COMMITTED)))
         return sources, changes
 
-    async def _load(self, group: QueueGroup, key: QueueKey, taken: ops.Taken) -> Portion:
+    async def _load(
+        self, group: QueueGroup, key: QueueKey, taken: ops.Taken, marks: list[Marks]
+    ) -> Portion:
         partition = self._queues.partition(key)
         queue = group.queues[key]
         if partition is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = [(first, end) for _, first, end in taken.ranges]
         loaded = await self._broker.record_reader.load(partition, ranges)
-        return Portion(partition, queue, key, taken, loaded)
+        return Portion(partition, queue, key, taken, marks, loaded)
 
     def _cut(self, portion: Portion, left_bytes: int, *, is_first: bool) -> int:
         """Give back what there is no room for; says how much room is left."""
@@ -313,7 +385,13 @@ class Deliverer:
             back = [
                 part for first, end in back for part in _without(first, end, portion.loaded.gone)
             ]
-            self._change(portion, ops.Untaken(back))
+            self._change(portion, ops.Untaken(back, portion.taken.lease))
+        return left_bytes
+
+    def _cut_whole(self, portion: Portion, left_bytes: int, *, is_first: bool) -> int:
+        left_bytes, back = cut_whole(portion, left_bytes, is_first=is_first)
+        if back:
+            self._change(portion, ops.Untaken(back, portion.taken.lease))
         return left_bytes
 
     def _sift(self, group: QueueGroup, portion: Portion, now_ms: int) -> None:
@@ -335,6 +413,7 @@ class Deliverer:
             parts += ((batch, *part) for part in _between(first, end, expired))
             if expired:
                 self._broker.measures.expired(portion.partition.id.topic, len(expired))
+                self._change(portion, ops.Untaken(ops.ranges_of(expired)))
                 buried = group.settings if settings.dead_letters_expired else None
                 for operation in (
                     [ops.Settled(ops.ranges_of(expired))]
@@ -360,7 +439,16 @@ class Deliverer:
             queue = group.queues.get(key)
             if queue is None or key in changed:
                 continue  # gone, or its lease ends by itself
-            queue.apply(ops.Untaken([(first, end) for _, first, end in operation.ranges]))
+            ranges = [(first, end) for _, first, end in operation.ranges]
+            queue.apply(ops.Untaken(ranges, operation.lease))
+
+
+def _marks(queue: PartitionQueue, taken: ops.Taken) -> list[Marks]:
+    window = queue.window
+    return [
+        Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
+        for lane, first, end in taken.ranges
+    ]
 
 
 def _is_expired(record: Record, ttl_ms: int, now_ms: int) -> bool:
