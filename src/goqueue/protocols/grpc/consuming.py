@@ -7,7 +7,9 @@ from urllib.parse import unquote
 
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.positions import offset_of
+from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.subscription import Subscription
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
@@ -66,7 +68,7 @@ class ConsumeService(ConsumeServiceServicer):
                 messages = [each for each in messages if each.record.offset < until]
             for portion in split(messages, limit):
                 response = pb.ConsumeResponse(
-                    messages=map(to_message, portion),
+                    messages=(to_message(*each) for each in portion),
                     next_offset=portion[-1].record.offset + 1,
                     high_watermark=read.high_watermark,
                 )
@@ -91,6 +93,10 @@ class ConsumeService(ConsumeServiceServicer):
         if not join.topics:
             raise InvalidRequestError("join.topics: a member reads at least one topic")
         limit = bounded("join.max_messages", join.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
+        if join.assignment != pb.ASSIGNMENT_LOG:
+            queue = await self._join_queue(join, limit, context)
+            await queue.run(request_iterator)
+            return
         window = bounded("join.window", join.window, _window(limit), LEAST_WINDOW, MAX_WINDOW)
         member = await self._broker.memberships.join(
             join.group,
@@ -104,15 +110,68 @@ class ConsumeService(ConsumeServiceServicer):
         subscription = Subscription(self._broker, member, context.write, limit, window)
         await subscription.run(request_iterator)
 
+    async def _join_queue(
+        self,
+        join: pb.SubscribeJoin,
+        limit: int,
+        context: ServicerContext[pb.SubscribeRequest, pb.SubscribeResponse],
+    ) -> QueueSubscription:
+        settings = _queue_settings(join)
+        window = bounded("join.window", join.window, _window(limit), 1, MAX_WINDOW)
+        member = await self._broker.queues.join(
+            join.group,
+            join.topics,
+            settings,
+            client_id=join.client_id,
+            client_host=_host(context.peer()),
+            member_id=join.member_id,
+        )
+        visibility_ms = settings.visibility_ms if join.visibility_timeout_ms else None
+        wishes = Wishes(limit, window, visibility_ms, join.columns)
+        return QueueSubscription(
+            self._broker, member, context.write, wishes, lambda: self._streams.is_stopping
+        )
+
 
 _ALL: Final = 1 << 62
 
 LEAST_WINDOW: Final = 100
 MAX_WINDOW: Final = 5000
+MAX_UNACKED: Final = 1_000_000
+"""Of one member of a queue group, however it takes messages; a stream has its window as well."""
+
+MODES: Final = {pb.ASSIGNMENT_EXCLUSIVE: Mode.EXCLUSIVE, pb.ASSIGNMENT_SHARED: Mode.SHARED}
 
 
 def _window(limit: int) -> int:
     return min(max(5 * limit, LEAST_WINDOW), MAX_WINDOW)
+
+
+def _queue_settings(join: pb.SubscribeJoin) -> QueueSettings:
+    """How the group works, if this member is its first."""
+    mode = MODES.get(join.assignment)
+    if mode is None:
+        raise InvalidRequestError(
+            f"join.assignment: {join.assignment} is none of {pb.AssignmentMode.keys()}"
+        )
+    plain = QueueSettings()
+    return QueueSettings(
+        mode=mode,
+        visibility_ms=bounded(
+            "join.visibility_timeout_ms",
+            join.visibility_timeout_ms,
+            plain.visibility_ms,
+            1,
+            MAX_VISIBILITY_MS,
+        ),
+        max_deliveries=bounded(
+            "join.max_deliveries", join.max_deliveries, plain.max_deliveries, 1, MAX_DELIVERIES
+        ),
+        max_unacked=bounded(
+            "join.max_unacked", join.max_unacked, plain.max_unacked, 1, MAX_UNACKED
+        ),
+        start_at_latest=join.start_at_latest,
+    )
 
 
 def _host(peer: str) -> str:

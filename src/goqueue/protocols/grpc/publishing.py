@@ -86,7 +86,10 @@ class PublishService(PublishServiceServicer):
             sent = request.producer
             producer = ProducerSequence(sent.producer_id, sent.epoch, sent.first_sequence)
         return self._broker.writer.begin(
-            request.topic, new_messages(request), acks_of(request), producer
+            request.topic,
+            new_messages(request, self._broker.clock.now_ms()),
+            acks_of(request),
+            producer,
         )
 
 

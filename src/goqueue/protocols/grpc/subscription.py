@@ -11,10 +11,10 @@ from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, GroupError, PartitionNotAssignedError
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.wire import outcome, split, to_message
+from goqueue.protocols.grpc.wire import outcome, places, split, to_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.membership import Member
@@ -111,8 +111,8 @@ class Subscription:
         assignment = pb.Assignment(
             member_id=member.member_id,
             generation=member.epoch,
-            partitions=_places(member.assigned),
-            revoked=_places(member.revoking),
+            partitions=places(member.assigned),
+            revoked=places(member.revoking),
         )
         await self._send(pb.SubscribeResponse(assignment=assignment))
 
@@ -122,7 +122,7 @@ class Subscription:
         self._credit -= count
         messages = [self._read.popleft() for _ in range(count)]
         for portion in split(messages, self._limit):
-            batch = pb.MessageBatch(messages=map(to_message, portion))
+            batch = pb.MessageBatch(messages=(to_message(*each) for each in portion))
             await self._send(pb.SubscribeResponse(batch=batch))
         return count > 0
 
@@ -149,8 +149,10 @@ class Subscription:
                     await self._commit(request.commit)
                 case "release":
                     self._has_released = True
-                case _:
+                case "join":
                     raise InvalidRequestError("a member joins once: open another stream")
+                case action:
+                    raise InvalidRequestError(f"{action}: a member of a log group commits offsets")
             self._news.set()
 
     def _grant(self, messages: int) -> None:
@@ -185,8 +187,3 @@ class Subscription:
         except GroupError as error:
             return dict.fromkeys(offsets, error)
         return {PartitionId(*place): error for place, error in outcomes.partitions}
-
-
-def _places(partitions: Iterable[PartitionId]) -> list[pb.TopicPartition]:
-    ordered = sorted(partitions, key=lambda each: (each.topic, each.number))
-    return [pb.TopicPartition(topic=each.topic, partition=each.number) for each in ordered]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.messages import NewMessage
 from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.broker.publish import Acks
-from goqueue.model.errors import BatchTooLargeError
+from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
+from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.broker.messages import MessageResult, StoredMessage
     from goqueue.broker.partition import PartitionId
     from goqueue.model.errors import GoQueueError
-    from goqueue.records import Headers
+    from goqueue.records import Headers, Record
 
 ACKS: Final = {pb.ACKS_ALL: Acks.ALL, pb.ACKS_LEADER: Acks.LEADER, pb.ACKS_NONE: Acks.NONE}
 
@@ -41,13 +43,19 @@ def acks_of(request: pb.PublishRequest) -> Acks:
     return acks
 
 
-def new_messages(request: pb.PublishRequest) -> list[NewMessage]:
+def new_messages(
+    request: pb.PublishRequest | pb.TransactionalPublishRequest, now_ms: int
+) -> list[NewMessage]:
     """The messages of a request.
 
     A field that is there and empty is told from one that is missing, and asked for only where it
     can make a difference: this runs once a message.
+
+    Raises:
+        InvalidRequestError: a message says when it is due in two ways, or a number makes no sense.
     """
-    return [
+    sent = list(request.messages)
+    messages = [
         NewMessage(
             each.value or (b"" if each.HasField("value") else None),
             each.key or (b"" if each.HasField("key") else None),
@@ -55,8 +63,31 @@ def new_messages(request: pb.PublishRequest) -> list[NewMessage]:
             each.partition or (0 if each.HasField("partition") else None),
             each.timestamp_ms or (0 if each.HasField("timestamp_ms") else None),
         )
-        for each in request.messages
+        for each in sent
     ]
+    for at, each in enumerate(sent):
+        if each.priority or each.delay_ms or each.deliver_at_ms or each.ttl_ms:
+            messages[at] = _with_delivery(messages[at], each, now_ms)
+    return messages
+
+
+def _with_delivery(message: NewMessage, sent: pb.NewMessage, now_ms: int) -> NewMessage:
+    """Add when a message is due, how urgent it is, and how long it lives."""
+    if sent.delay_ms and sent.deliver_at_ms:
+        raise InvalidRequestError("a message has delay_ms or deliver_at_ms, not both")
+    for name in ("delay_ms", "deliver_at_ms", "ttl_ms"):
+        if getattr(sent, name) < 0:
+            raise InvalidRequestError(f"{name}: {getattr(sent, name)} is less than 0")
+    due_ms = now_ms + sent.delay_ms if sent.delay_ms else sent.deliver_at_ms
+    if not 0 <= sent.priority <= len(Priority):
+        # As a header, of which the broker says what is wrong with it, to this message alone.
+        header = (PRIORITY_HEADER, b"%d" % (sent.priority - 1))
+        return message._replace(headers=(*message.headers, header))
+    return message._replace(
+        deliver_at_ms=due_ms or None,
+        priority=Priority(sent.priority - 1) if sent.priority else None,
+        ttl_ms=sent.ttl_ms or None,
+    )
 
 
 def _headers(headers: RepeatedCompositeFieldContainer[pb.Header]) -> Headers:
@@ -69,17 +100,23 @@ def publish_response(correlation_id: int, results: Iterable[MessageResult]) -> p
     """One result a message, in order."""
     response = pb.PublishResponse(correlation_id=correlation_id)
     add = response.results.add
-    for partition, offset, timestamp_ms, error in results:
-        if error is None:
+    for partition, offset, timestamp_ms, error, delayed_id, deliver_at_ms in results:
+        if error is not None:
+            add(error=to_error(error))
+        elif deliver_at_ms is None:
             add(partition=partition, offset=offset, timestamp_ms=timestamp_ms)
         else:
-            add(error=to_error(error))
+            add(
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                delayed_id=delayed_id,
+                deliver_at_ms=deliver_at_ms,
+            )
     return response
 
 
-def to_message(stored: StoredMessage) -> pb.Message:
+def to_message(topic: str, partition: int, record: Record) -> pb.Message:
     """A message on its way out."""
-    topic, partition, record = stored
     message = pb.Message(
         topic=topic,
         partition=partition,
@@ -88,9 +125,24 @@ def to_message(stored: StoredMessage) -> pb.Message:
         key=record.key,
         value=record.value,
     )
-    for name, value in record.headers:
-        message.headers.add(name=_utf8(name), value=value)
+    if record.headers:
+        message.headers.extend(header_fields(record.headers))
+        _tell_delivery(message, record.headers)
     return message
+
+
+def _tell_delivery(message: pb.Message, headers: Headers) -> None:
+    """Show what the headers say about the delivery, as far as it makes sense."""
+    with suppress(PriorityError, DeliveryHeaderError):
+        said = delivery_of(headers)
+        if said is not None:
+            message.priority = pb.Priority.ValueType(said.priority + 1)
+            message.deliver_at_ms = said.deliver_at_ms or 0
+
+
+def header_fields(headers: Headers) -> list[pb.Header]:
+    """Headers as they travel."""
+    return [pb.Header(name=_utf8(name), value=value) for name, value in headers]
 
 
 def _utf8(name: str) -> str:
@@ -107,7 +159,7 @@ def split(messages: Iterable[StoredMessage], limit: int) -> Iterator[list[Stored
     portion: list[StoredMessage] = []
     size_bytes = 0
     for stored in messages:
-        message_bytes = _size_bytes(stored)
+        message_bytes = record_bytes(stored.record)
         if message_bytes > MAX_MESSAGE_BYTES:
             if portion:
                 yield portion
@@ -125,8 +177,8 @@ def split(messages: Iterable[StoredMessage], limit: int) -> Iterator[list[Stored
         yield portion
 
 
-def _size_bytes(stored: StoredMessage) -> int:
-    record = stored.record
+def record_bytes(record: Record) -> int:
+    """About what a message takes on the wire."""
     size = _PER_MESSAGE_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"") + _PER_MESSAGE_BYTES
@@ -145,6 +197,12 @@ def position_of(start: pb.StartAt.ValueType, offset: int, timestamp_ms: int) -> 
         case pb.START_TIMESTAMP:
             return Position(Anchor.TIMESTAMP, timestamp_ms)
     raise InvalidRequestError(f"start: {start} is none of {pb.StartAt.keys()}")
+
+
+def places(partitions: Iterable[PartitionId]) -> list[pb.TopicPartition]:
+    """Partitions in their order."""
+    ordered = sorted(partitions, key=lambda each: (each.topic, each.number))
+    return [pb.TopicPartition(topic=each.topic, partition=each.number) for each in ordered]
 
 
 def outcome(partition: PartitionId, error: GoQueueError | None) -> pb.PartitionOutcome:

@@ -23,6 +23,32 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Priority:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PriorityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Priority.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PRIORITY_UNSPECIFIED: _Priority.ValueType  # 0
+    """normal"""
+    PRIORITY_CRITICAL: _Priority.ValueType  # 1
+    PRIORITY_HIGH: _Priority.ValueType  # 2
+    PRIORITY_NORMAL: _Priority.ValueType  # 3
+    PRIORITY_LOW: _Priority.ValueType  # 4
+    PRIORITY_BACKGROUND: _Priority.ValueType  # 5
+
+class Priority(_Priority, metaclass=_PriorityEnumTypeWrapper):
+    """How urgent a message is to queue groups; log groups read in the order of offsets."""
+
+PRIORITY_UNSPECIFIED: Priority.ValueType  # 0
+"""normal"""
+PRIORITY_CRITICAL: Priority.ValueType  # 1
+PRIORITY_HIGH: Priority.ValueType  # 2
+PRIORITY_NORMAL: Priority.ValueType  # 3
+PRIORITY_LOW: Priority.ValueType  # 4
+PRIORITY_BACKGROUND: Priority.ValueType  # 5
+Global___Priority: _TypeAlias = Priority  # noqa: Y015
+
 class _Acks:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -65,6 +91,66 @@ START_OFFSET: StartAt.ValueType  # 2
 START_TIMESTAMP: StartAt.ValueType  # 3
 Global___StartAt: _TypeAlias = StartAt  # noqa: Y015
 
+class _AssignmentMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AssignmentModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AssignmentMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ASSIGNMENT_LOG: _AssignmentMode.ValueType  # 0
+    """partitions are owned and read by offset, which members commit"""
+    ASSIGNMENT_EXCLUSIVE: _AssignmentMode.ValueType  # 1
+    """a queue group: partitions are owned, messages come in their order"""
+    ASSIGNMENT_SHARED: _AssignmentMode.ValueType  # 2
+    """a queue group: every member takes from every partition"""
+
+class AssignmentMode(_AssignmentMode, metaclass=_AssignmentModeEnumTypeWrapper):
+    """How the members of a group share its topics. A group keeps what its first member said."""
+
+ASSIGNMENT_LOG: AssignmentMode.ValueType  # 0
+"""partitions are owned and read by offset, which members commit"""
+ASSIGNMENT_EXCLUSIVE: AssignmentMode.ValueType  # 1
+"""a queue group: partitions are owned, messages come in their order"""
+ASSIGNMENT_SHARED: AssignmentMode.ValueType  # 2
+"""a queue group: every member takes from every partition"""
+Global___AssignmentMode: _TypeAlias = AssignmentMode  # noqa: Y015
+
+class _Verdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERDICT_ACK: _Verdict.ValueType  # 0
+    """processed"""
+    VERDICT_NACK: _Verdict.ValueType  # 1
+    """it failed for now; it is delivered again after a while"""
+    VERDICT_RELEASE: _Verdict.ValueType  # 2
+    """it may be delivered again at once"""
+    VERDICT_REJECT: _Verdict.ValueType  # 3
+    """it will never succeed: it is put with the dead letters"""
+    VERDICT_EXTEND: _Verdict.ValueType  # 4
+    """it takes longer"""
+    VERDICT_RETURN: _Verdict.ValueType  # 5
+    """nobody has looked at it: as if it had never been delivered"""
+
+class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
+    """What a member says of messages of a queue group."""
+
+VERDICT_ACK: Verdict.ValueType  # 0
+"""processed"""
+VERDICT_NACK: Verdict.ValueType  # 1
+"""it failed for now; it is delivered again after a while"""
+VERDICT_RELEASE: Verdict.ValueType  # 2
+"""it may be delivered again at once"""
+VERDICT_REJECT: Verdict.ValueType  # 3
+"""it will never succeed: it is put with the dead letters"""
+VERDICT_EXTEND: Verdict.ValueType  # 4
+"""it takes longer"""
+VERDICT_RETURN: Verdict.ValueType  # 5
+"""nobody has looked at it: as if it had never been delivered"""
+Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
+
 @_typing.final
 class Header(_message.Message):
     """--- Messages ------------------------------------------------------------------------------------"""
@@ -102,6 +188,10 @@ class NewMessage(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     value: _builtins.bytes
     """missing: a tombstone"""
@@ -109,6 +199,13 @@ class NewMessage(_message.Message):
     """missing: the key chooses, or the message's turn"""
     timestamp_ms: _builtins.int
     """missing: now"""
+    delay_ms: _builtins.int
+    """deliver it so much later than now; 0: at once"""
+    deliver_at_ms: _builtins.int
+    """or deliver it then; 0 or past: at once"""
+    priority: Global___Priority.ValueType
+    ttl_ms: _builtins.int
+    """how long queue groups hand it out; 0: as the topic says"""
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]: ...
     def __init__(
@@ -119,10 +216,14 @@ class NewMessage(_message.Message):
         headers: _abc.Iterable[Global___Header] | None = ...,
         partition: _builtins.int | None = ...,
         timestamp_ms: _builtins.int | None = ...,
+        delay_ms: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+        priority: Global___Priority.ValueType = ...,
+        ttl_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "_timestamp_ms", b"_timestamp_ms", "_value", b"_value", "key", b"key", "partition", b"partition", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "_timestamp_ms", b"_timestamp_ms", "_value", b"_value", "headers", b"headers", "key", b"key", "partition", b"partition", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "_timestamp_ms", b"_timestamp_ms", "_value", b"_value", "delay_ms", b"delay_ms", "deliver_at_ms", b"deliver_at_ms", "headers", b"headers", "key", b"key", "partition", b"partition", "priority", b"priority", "timestamp_ms", b"timestamp_ms", "ttl_ms", b"ttl_ms", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
@@ -156,12 +257,32 @@ class Message(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     HEADERS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    VISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     offset: _builtins.int
     timestamp_ms: _builtins.int
     key: _builtins.bytes
     value: _builtins.bytes
+    priority: Global___Priority.ValueType
+    """What was said about its delivery, where something was said."""
+    deliver_at_ms: _builtins.int
+    """when it was due"""
+    delivery_count: _builtins.int
+    """To a member of a queue group alone.
+    1: it is delivered to the group for the first time
+    """
+    receipt_handle: _builtins.str
+    """shown to say what became of it; see AckService"""
+    visible_until_ms: _builtins.int
+    """when somebody else gets it, unless something is said"""
+    delivery_id: _builtins.int
+    """stands for the receipt on the stream that brought it"""
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]: ...
     def __init__(
@@ -174,10 +295,16 @@ class Message(_message.Message):
         key: _builtins.bytes | None = ...,
         value: _builtins.bytes | None = ...,
         headers: _abc.Iterable[Global___Header] | None = ...,
+        priority: Global___Priority.ValueType = ...,
+        deliver_at_ms: _builtins.int = ...,
+        delivery_count: _builtins.int = ...,
+        receipt_handle: _builtins.str = ...,
+        visible_until_ms: _builtins.int = ...,
+        delivery_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "headers", b"headers", "key", b"key", "offset", b"offset", "partition", b"partition", "timestamp_ms", b"timestamp_ms", "topic", b"topic", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "deliver_at_ms", b"deliver_at_ms", "delivery_count", b"delivery_count", "delivery_id", b"delivery_id", "headers", b"headers", "key", b"key", "offset", b"offset", "partition", b"partition", "priority", b"priority", "receipt_handle", b"receipt_handle", "timestamp_ms", b"timestamp_ms", "topic", b"topic", "value", b"value", "visible_until_ms", b"visible_until_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
@@ -374,9 +501,14 @@ class MessageResult(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    DELAYED_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     offset: _builtins.int
     timestamp_ms: _builtins.int
+    delayed_id: _builtins.int
+    """Set for a message that waits until it is due: it has no offset yet, and can be cancelled."""
+    deliver_at_ms: _builtins.int
     @_builtins.property
     def error(self) -> Global___Error:
         """set: nothing was stored of this message"""
@@ -388,12 +520,21 @@ class MessageResult(_message.Message):
         offset: _builtins.int = ...,
         timestamp_ms: _builtins.int = ...,
         error: Global___Error | None = ...,
+        delayed_id: _builtins.int | None = ...,
+        deliver_at_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delayed_id", b"_delayed_id", "_deliver_at_ms", b"_deliver_at_ms", "delayed_id", b"delayed_id", "deliver_at_ms", b"deliver_at_ms", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "offset", b"offset", "partition", b"partition", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delayed_id", b"_delayed_id", "_deliver_at_ms", b"_deliver_at_ms", "delayed_id", b"delayed_id", "deliver_at_ms", b"deliver_at_ms", "error", b"error", "offset", b"offset", "partition", b"partition", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__delayed_id: _TypeAlias = _typing.Literal["delayed_id"]  # noqa: Y015
+    _WhichOneofArgType__delayed_id: _TypeAlias = _typing.Literal["_delayed_id", b"_delayed_id"]  # noqa: Y015
+    _WhichOneofReturnType__deliver_at_ms: _TypeAlias = _typing.Literal["deliver_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__deliver_at_ms: _TypeAlias = _typing.Literal["_deliver_at_ms", b"_deliver_at_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delayed_id) -> _WhichOneofReturnType__delayed_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deliver_at_ms) -> _WhichOneofReturnType__deliver_at_ms | None: ...
 
 Global___MessageResult: _TypeAlias = MessageResult  # noqa: Y015
 
@@ -556,6 +697,8 @@ class SubscribeRequest(_message.Message):
     CREDIT_FIELD_NUMBER: _builtins.int
     COMMIT_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    SETTLE_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def join(self) -> Global___SubscribeJoin: ...
     @_builtins.property
@@ -564,6 +707,10 @@ class SubscribeRequest(_message.Message):
     def commit(self) -> Global___SubscribeCommit: ...
     @_builtins.property
     def release(self) -> Global___SubscribeRelease: ...
+    @_builtins.property
+    def settle(self) -> Global___SubscribeSettle: ...
+    @_builtins.property
+    def drain(self) -> Global___SubscribeDrain: ...
     def __init__(
         self,
         *,
@@ -571,12 +718,14 @@ class SubscribeRequest(_message.Message):
         credit: Global___SubscribeCredit | None = ...,
         commit: Global___SubscribeCommit | None = ...,
         release: Global___SubscribeRelease | None = ...,
+        settle: Global___SubscribeSettle | None = ...,
+        drain: Global___SubscribeDrain | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit", b"commit", "credit", b"credit", "join", b"join", "release", b"release"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit", b"commit", "credit", b"credit", "drain", b"drain", "join", b"join", "release", b"release", "settle", b"settle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit", b"commit", "credit", b"credit", "join", b"join", "release", b"release"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit", b"commit", "credit", b"credit", "drain", b"drain", "join", b"join", "release", b"release", "settle", b"settle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["join", "credit", "commit", "release"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["join", "credit", "commit", "release", "settle", "drain"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -593,6 +742,11 @@ class SubscribeJoin(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     MEMBER_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    MAX_DELIVERIES_FIELD_NUMBER: _builtins.int
+    MAX_UNACKED_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     client_id: _builtins.str
     start_at_latest: _builtins.bool
@@ -605,6 +759,18 @@ class SubscribeJoin(_message.Message):
     """100 to 5000
     of a stream that was lost, to go on in its place; empty: a new one
     """
+    assignment: Global___AssignmentMode.ValueType
+    visibility_timeout_ms: _builtins.int
+    """For queue groups. Their window is of messages that are sent and not settled; 0: 5 batches, 1 to
+    5000. It opens as messages are settled; `credit`, `commit` and `release` are not for them.
+    how long this member has a message; 0: as the group says
+    """
+    max_deliveries: _builtins.int
+    """These make the group, if there is none; 0: the broker's default."""
+    max_unacked: _builtins.int
+    """of each member"""
+    columns: _builtins.bool
+    """send `columns` in place of `batch`: a third of the work for many"""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -617,10 +783,15 @@ class SubscribeJoin(_message.Message):
         max_messages: _builtins.int = ...,
         window: _builtins.int = ...,
         member_id: _builtins.str = ...,
+        assignment: Global___AssignmentMode.ValueType = ...,
+        visibility_timeout_ms: _builtins.int = ...,
+        max_deliveries: _builtins.int = ...,
+        max_unacked: _builtins.int = ...,
+        columns: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "group", b"group", "max_messages", b"max_messages", "member_id", b"member_id", "start_at_latest", b"start_at_latest", "topics", b"topics", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "client_id", b"client_id", "columns", b"columns", "group", b"group", "max_deliveries", b"max_deliveries", "max_messages", b"max_messages", "max_unacked", b"max_unacked", "member_id", b"member_id", "start_at_latest", b"start_at_latest", "topics", b"topics", "visibility_timeout_ms", b"visibility_timeout_ms", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -690,6 +861,73 @@ class SubscribeRelease(_message.Message):
 Global___SubscribeRelease: _TypeAlias = SubscribeRelease  # noqa: Y015
 
 @_typing.final
+class SubscribeSettle(_message.Message):
+    """One verdict on many messages, answered by `settled` when it is stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    DELIVERY_IDS_FIELD_NUMBER: _builtins.int
+    RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.int
+    verdict: Global___Verdict.ValueType
+    reason: _builtins.str
+    """of a nack or a reject"""
+    delay_ms: _builtins.int
+    """Of a nack: before the next delivery; missing: the longer the more often it was delivered.
+    Of an extend: how long from now on; missing: as the group says.
+    """
+    @_builtins.property
+    def delivery_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of this stream"""
+
+    @_builtins.property
+    def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of others, such as the one before"""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.int = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        delivery_ids: _abc.Iterable[_builtins.int] | None = ...,
+        receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        delay_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "correlation_id", b"correlation_id", "delay_ms", b"delay_ms", "delivery_ids", b"delivery_ids", "reason", b"reason", "receipt_handles", b"receipt_handles", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
+
+Global___SubscribeSettle: _TypeAlias = SubscribeSettle  # noqa: Y015
+
+@_typing.final
+class SubscribeDrain(_message.Message):
+    """A member of a queue group is about to leave: nothing more is sent to it. What it says after this is
+    heard by a broker that hands it nothing anew.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubscribeDrain: _TypeAlias = SubscribeDrain  # noqa: Y015
+
+@_typing.final
 class SubscribeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -697,6 +935,8 @@ class SubscribeResponse(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def batch(self) -> Global___MessageBatch: ...
     @_builtins.property
@@ -705,6 +945,10 @@ class SubscribeResponse(_message.Message):
     def assignment(self) -> Global___Assignment: ...
     @_builtins.property
     def committed(self) -> Global___CommitResult: ...
+    @_builtins.property
+    def settled(self) -> Global___SettleResult: ...
+    @_builtins.property
+    def columns(self) -> Global___ColumnBatch: ...
     def __init__(
         self,
         *,
@@ -712,12 +956,14 @@ class SubscribeResponse(_message.Message):
         heartbeat: Global___SubscribeHeartbeat | None = ...,
         assignment: Global___Assignment | None = ...,
         committed: Global___CommitResult | None = ...,
+        settled: Global___SettleResult | None = ...,
+        columns: Global___ColumnBatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "batch", b"batch", "committed", b"committed", "event", b"event", "heartbeat", b"heartbeat"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "batch", b"batch", "columns", b"columns", "committed", b"committed", "event", b"event", "heartbeat", b"heartbeat", "settled", b"settled"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "batch", b"batch", "committed", b"committed", "event", b"event", "heartbeat", b"heartbeat"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "batch", b"batch", "columns", b"columns", "committed", b"committed", "event", b"event", "heartbeat", b"heartbeat", "settled", b"settled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["batch", "heartbeat", "assignment", "committed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["batch", "heartbeat", "assignment", "committed", "settled", "columns"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -742,6 +988,188 @@ class MessageBatch(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MessageBatch: _TypeAlias = MessageBatch  # noqa: Y015
+
+@_typing.final
+class ColumnBatch(_message.Message):
+    """The most urgent come first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageColumns]: ...
+    def __init__(
+        self,
+        *,
+        runs: _abc.Iterable[Global___MessageColumns] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ColumnBatch: _TypeAlias = ColumnBatch  # noqa: Y015
+
+@_typing.final
+class MessageColumns(_message.Message):
+    """Messages of one partition and one priority, column by column: the first of each column are the
+    first message's. A column that would be the same for all, such as no keys, is left out.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    VISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    FIRST_DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    TIMESTAMPS_MS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    WITHOUT_VALUE_FIELD_NUMBER: _builtins.int
+    WITHOUT_KEY_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNTS_FIELD_NUMBER: _builtins.int
+    NONCES_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    priority: Global___Priority.ValueType
+    visible_until_ms: _builtins.int
+    first_delivery_id: _builtins.int
+    """the others' follow one by one"""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def timestamps_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def without_value(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the places of messages without a value, not an empty one"""
+
+    @_builtins.property
+    def without_key(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeadersAt]: ...
+    @_builtins.property
+    def delivery_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """left out: each is delivered for the first time"""
+
+    @_builtins.property
+    def nonces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """a receipt is topic:partition:offset:count:nonce (16 hex digits)"""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        priority: Global___Priority.ValueType = ...,
+        visible_until_ms: _builtins.int = ...,
+        first_delivery_id: _builtins.int = ...,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
+        timestamps_ms: _abc.Iterable[_builtins.int] | None = ...,
+        values: _abc.Iterable[_builtins.bytes] | None = ...,
+        keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        without_value: _abc.Iterable[_builtins.int] | None = ...,
+        without_key: _abc.Iterable[_builtins.int] | None = ...,
+        headers: _abc.Iterable[Global___HeadersAt] | None = ...,
+        delivery_counts: _abc.Iterable[_builtins.int] | None = ...,
+        nonces: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_counts", b"delivery_counts", "first_delivery_id", b"first_delivery_id", "headers", b"headers", "keys", b"keys", "nonces", b"nonces", "offsets", b"offsets", "partition", b"partition", "priority", b"priority", "timestamps_ms", b"timestamps_ms", "topic", b"topic", "values", b"values", "visible_until_ms", b"visible_until_ms", "without_key", b"without_key", "without_value", b"without_value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageColumns: _TypeAlias = MessageColumns  # noqa: Y015
+
+@_typing.final
+class HeadersAt(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    place: _builtins.int
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]: ...
+    def __init__(
+        self,
+        *,
+        place: _builtins.int = ...,
+        headers: _abc.Iterable[Global___Header] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeadersAt: _TypeAlias = HeadersAt  # noqa: Y015
+
+@_typing.final
+class SettleResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.int
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleFailure]:
+        """all others are settled"""
+
+    @_builtins.property
+    def error(self) -> Global___Error:
+        """set: none is"""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.int = ...,
+        failures: _abc.Iterable[Global___SettleFailure] | None = ...,
+        error: Global___Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "failures", b"failures"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleResult: _TypeAlias = SettleResult  # noqa: Y015
+
+@_typing.final
+class SettleFailure(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    delivery_id: _builtins.int
+    """or"""
+    receipt_handle: _builtins.str
+    """as it was named"""
+    @_builtins.property
+    def error(self) -> Global___Error: ...
+    def __init__(
+        self,
+        *,
+        delivery_id: _builtins.int = ...,
+        receipt_handle: _builtins.str = ...,
+        error: Global___Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleFailure: _TypeAlias = SettleFailure  # noqa: Y015
 
 @_typing.final
 class SubscribeHeartbeat(_message.Message):
@@ -770,8 +1198,11 @@ class Assignment(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     REVOKED_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     generation: _builtins.int
+    visibility_timeout_ms: _builtins.int
+    """of a queue group: how long this member has a message"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
     @_builtins.property
@@ -783,10 +1214,11 @@ class Assignment(_message.Message):
         generation: _builtins.int = ...,
         partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
         revoked: _abc.Iterable[Global___TopicPartition] | None = ...,
+        visibility_timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "member_id", b"member_id", "partitions", b"partitions", "revoked", b"revoked"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "member_id", b"member_id", "partitions", b"partitions", "revoked", b"revoked", "visibility_timeout_ms", b"visibility_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -840,6 +1272,261 @@ class PartitionOutcome(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionOutcome: _TypeAlias = PartitionOutcome  # noqa: Y015
+
+@_typing.final
+class AckRequest(_message.Message):
+    """--- Acknowledging -------------------------------------------------------------------------------"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    group: _builtins.str
+    """empty: whichever it was delivered to; otherwise those of others are refused"""
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AckRequest: _TypeAlias = AckRequest  # noqa: Y015
+
+@_typing.final
+class AckResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AckResponse: _TypeAlias = AckResponse  # noqa: Y015
+
+@_typing.final
+class NackRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    group: _builtins.str
+    reason: _builtins.str
+    delay_ms: _builtins.int
+    """missing: the longer the more often it was delivered"""
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        group: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        delay_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms", "group", b"group", "reason", b"reason", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
+
+Global___NackRequest: _TypeAlias = NackRequest  # noqa: Y015
+
+@_typing.final
+class NackResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NackResponse: _TypeAlias = NackResponse  # noqa: Y015
+
+@_typing.final
+class RejectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    group: _builtins.str
+    reason: _builtins.str
+    """not empty: whoever looks at the dead letters wants to know"""
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        group: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "reason", b"reason", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectRequest: _TypeAlias = RejectRequest  # noqa: Y015
+
+@_typing.final
+class RejectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectResponse: _TypeAlias = RejectResponse  # noqa: Y015
+
+@_typing.final
+class ExtendVisibilityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    EXTEND_MS_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    group: _builtins.str
+    extend_ms: _builtins.int
+    """from now on; 1 to 43200000"""
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        group: _builtins.str = ...,
+        extend_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extend_ms", b"extend_ms", "group", b"group", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendVisibilityRequest: _TypeAlias = ExtendVisibilityRequest  # noqa: Y015
+
+@_typing.final
+class ExtendVisibilityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    visible_until_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        visible_until_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["visible_until_ms", b"visible_until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendVisibilityResponse: _TypeAlias = ExtendVisibilityResponse  # noqa: Y015
+
+@_typing.final
+class BatchAckRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    verdict: Global___Verdict.ValueType
+    reason: _builtins.str
+    delay_ms: _builtins.int
+    @_builtins.property
+    def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 5000"""
+
+    def __init__(
+        self,
+        *,
+        receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
+        group: _builtins.str = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        reason: _builtins.str = ...,
+        delay_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms", "group", b"group", "reason", b"reason", "receipt_handles", b"receipt_handles", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
+
+Global___BatchAckRequest: _TypeAlias = BatchAckRequest  # noqa: Y015
+
+@_typing.final
+class BatchAckResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AckOutcome]:
+        """one a receipt, in order"""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___AckOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchAckResponse: _TypeAlias = BatchAckResponse  # noqa: Y015
+
+@_typing.final
+class AckOutcome(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    receipt_handle: _builtins.str
+    @_builtins.property
+    def error(self) -> Global___Error:
+        """missing: it is settled"""
+
+    def __init__(
+        self,
+        *,
+        receipt_handle: _builtins.str = ...,
+        error: Global___Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AckOutcome: _TypeAlias = AckOutcome  # noqa: Y015
 
 @_typing.final
 class CommitOffsetsRequest(_message.Message):
@@ -1054,6 +1741,386 @@ class ResetOffsetsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResetOffsetsResponse: _TypeAlias = ResetOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class InitTransactionalProducerRequest(_message.Message):
+    """--- Transactions --------------------------------------------------------------------------------"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """names the producer across its restarts"""
+    transaction_timeout_ms: _builtins.int
+    """how long a transaction may stay open; 0: a minute"""
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        transaction_timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InitTransactionalProducerRequest: _TypeAlias = InitTransactionalProducerRequest  # noqa: Y015
+
+@_typing.final
+class TransactionalProducer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    epoch: _builtins.int
+    """a newer instance has a higher one"""
+    session_timeout_ms: _builtins.int
+    """an open transaction of a producer silent for so long ends"""
+    heartbeat_interval_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        session_timeout_ms: _builtins.int = ...,
+        heartbeat_interval_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "producer_id", b"producer_id", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransactionalProducer: _TypeAlias = TransactionalProducer  # noqa: Y015
+
+@_typing.final
+class ProducerIdentity(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerIdentity: _TypeAlias = ProducerIdentity  # noqa: Y015
+
+@_typing.final
+class TransactionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """checked if it is given"""
+    @_builtins.property
+    def producer(self) -> Global___ProducerIdentity: ...
+    def __init__(
+        self,
+        *,
+        producer: Global___ProducerIdentity | None = ...,
+        transactional_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransactionRequest: _TypeAlias = TransactionRequest  # noqa: Y015
+
+@_typing.final
+class AbortTransactionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """checked if it is given; needed without a producer"""
+    @_builtins.property
+    def producer(self) -> Global___ProducerIdentity:
+        """missing: an administrator ends it, and fences its producer"""
+
+    def __init__(
+        self,
+        *,
+        producer: Global___ProducerIdentity | None = ...,
+        transactional_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortTransactionRequest: _TypeAlias = AbortTransactionRequest  # noqa: Y015
+
+@_typing.final
+class AddPartitionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    @_builtins.property
+    def producer(self) -> Global___ProducerIdentity: ...
+    def __init__(
+        self,
+        *,
+        producer: Global___ProducerIdentity | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "producer", b"producer", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddPartitionRequest: _TypeAlias = AddPartitionRequest  # noqa: Y015
+
+@_typing.final
+class TransactionalPublishRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    first_sequence: _builtins.int
+    """The producer's own number of the first message in its partition, to which all of them must go;
+    sent again, they are recognised. Missing: the broker numbers them.
+    """
+    @_builtins.property
+    def producer(self) -> Global___ProducerIdentity: ...
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewMessage]: ...
+    def __init__(
+        self,
+        *,
+        producer: Global___ProducerIdentity | None = ...,
+        topic: _builtins.str = ...,
+        messages: _abc.Iterable[Global___NewMessage] | None = ...,
+        first_sequence: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_sequence", b"_first_sequence", "first_sequence", b"first_sequence", "producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_sequence", b"_first_sequence", "first_sequence", b"first_sequence", "messages", b"messages", "producer", b"producer", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__first_sequence: _TypeAlias = _typing.Literal["first_sequence"]  # noqa: Y015
+    _WhichOneofArgType__first_sequence: _TypeAlias = _typing.Literal["_first_sequence", b"_first_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_sequence) -> _WhichOneofReturnType__first_sequence | None: ...
+
+Global___TransactionalPublishRequest: _TypeAlias = TransactionalPublishRequest  # noqa: Y015
+
+@_typing.final
+class TransactionalPublishResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """they were there already"""
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageResult]:
+        """one a message, in order"""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___MessageResult] | None = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransactionalPublishResponse: _TypeAlias = TransactionalPublishResponse  # noqa: Y015
+
+@_typing.final
+class SendOffsetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    member_id: _builtins.str
+    """of whoever has read; empty: a group without members"""
+    generation: _builtins.int
+    """checked if it is given"""
+    @_builtins.property
+    def producer(self) -> Global___ProducerIdentity: ...
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+    def __init__(
+        self,
+        *,
+        producer: Global___ProducerIdentity | None = ...,
+        group: _builtins.str = ...,
+        offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        member_id: _builtins.str = ...,
+        generation: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_generation", b"_generation", "generation", b"generation", "producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_generation", b"_generation", "generation", b"generation", "group", b"group", "member_id", b"member_id", "offsets", b"offsets", "producer", b"producer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__generation: _TypeAlias = _typing.Literal["generation"]  # noqa: Y015
+    _WhichOneofArgType__generation: _TypeAlias = _typing.Literal["_generation", b"_generation"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__generation) -> _WhichOneofReturnType__generation | None: ...
+
+Global___SendOffsetsRequest: _TypeAlias = SendOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class SendOffsetsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOutcome]: ...
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___PartitionOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendOffsetsResponse: _TypeAlias = SendOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class Transaction(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_MS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    transaction_id: _builtins.str
+    """of the open transaction, or of the last one"""
+    producer_id: _builtins.int
+    epoch: _builtins.int
+    state: _builtins.str
+    """Empty, Ongoing, PrepareCommit, CompleteCommit, ..."""
+    transaction_timeout_ms: _builtins.int
+    started_at_ms: _builtins.int
+    """0: none is open"""
+    updated_at_ms: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        transaction_id: _builtins.str = ...,
+        producer_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        state: _builtins.str = ...,
+        transaction_timeout_ms: _builtins.int = ...,
+        started_at_ms: _builtins.int = ...,
+        updated_at_ms: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "partitions", b"partitions", "producer_id", b"producer_id", "started_at_ms", b"started_at_ms", "state", b"state", "transaction_id", b"transaction_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id", "updated_at_ms", b"updated_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Transaction: _TypeAlias = Transaction  # noqa: Y015
+
+@_typing.final
+class ListTransactionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """none: all"""
+
+    def __init__(
+        self,
+        *,
+        states: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionsRequest: _TypeAlias = ListTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class ListTransactionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]: ...
+    def __init__(
+        self,
+        *,
+        transactions: _abc.Iterable[Global___Transaction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactions", b"transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTransactionsResponse: _TypeAlias = ListTransactionsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeTransactionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTransactionRequest: _TypeAlias = DescribeTransactionRequest  # noqa: Y015
 
 @_typing.final
 class PartitionInfo(_message.Message):

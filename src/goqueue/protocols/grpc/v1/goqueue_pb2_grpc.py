@@ -301,6 +301,259 @@ class ConsumeService:
             _registered_method=True)
 
 
+class AckServiceStub:
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Ack = channel.unary_unary(
+                '/goqueue.v1.AckService/Ack',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
+                _registered_method=True)
+        self.Nack = channel.unary_unary(
+                '/goqueue.v1.AckService/Nack',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
+                _registered_method=True)
+        self.Reject = channel.unary_unary(
+                '/goqueue.v1.AckService/Reject',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
+                _registered_method=True)
+        self.ExtendVisibility = channel.unary_unary(
+                '/goqueue.v1.AckService/ExtendVisibility',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
+                _registered_method=True)
+        self.BatchAck = channel.unary_unary(
+                '/goqueue.v1.AckService/BatchAck',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
+                _registered_method=True)
+
+
+class AckServiceServicer:
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    def Ack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Nack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reject(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendVisibility(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BatchAck(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AckServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Ack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ack,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.SerializeToString,
+            ),
+            'Nack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Nack,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.SerializeToString,
+            ),
+            'Reject': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reject,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.SerializeToString,
+            ),
+            'ExtendVisibility': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendVisibility,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.SerializeToString,
+            ),
+            'BatchAck': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchAck,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'goqueue.v1.AckService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('goqueue.v1.AckService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AckService:
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    @staticmethod
+    def Ack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AckService/Ack',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Nack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AckService/Nack',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AckService/Reject',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendVisibility(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AckService/ExtendVisibility',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchAck(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AckService/BatchAck',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class OffsetServiceStub:
     """For groups whose members are not connected; members commit on their Subscribe stream.
     """
@@ -451,6 +704,473 @@ class OffsetService:
             '/goqueue.v1.OffsetService/ResetOffsets',
             goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.SerializeToString,
             goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class TransactionServiceStub:
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.InitProducer = channel.unary_unary(
+                '/goqueue.v1.TransactionService/InitProducer',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
+                _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/goqueue.v1.TransactionService/Heartbeat',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+        self.BeginTransaction = channel.unary_unary(
+                '/goqueue.v1.TransactionService/BeginTransaction',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+        self.AddPartition = channel.unary_unary(
+                '/goqueue.v1.TransactionService/AddPartition',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+        self.Publish = channel.unary_unary(
+                '/goqueue.v1.TransactionService/Publish',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
+                _registered_method=True)
+        self.SendOffsets = channel.unary_unary(
+                '/goqueue.v1.TransactionService/SendOffsets',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
+                _registered_method=True)
+        self.CommitTransaction = channel.unary_unary(
+                '/goqueue.v1.TransactionService/CommitTransaction',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+        self.AbortTransaction = channel.unary_unary(
+                '/goqueue.v1.TransactionService/AbortTransaction',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/goqueue.v1.TransactionService/ListTransactions',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
+        self.DescribeTransaction = channel.unary_unary(
+                '/goqueue.v1.TransactionService/DescribeTransaction',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                _registered_method=True)
+
+
+class TransactionServiceServicer:
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    def InitProducer(self, request, context):
+        """Whoever used the id before is fenced, and what it had open is aborted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Heartbeat(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginTransaction(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPartition(self, request, context):
+        """`Publish` does so by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Publish(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendOffsets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitTransaction(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortTransaction(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTransaction(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TransactionServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'InitProducer': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducer,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+            'BeginTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginTransaction,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+            'AddPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPartition,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+            'Publish': grpc.unary_unary_rpc_method_handler(
+                    servicer.Publish,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.SerializeToString,
+            ),
+            'SendOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendOffsets,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.SerializeToString,
+            ),
+            'CommitTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitTransaction,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+            'AbortTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortTransaction,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'DescribeTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTransaction,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'goqueue.v1.TransactionService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('goqueue.v1.TransactionService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class TransactionService:
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    @staticmethod
+    def InitProducer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/InitProducer',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/Heartbeat',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/BeginTransaction',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/AddPartition',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Publish(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/Publish',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/SendOffsets',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/CommitTransaction',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/AbortTransaction',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/ListTransactions',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.TransactionService/DescribeTransaction',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,

@@ -110,6 +110,79 @@ class ConsumeServiceServicer(metaclass=_abc_1.ABCMeta):
 
 def add_ConsumeServiceServicer_to_server(servicer: ConsumeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class AckServiceStub:
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> AckServiceAsyncStub: ...
+    Ack: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.AckRequest, _goqueue_pb2.AckResponse]
+    Nack: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.NackRequest, _goqueue_pb2.NackResponse]
+    Reject: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.RejectRequest, _goqueue_pb2.RejectResponse]
+    ExtendVisibility: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.ExtendVisibilityRequest, _goqueue_pb2.ExtendVisibilityResponse]
+    BatchAck: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.BatchAckRequest, _goqueue_pb2.BatchAckResponse]
+
+@_typing.type_check_only
+class AckServiceAsyncStub(AckServiceStub):
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Ack: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.AckRequest, _goqueue_pb2.AckResponse]  # type: ignore[assignment]
+    Nack: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.NackRequest, _goqueue_pb2.NackResponse]  # type: ignore[assignment]
+    Reject: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.RejectRequest, _goqueue_pb2.RejectResponse]  # type: ignore[assignment]
+    ExtendVisibility: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.ExtendVisibilityRequest, _goqueue_pb2.ExtendVisibilityResponse]  # type: ignore[assignment]
+    BatchAck: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.BatchAckRequest, _goqueue_pb2.BatchAckResponse]  # type: ignore[assignment]
+
+class AckServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What became of messages that queue groups were handed, by their receipts: for those who have no
+    stream, or not any more. A receipt counts once. One that was used or never given is NOT_FOUND,
+    one whose time is over is FAILED_PRECONDITION.
+    """
+
+    @_abc_1.abstractmethod
+    def Ack(
+        self,
+        request: _goqueue_pb2.AckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.AckResponse, _abc.Awaitable[_goqueue_pb2.AckResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Nack(
+        self,
+        request: _goqueue_pb2.NackRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.NackResponse, _abc.Awaitable[_goqueue_pb2.NackResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Reject(
+        self,
+        request: _goqueue_pb2.RejectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.RejectResponse, _abc.Awaitable[_goqueue_pb2.RejectResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExtendVisibility(
+        self,
+        request: _goqueue_pb2.ExtendVisibilityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.ExtendVisibilityResponse, _abc.Awaitable[_goqueue_pb2.ExtendVisibilityResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def BatchAck(
+        self,
+        request: _goqueue_pb2.BatchAckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.BatchAckResponse, _abc.Awaitable[_goqueue_pb2.BatchAckResponse]]: ...
+
+def add_AckServiceServicer_to_server(servicer: AckServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class OffsetServiceStub:
     """For groups whose members are not connected; members commit on their Subscribe stream."""
 
@@ -155,6 +228,127 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_goqueue_pb2.ResetOffsetsResponse, _abc.Awaitable[_goqueue_pb2.ResetOffsetsResponse]]: ...
 
 def add_OffsetServiceServicer_to_server(servicer: OffsetServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class TransactionServiceStub:
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> TransactionServiceAsyncStub: ...
+    InitProducer: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.InitTransactionalProducerRequest, _goqueue_pb2.TransactionalProducer]
+    """Whoever used the id before is fenced, and what it had open is aborted."""
+    Heartbeat: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]
+    BeginTransaction: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]
+    AddPartition: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.AddPartitionRequest, _goqueue_pb2.Transaction]
+    """`Publish` does so by itself."""
+    Publish: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionalPublishRequest, _goqueue_pb2.TransactionalPublishResponse]
+    SendOffsets: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.SendOffsetsRequest, _goqueue_pb2.SendOffsetsResponse]
+    CommitTransaction: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]
+    AbortTransaction: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.AbortTransactionRequest, _goqueue_pb2.Transaction]
+    ListTransactions: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.ListTransactionsRequest, _goqueue_pb2.ListTransactionsResponse]
+    DescribeTransaction: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.DescribeTransactionRequest, _goqueue_pb2.Transaction]
+
+@_typing.type_check_only
+class TransactionServiceAsyncStub(TransactionServiceStub):
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    InitProducer: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.InitTransactionalProducerRequest, _goqueue_pb2.TransactionalProducer]  # type: ignore[assignment]
+    """Whoever used the id before is fenced, and what it had open is aborted."""
+    Heartbeat: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+    BeginTransaction: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+    AddPartition: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.AddPartitionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+    """`Publish` does so by itself."""
+    Publish: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionalPublishRequest, _goqueue_pb2.TransactionalPublishResponse]  # type: ignore[assignment]
+    SendOffsets: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.SendOffsetsRequest, _goqueue_pb2.SendOffsetsResponse]  # type: ignore[assignment]
+    CommitTransaction: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.TransactionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+    AbortTransaction: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.AbortTransactionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+    ListTransactions: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.ListTransactionsRequest, _goqueue_pb2.ListTransactionsResponse]  # type: ignore[assignment]
+    DescribeTransaction: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.DescribeTransactionRequest, _goqueue_pb2.Transaction]  # type: ignore[assignment]
+
+class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What is published in a transaction counts with its commit, all of it or nothing, and so do the
+    offsets of what was read for it. Readers see nothing of it before, and never what was aborted.
+    """
+
+    @_abc_1.abstractmethod
+    def InitProducer(
+        self,
+        request: _goqueue_pb2.InitTransactionalProducerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.TransactionalProducer, _abc.Awaitable[_goqueue_pb2.TransactionalProducer]]:
+        """Whoever used the id before is fenced, and what it had open is aborted."""
+
+    @_abc_1.abstractmethod
+    def Heartbeat(
+        self,
+        request: _goqueue_pb2.TransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]: ...
+
+    @_abc_1.abstractmethod
+    def BeginTransaction(
+        self,
+        request: _goqueue_pb2.TransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]: ...
+
+    @_abc_1.abstractmethod
+    def AddPartition(
+        self,
+        request: _goqueue_pb2.AddPartitionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]:
+        """`Publish` does so by itself."""
+
+    @_abc_1.abstractmethod
+    def Publish(
+        self,
+        request: _goqueue_pb2.TransactionalPublishRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.TransactionalPublishResponse, _abc.Awaitable[_goqueue_pb2.TransactionalPublishResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SendOffsets(
+        self,
+        request: _goqueue_pb2.SendOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.SendOffsetsResponse, _abc.Awaitable[_goqueue_pb2.SendOffsetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CommitTransaction(
+        self,
+        request: _goqueue_pb2.TransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]: ...
+
+    @_abc_1.abstractmethod
+    def AbortTransaction(
+        self,
+        request: _goqueue_pb2.AbortTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]: ...
+
+    @_abc_1.abstractmethod
+    def ListTransactions(
+        self,
+        request: _goqueue_pb2.ListTransactionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.ListTransactionsResponse, _abc.Awaitable[_goqueue_pb2.ListTransactionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeTransaction(
+        self,
+        request: _goqueue_pb2.DescribeTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Transaction, _abc.Awaitable[_goqueue_pb2.Transaction]]: ...
+
+def add_TransactionServiceServicer_to_server(servicer: TransactionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class AdminServiceStub:
     @_typing.overload

@@ -1,0 +1,84 @@
+"""AckService: what became of messages of queue groups, by their receipts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from goqueue.broker.ack import Judgement, Verdict
+from goqueue.delivery.settings import MAX_VISIBILITY_MS
+from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
+from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
+
+if TYPE_CHECKING:
+    from grpc.aio import ServicerContext
+
+    from goqueue.broker.broker import Broker
+
+
+class AckService(AckServiceServicer):
+    """For those who have no stream, or not any more: a receipt is all that it takes."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def Ack(
+        self, request: pb.AckRequest, context: ServicerContext[Any, Any]
+    ) -> pb.AckResponse:
+        """It is processed."""
+        await self._settle_one(request.receipt_handle, request.group, Judgement(Verdict.ACK))
+        return pb.AckResponse()
+
+    async def Nack(
+        self, request: pb.NackRequest, context: ServicerContext[Any, Any]
+    ) -> pb.NackResponse:
+        """It failed for now."""
+        judgement = judgement_of(pb.VERDICT_NACK, request.reason, request)
+        await self._settle_one(request.receipt_handle, request.group, judgement)
+        return pb.NackResponse()
+
+    async def Reject(
+        self, request: pb.RejectRequest, context: ServicerContext[Any, Any]
+    ) -> pb.RejectResponse:
+        """It will never succeed."""
+        if not request.reason:
+            raise InvalidRequestError("reason: say why; whoever finds the message wants to know")
+        judgement = Judgement(Verdict.REJECT, request.reason)
+        await self._settle_one(request.receipt_handle, request.group, judgement)
+        return pb.RejectResponse()
+
+    async def ExtendVisibility(
+        self, request: pb.ExtendVisibilityRequest, context: ServicerContext[Any, Any]
+    ) -> pb.ExtendVisibilityResponse:
+        """It takes longer."""
+        extend_ms = request.extend_ms
+        if not 1 <= extend_ms <= MAX_VISIBILITY_MS:
+            raise InvalidRequestError(f"extend_ms: {extend_ms} is not 1 to {MAX_VISIBILITY_MS}")
+        until_ms = self._broker.queues.now_ms() + extend_ms
+        judgement = Judgement(Verdict.EXTEND, delay_ms=extend_ms)
+        await self._settle_one(request.receipt_handle, request.group, judgement)
+        return pb.ExtendVisibilityResponse(visible_until_ms=until_ms)
+
+    async def BatchAck(
+        self, request: pb.BatchAckRequest, context: ServicerContext[Any, Any]
+    ) -> pb.BatchAckResponse:
+        """One verdict on many; what is wrong with one of them is told for it alone."""
+        check_count(len(request.receipt_handles))
+        judgement = judgement_of(request.verdict, request.reason, request)
+        outcomes = await settle_handles(
+            self._broker, request.receipt_handles, judgement, request.group or None
+        )
+        return pb.BatchAckResponse(
+            outcomes=(
+                pb.AckOutcome(
+                    receipt_handle=handle, error=None if error is None else to_error(error)
+                )
+                for handle, error in outcomes
+            )
+        )
+
+    async def _settle_one(self, handle: str, group: str, judgement: Judgement) -> None:
+        ((_, error),) = await settle_handles(self._broker, [handle], judgement, group or None)
+        if error is not None:
+            raise error
