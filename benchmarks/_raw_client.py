@@ -37,7 +37,8 @@ def _string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def _compact(text: str) -> bytes:
+def compact_string(text: str) -> bytes:
+    """As newer versions write strings."""
     return _uvarint(len(text) + 1) + text.encode()
 
 
@@ -58,14 +59,14 @@ def frame(key: int, version: int, body: bytes = b"") -> bytes:
 
 def produce_frame(topic: str, partition: int, batch: bytes | bytearray) -> bytes:
     """Produce version 9: one batch, acks=all; three times no tagged fields."""
-    start = struct.pack(">BBhiB", 0, 0, -1, 30_000, 2) + _compact(topic)
+    start = struct.pack(">BBhiB", 0, 0, -1, 30_000, 2) + compact_string(topic)
     place = struct.pack(">Bi", 2, partition) + _uvarint(len(batch) + 1)
     return frame(PRODUCE, 9, start + place + batch + bytes(3))
 
 
 def produce_error(answer: bytes, topic: str) -> int:
     """The error code in the answer to that, without its length."""
-    at = 4 + 1 + 1 + len(_compact(topic)) + 1 + 4
+    at = 4 + 1 + 1 + len(compact_string(topic)) + 1 + 4
     code: int = struct.unpack_from(">h", answer, at)[0]
     return code
 

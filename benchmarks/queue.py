@@ -17,6 +17,7 @@ from operator import attrgetter
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
+from benchmarks._brokers import GOQUEUE, start_goqueue
 from benchmarks._queue_run import CONSUMING, PRODUCER, SERVER, Outcome, Queue, measure
 from benchmarks._queue_servers import NATS, REDIS, has_redis, start_nats, start_redis
 from benchmarks._turns import Turns
@@ -50,10 +51,12 @@ WAYS: Final = (
     Way("Redis Streams, one XACK a chunk", "_queue_redis:OneAck", REDIS),
     Way("NATS JetStream", "_queue_nats:JetStream", NATS),
     Way("NATS JetStream, publishes confirmed", "_queue_nats:Confirmed", NATS),
+    Way("GoQueue, Kafka's share consumer", "_queue_share:ShareGroup", GOQUEUE),
 )
 SERVERS: Final[dict[str, Callable[[Path], BrokerProcess]]] = {
     REDIS: start_redis,
     NATS: start_nats,
+    GOQUEUE: start_goqueue,
 }
 PLAIN: Final = WAYS[0]
 
