@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.protocols.http.acks import AckRoutes
 from goqueue.protocols.http.admin import AdminRoutes
 from goqueue.protocols.http.dead_letters import DeadLetterRoutes
+from goqueue.protocols.http.delayed import DelayedRoutes
 from goqueue.protocols.http.documents import DocumentRoutes
 from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
@@ -41,6 +42,7 @@ def build_router(node: NodeState) -> Router:
         TransactionRoutes(node.broker),
         QueueStatsRoutes(node.broker),
         DeadLetterRoutes(node.broker),
+        DelayedRoutes(node.broker),
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),
         AdminRoutes(node),
