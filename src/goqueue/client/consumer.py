@@ -68,6 +68,21 @@ class AsyncConsumer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
+    @property
+    def group(self) -> str:
+        """The group that this is a member of."""
+        return self._join.group
+
+    @property
+    def member_id(self) -> str:
+        """What the group calls this member; empty before it has joined."""
+        return self._join.member_id
+
+    @property
+    def auto_commits(self) -> bool:
+        """Whether what is finished is committed without asking."""
+        return self._auto_commit_ms is not None
+
     # --- From joining to leaving -----------------------------------------------------------------
 
     async def __aenter__(self) -> Self:

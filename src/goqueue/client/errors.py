@@ -39,6 +39,10 @@ class DeliveryTimeoutError(ClientError):
     """A message was not acknowledged in time. It may have been stored all the same."""
 
 
+class TransactionOutcomeUnknownError(ClientError):
+    """Nobody answered a commit: it may have succeeded, and must not simply be done again."""
+
+
 class ClientClosedError(ClientError):
     """The client was closed; make another one."""
 
@@ -75,5 +79,11 @@ def from_call(failure: AioRpcError, address: str) -> GoQueueError:
 
 
 def is_lost(failure: AioRpcError) -> bool:
-    """Whether a stream failed because of the connection, so that another one may do better."""
+    """Whether a stream failed because of the connection, so that another one may do better.
+
+    A write to a connection that is just breaking makes gRPC say INTERNAL; when the broker says so,
+    it says more.
+    """
+    if failure.code() is StatusCode.INTERNAL:
+        return all(key != _ERROR_KEY for key, _ in failure.trailing_metadata() or ())
     return failure.code() in {StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.UNKNOWN}

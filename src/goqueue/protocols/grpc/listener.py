@@ -11,11 +11,13 @@ import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from goqueue.protocols.grpc.acks import AckService
 from goqueue.protocols.grpc.admin import AdminService
 from goqueue.protocols.grpc.consuming import ConsumeService
 from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
 from goqueue.protocols.grpc.offsets import OffsetService
 from goqueue.protocols.grpc.publishing import PublishService
+from goqueue.protocols.grpc.transactions import TransactionService
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
 from goqueue.protocols.grpc.wire import MAX_MESSAGE_BYTES
@@ -93,7 +95,9 @@ class GrpcListener:
         broker, streams = self._broker, self._streams
         services.add_PublishServiceServicer_to_server(PublishService(broker, streams), server)
         services.add_ConsumeServiceServicer_to_server(ConsumeService(broker, streams), server)
+        services.add_AckServiceServicer_to_server(AckService(broker), server)
         services.add_OffsetServiceServicer_to_server(OffsetService(broker), server)
+        services.add_TransactionServiceServicer_to_server(TransactionService(broker), server)
         services.add_AdminServiceServicer_to_server(AdminService(broker), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.settings.reflection:

@@ -1,0 +1,457 @@
+"""Transactions: messages, and the offsets of what was read for them, that count all or not at all.
+
+A transaction is used in `async with`: it commits at the end of the block, and aborts when an
+exception leaves it. Whatever goes wrong on the way, the producer is initialised anew before its
+next transaction, which ends what may have been left open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from goqueue.client.consumer import AsyncConsumer
+from goqueue.client.errors import (
+    BrokerUnavailableError,
+    ClientClosedError,
+    TransactionOutcomeUnknownError,
+    from_wire,
+)
+from goqueue.client.outgoing import Item, to_ms
+from goqueue.client.types import Place, TransactionInfo
+from goqueue.model.errors import ConcurrentTransactionsError, GoQueueError, TransactionOpenError
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.client.channels import Channels, Stubs
+    from goqueue.client.types import Content, Headers, Time
+
+logger = logging.getLogger(__name__)
+
+_Response = TypeVar("_Response")
+
+MAX_BUFFERED: Final = 1000
+"""Messages that wait in a transaction before they are sent; then the publisher waits for that."""
+MAX_BUFFERED_BYTES: Final = 1024 * 1024
+_TRIES: Final = 10
+"""Of beginning a transaction whose predecessor is still being ended."""
+
+
+class TransactionalProducer:
+    """One transactional id as the broker knows it; fit for one transaction at a time."""
+
+    def __init__(self, channels: Channels, transactional_id: str, timeout_ms: int) -> None:
+        self.transactional_id = transactional_id
+        self.identity = pb.ProducerIdentity()
+        self.heartbeat_s = 3.0
+        self._channels = channels
+        self._timeout_ms = timeout_ms
+        self._is_fit = False
+
+    async def begin(self) -> None:
+        """Open a transaction; the producer is initialised first, if anything went wrong before.
+
+        Raises:
+            GoQueueError: the broker refuses, or none answers.
+        """
+        if not self._is_fit:
+            await self._init()
+        self._is_fit = False  # until the transaction has ended as it should
+        request = pb.TransactionRequest(producer=self.identity)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                await self.ask(lambda s: s.transactions.BeginTransaction, request, pb.Transaction)
+            except ConcurrentTransactionsError:
+                if attempt == _TRIES:
+                    raise
+                await asyncio.sleep(self._channels.settings.backoff_s(attempt))
+            else:
+                return
+
+    async def _init(self) -> None:
+        request = pb.InitTransactionalProducerRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+        )
+        answer = await self._channels.ask(
+            lambda s: s.transactions.InitProducer, request, pb.TransactionalProducer
+        )
+        self.identity = pb.ProducerIdentity(producer_id=answer.producer_id, epoch=answer.epoch)
+        self.heartbeat_s = answer.heartbeat_interval_ms / 1000
+
+    async def commit(self) -> None:
+        """Let the transaction count. It is asked for again where the answer got lost.
+
+        Raises:
+            TransactionOutcomeUnknownError: nobody answers whether it counts.
+            GoQueueError: it does not.
+        """
+        request = pb.TransactionRequest(producer=self.identity)
+        try:
+            await self._channels.ask(
+                lambda s: s.transactions.CommitTransaction, request, pb.Transaction
+            )
+        except BrokerUnavailableError as error:
+            raise TransactionOutcomeUnknownError(
+                f"no answer to the commit of {self.transactional_id!r}, which may have succeeded: "
+                f"{error}"
+            ) from error
+        self._is_fit = True
+
+    async def abort(self) -> None:
+        """Let nothing of the transaction count."""
+        request = pb.AbortTransactionRequest(producer=self.identity)
+        await self._channels.ask(lambda s: s.transactions.AbortTransaction, request, pb.Transaction)
+        self._is_fit = True
+
+    async def heartbeat(self) -> None:
+        """Be heard of."""
+        request = pb.TransactionRequest(producer=self.identity)
+        await self._channels.ask(lambda s: s.transactions.Heartbeat, request, pb.Transaction)
+
+    async def ask(
+        self,
+        method: Callable[[Stubs], Callable[..., Any]],
+        request: Any,
+        kind: type[_Response],
+    ) -> _Response:
+        """One question that is not asked twice: it may have been heard."""
+        return await self._channels.ask(method, request, kind, again=False)
+
+
+class TransactionalProducers:
+    """The producers of a client: one for each id that was named, and spare ones for the others."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._named: dict[tuple[str, int], TransactionalProducer] = {}
+        """As many as the program has names for."""
+        self._in_use: set[str] = set()
+        self._spare: dict[int, list[TransactionalProducer]] = {}
+        self._prefix = f"python-{secrets.token_hex(6)}"
+        self._made = 0
+
+    def take(self, transactional_id: str | None, timeout_ms: int) -> TransactionalProducer:
+        """A producer for one transaction; without an id, one that nobody else uses meanwhile."""
+        if transactional_id is None:
+            spare = self._spare.setdefault(timeout_ms, [])
+            if spare:
+                return spare.pop()
+            self._made += 1
+            name = f"{self._prefix}-{self._made}"
+            return TransactionalProducer(self._channels, name, timeout_ms)
+        if transactional_id in self._in_use:
+            raise TransactionOpenError(
+                f"this client has a transaction of {transactional_id!r} open already"
+            )
+        self._in_use.add(transactional_id)
+        key = (transactional_id, timeout_ms)
+        if key not in self._named:
+            self._named[key] = TransactionalProducer(self._channels, transactional_id, timeout_ms)
+        return self._named[key]
+
+    def give_back(self, producer: TransactionalProducer, timeout_ms: int) -> None:
+        """The transaction is over."""
+        if producer.transactional_id in self._in_use:
+            self._in_use.remove(producer.transactional_id)
+        else:
+            self._spare[timeout_ms].append(producer)
+
+
+class AsyncTransaction:
+    """Use it in `async with`; see `AsyncClient.transaction`."""
+
+    def __init__(
+        self,
+        producers: TransactionalProducers,
+        transactional_id: str | None,
+        timeout: Time | None,
+    ) -> None:
+        self._producers = producers
+        self._wanted_id = transactional_id
+        self._timeout_ms = to_ms(timeout) or 0
+        self._producer: TransactionalProducer | None = None
+        self._waiting: dict[str, pb.TransactionalPublishRequest] = {}
+        self._waiting_count = self._waiting_bytes = 0
+        self._sending = asyncio.Lock()
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._failure: GoQueueError | None = None
+
+    # --- From the beginning to the end -----------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Begin.
+
+        Raises:
+            GoQueueError: the broker refuses, or none answers.
+        """
+        producer = self._producers.take(self._wanted_id, self._timeout_ms)
+        try:
+            await producer.begin()
+        except BaseException:
+            self._producers.give_back(producer, self._timeout_ms)
+            raise
+        self._producer = producer
+        self._heartbeats = asyncio.create_task(self._be_heard(producer))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
+        """Commit, or abort when an exception leaves the block.
+
+        Raises:
+            GoQueueError: it could not be committed; nothing of it counts, unless the error says
+                that this is not known.
+        """
+        if self._producer is None:
+            return  # it was ended before
+        if kind is not None:
+            with suppress(GoQueueError):  # the one that brought us here is the one to be told
+                await self.abort()
+            return
+        await self.commit()
+
+    async def commit(self) -> None:
+        """Send what waits, and let all of it count. The transaction is over then.
+
+        Raises:
+            GoQueueError: as `__aexit__` says.
+        """
+        try:
+            await self.flush()
+        except BaseException:
+            with suppress(GoQueueError):
+                await self.abort()
+            raise
+        producer = self._end()
+        try:
+            await producer.commit()
+        finally:
+            self._producers.give_back(producer, self._timeout_ms)
+
+    async def abort(self) -> None:
+        """Let nothing of it count. The transaction is over then."""
+        producer = self._end()
+        try:
+            await producer.abort()
+        finally:
+            self._producers.give_back(producer, self._timeout_ms)
+
+    def _end(self) -> TransactionalProducer:
+        producer = self._open()
+        self._producer = None
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+        return producer
+
+    def _open(self) -> TransactionalProducer:
+        if self._producer is None:
+            raise ClientClosedError("the transaction is over, or was not begun: use `with`")
+        return self._producer
+
+    async def _be_heard(self, producer: TransactionalProducer) -> None:
+        while True:
+            await asyncio.sleep(producer.heartbeat_s)
+            try:
+                await producer.heartbeat()
+            except GoQueueError as error:
+                logger.info("%s was not heard: %s", producer.transactional_id, error)
+
+    # --- What belongs to it ----------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand a message over; it is sent with others, at the commit at the latest.
+
+        Raises:
+            GoQueueError: messages before it were refused; the transaction must be aborted.
+            BatchTooLargeError: it is larger than a broker takes.
+        """
+        if self.add(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        ):
+            await self.flush()
+
+    def add(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> bool:
+        """`publish` without sending; says whether it is time to `flush`."""
+        producer = self._open()
+        item = Item.of(_NOBODY_WAITS, value, key, headers, timestamp_ms)
+        self._waiting_bytes += item.size_bytes()
+        self._waiting_count += 1
+        request = self._waiting.get(topic)
+        if request is None:
+            request = self._waiting[topic] = pb.TransactionalPublishRequest(
+                producer=producer.identity, topic=topic
+            )
+        message = request.messages.add(
+            value=item.value, key=item.key, partition=partition, timestamp_ms=timestamp_ms
+        )
+        for name, content in item.headers:
+            message.headers.add(name=name, value=content)
+        return self._waiting_count >= MAX_BUFFERED or self._waiting_bytes >= MAX_BUFFERED_BYTES
+
+    async def flush(self) -> None:
+        """Send what waits. It counts with the commit.
+
+        Raises:
+            GoQueueError: a message was refused, or it is not known what became of it.
+        """
+        producer = self._open()
+        async with self._sending:
+            requests = list(self._waiting.values())
+            self._waiting.clear()
+            self._waiting_count = self._waiting_bytes = 0
+            for request in requests:
+                await self._send(producer, request)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _send(
+        self, producer: TransactionalProducer, request: pb.TransactionalPublishRequest
+    ) -> None:
+        if self._failure is not None:
+            return
+        try:
+            answer = await producer.ask(
+                lambda s: s.transactions.Publish, request, pb.TransactionalPublishResponse
+            )
+        except GoQueueError as error:
+            self._failure = error
+            return
+        for result in answer.results:
+            if result.HasField("error"):
+                self._failure = from_wire(result.error)
+                return
+
+    async def send_offsets(
+        self, source: AsyncConsumer | str, offsets: Mapping[Place, int] | None = None
+    ) -> None:
+        """Let it count with the commit how far messages were read.
+
+        Args:
+            source: The consumer that has read them, made with `auto_commit_ms=None`: everything
+                taken from it so far, also the message in hand. Or the name of a group without
+                members.
+            offsets: Where that group goes on reading.
+
+        Raises:
+            GoQueueError: the group refuses, as when somebody else reads the partition meanwhile.
+        """
+        producer = self._open()
+        member_id = ""
+        if isinstance(source, AsyncConsumer):
+            if source.auto_commits:
+                raise ValueError(
+                    "the consumer commits by itself: subscribe with auto_commit_ms=None"
+                )
+            offsets = source.inbox.positions(finished_only=False) if offsets is None else offsets
+            member_id = source.member_id
+        if not offsets:
+            return
+        request = pb.SendOffsetsRequest(
+            producer=producer.identity,
+            group=source if isinstance(source, str) else source.group,
+            member_id=member_id,
+            offsets=(
+                pb.PartitionOffset(topic=topic, partition=partition, offset=offset)
+                for (topic, partition), offset in offsets.items()
+            ),
+        )
+        answer = await producer.ask(
+            lambda s: s.transactions.SendOffsets, request, pb.SendOffsetsResponse
+        )
+        for outcome in answer.outcomes:
+            if outcome.HasField("error"):
+                raise from_wire(outcome.error)
+
+
+class _Nobody:
+    """Nobody waits for a single message of a transaction: the commit tells of all."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: object, /) -> None:
+        """It is stored."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """It failed."""
+
+    def exception(self) -> BaseException | None:
+        return None
+
+
+_NOBODY_WAITS: Final = _Nobody()
+
+
+class AsyncTransactions:
+    """`client.transactions`: what an administrator sees."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def list(self, *states: str) -> list[TransactionInfo]:
+        """The transactional ids in any of the states, by name; without states, all."""
+        answer = await self._channels.ask(
+            lambda s: s.transactions.ListTransactions,
+            pb.ListTransactionsRequest(states=states),
+            pb.ListTransactionsResponse,
+        )
+        return [_info(each) for each in answer.transactions]
+
+    async def describe(self, transactional_id: str) -> TransactionInfo:
+        """One transactional id."""
+        request = pb.DescribeTransactionRequest(transactional_id=transactional_id)
+        return _info(
+            await self._channels.ask(
+                lambda s: s.transactions.DescribeTransaction, request, pb.Transaction
+            )
+        )
+
+    async def abort(self, transactional_id: str) -> TransactionInfo:
+        """End a transaction that hangs; its producer is fenced."""
+        request = pb.AbortTransactionRequest(transactional_id=transactional_id)
+        return _info(
+            await self._channels.ask(
+                lambda s: s.transactions.AbortTransaction, request, pb.Transaction, again=False
+            )
+        )
+
+
+def _info(transaction: pb.Transaction) -> TransactionInfo:
+    return TransactionInfo(
+        transaction.transactional_id,
+        transaction.transaction_id,
+        transaction.state,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.transaction_timeout_ms,
+        transaction.started_at_ms or None,
+        transaction.updated_at_ms,
+        tuple(Place(each.topic, each.partition) for each in transaction.partitions),
+    )
