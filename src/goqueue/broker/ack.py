@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, postpone, refusal, release
 from goqueue.delivery.operations import Reason
-from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.model.errors import (
     ExpiredReceiptError,
@@ -61,14 +60,6 @@ class Judgement(NamedTuple):
     delay_ms: int | None = None
     """Of a `NACK`: before the next delivery, in place of the group's back-off. Of an `EXTEND`: how
     much longer from now on."""
-
-
-class OffsetsJudged(NamedTuple):
-    """Messages that a member says something of by their offsets: first and last."""
-
-    first: int
-    last: int
-    verdict: Verdict
 
 
 class Settler:
@@ -159,33 +150,6 @@ class Settler:
             return []
         key = (topic.topic_id, number)
         return [(group, key) for group in self._queues.reading(key)]
-
-    async def settle_offsets(
-        self, group_id: str, member_id: str, partition: PartitionId, judged: Sequence[OffsetsJudged]
-    ) -> GoQueueError | None:
-        """Take verdicts on messages that one member has, by their offsets; all or none.
-
-        Returns why they do not count: the member does not have one of them, or not any more.
-        """
-        group = self._queues.group(group_id)
-        key = self._queues.key(partition)
-        queue = group.queues.get(key)
-        now_ms = self._queues.now_ms()
-        by_verdict: defaultdict[Verdict, list[int]] = defaultdict(list)
-        for first, last, verdict in judged:
-            for offset in range(first, last + 1):
-                if queue is None or not _has(queue, offset, member_id, now_ms):
-                    return ForeignReceiptError(
-                        f"member {member_id!r} does not have offset {offset} of {partition}, or "
-                        "not any more"
-                    )
-                by_verdict[verdict].append(offset)
-        for verdict, offsets in by_verdict.items():
-            judgement = Judgement(verdict)
-            if verdict is Verdict.EXTEND:
-                judgement = judgement._replace(delay_ms=group.settings.visibility_ms)
-            await self._apply(group, {key: offsets}, judgement, now_ms)
-        return None
 
     async def commit(self, member: QueueMember, offsets: Mapping[PartitionId, int]) -> None:
         """Be done with everything before these offsets, as a reader of the log would say it.
@@ -291,13 +255,6 @@ def _check(judgement: Judgement) -> None:
         raise InvalidGroupRequestError(
             f"{delay_ms} ms: expected 0 to {MAX_VISIBILITY_MS} ({MAX_VISIBILITY_MS // 3600000} h)"
         )
-
-
-def _has(queue: PartitionQueue, offset: int, member_id: str, now_ms: int) -> bool:
-    if queue.window.state(offset) is not MessageState.IN_FLIGHT:
-        return False
-    lease = queue.window.leases[queue.window.lease_number(offset)]
-    return lease.member == member_id and lease.deadline_ms > now_ms
 
 
 def _refusal(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.ack import Judgement, OffsetsJudged, Verdict
+from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.messages import NewMessage
 from goqueue.broker.partition import PartitionId
@@ -295,27 +295,6 @@ def test_more_time_for_one_message_is_not_more_time_for_its_neighbours(tmp_path:
     asyncio.run(scenario())
 
 
-def test_members_say_by_offsets_what_became_of_messages_that_they_have(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            await topic_of(broker, 6)
-            member, other = await member_of(broker), await member_of(broker)
-            await poll(broker, member, 4)
-            await poll(broker, other)
-            place = PartitionId("t", 0)
-            judged = [OffsetsJudged(0, 1, Verdict.ACK), OffsetsJudged(3, 3, Verdict.RELEASE)]
-            settler = broker.settler
-            assert await settler.settle_offsets("g", member.member_id, place, judged) is None
-            assert start(broker) == 2
-            assert offsets(await poll(broker, other)) == [3]
-            foreign = [OffsetsJudged(2, 3, Verdict.ACK)]
-            error = await settler.settle_offsets("g", member.member_id, place, foreign)
-            assert isinstance(error, ForeignReceiptError)
-            assert start(broker) == 2
-
-    asyncio.run(scenario())
-
-
 def test_the_dead_of_a_dead_letter_topic_stay_where_they_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -556,6 +535,8 @@ class Oracle:
         assert each.delivery_count == self.counts[offset], f"an old receipt of {offset} counted"
         if verdict is Verdict.ACK:
             self.done.add(offset)
+        elif verdict is Verdict.RETURN:
+            self.counts[offset] -= 1
         elif verdict is Verdict.REJECT or (
             verdict is not Verdict.EXTEND and each.delivery_count == SHARED.max_deliveries
         ):

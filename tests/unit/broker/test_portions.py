@@ -1,0 +1,96 @@
+"""Whole batches for some of their messages: what is sent, and which of it is whose."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.portions import acquired, around, batches
+from goqueue.broker.queues import QueueMember
+from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.records import Record, encode, peek, walk
+from support.brokers import publish, running_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.deliver import Portion
+
+PLACE = PartitionId("t", 0)
+RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=6)
+
+
+@given(st.integers(0, 40), st.integers(0, 20), RANGES)
+def test_what_lies_around_gaps_is_all_that_is_no_gap(
+    first: int, size: int, gaps: list[tuple[int, int]]
+) -> None:
+    end = first + size
+    gone = [(from_, from_ + length) for from_, length in gaps]
+    missing = {offset for from_, to in gone for offset in range(from_, to)}
+    found = [offset for from_, to in around(first, end, gone) for offset in range(from_, to)]
+    assert found == [offset for offset in range(first, end) if offset not in missing]
+
+
+async def take(broker: Broker, limit: int = 500, max_bytes: int = 1 << 20) -> list[Portion]:
+    return await broker.deliverer.acquire(
+        QueueMember("g", "me", Mode.SHARED),
+        [PLACE],
+        limit=limit,
+        max_wait_ms=0,
+        max_bytes=max_bytes,
+        grant=lambda wanted: wanted,
+    )
+
+
+async def prepare(broker: Broker) -> None:
+    await broker.create_topic("t", 1)
+    await broker.queues.open("g", QueueSettings())
+
+
+def test_offsets_that_hold_no_message_are_nobodys(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            left = [Record(offset, 1000, b"k", b"v") for offset in (1, 2, 5)]
+            compacted = bytes(encode(left, base_offset=0, last_offset_delta=7))
+            broker.partitions.partition(PLACE).append(compacted, peek(compacted))
+            (portion,) = await take(broker)
+            assert list(acquired(portion, 500)) == [(1, 2, 1), (5, 5, 1)]
+            assert list(acquired(portion, 1)) == [(1, 1, 1), (2, 2, 1), (5, 5, 1)]
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_is_sent_once_however_many_pieces_of_it_are_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            for _ in range(3):
+                publish(broker, "t", b"a", b"b", b"c", b"d")
+            (first,) = await take(broker, 6)
+            assert list(acquired(first, 500)) == [(0, 3, 1), (4, 5, 1)]
+            (second,) = await take(broker)
+            assert list(acquired(second, 500)) == [(6, 7, 1), (8, 11, 1)]
+            bases = [info.base_offset for data in batches(second) for _, info in walk(data)]
+            assert bases == [4, 8]
+
+    asyncio.run(scenario())
+
+
+def test_there_is_always_room_for_one_batch_and_the_rest_goes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            for _ in range(3):
+                publish(broker, "t", b"x" * 1000)
+            (first,) = await take(broker, max_bytes=1)
+            assert list(acquired(first, 500)) == [(0, 0, 1)]
+            (second,) = await take(broker)
+            assert list(acquired(second, 500)) == [(1, 1, 1), (2, 2, 1)]  # not delivered before
+
+    asyncio.run(scenario())

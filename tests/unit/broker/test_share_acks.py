@@ -1,0 +1,177 @@
+"""Verdicts by ranges of offsets: what a member has, and nothing else, changes its state."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.broker.ack import Verdict
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.queues import QueueMember
+from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
+from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
+from goqueue.delivery.pages import MessageState
+from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    ForeignReceiptError,
+    GroupNotFoundError,
+    UnknownTopicError,
+)
+from support.brokers import publish, running_broker
+from support.clocks import ManualClock
+from support.disks import FaultyDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.delivery.queue import PartitionQueue
+
+PLACE = PartitionId("t", 0)
+ACK, RELEASE, REJECT, EXTEND = Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND
+
+
+async def group_of(broker: Broker, count: int, *members: str) -> None:
+    """A group with members that read a topic of so many messages."""
+    await broker.create_topic("t", 1)
+    publish(broker, "t", *(b"%d" % number for number in range(count)))
+    await broker.queues.open("g", QueueSettings())
+    for member in members:
+        said = ShareHeartbeat("g", member, 0, frozenset({"t"}))
+        await ShareMembers(broker).heartbeat(said)
+
+
+async def take(broker: Broker, member: str, count: int) -> list[tuple[int, int]]:
+    """Hand a member messages; returns their offsets, first and behind the last."""
+    portions = await broker.deliverer.acquire(
+        QueueMember("g", member, Mode.SHARED),
+        [PLACE],
+        limit=count,
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        grant=lambda wanted: wanted,
+    )
+    return [(first, end) for portion in portions for _, first, end in portion.loaded.parts]
+
+
+async def say(
+    broker: Broker, member: str, *judged: tuple[int, int, Verdict], place: PartitionId = PLACE
+) -> Exception | None:
+    said = {place: [OffsetsJudged(*each) for each in judged]}
+    return (await ShareAcks(broker).acknowledge("g", member, said))[place]
+
+
+def queue_of(broker: Broker) -> PartitionQueue:
+    return next(iter(broker.queues.group("g").queues.values()))
+
+
+def states(broker: Broker, count: int) -> str:
+    """One letter a message: Available, In flight, Waiting, Doomed, Settled."""
+    window = queue_of(broker).window
+    return "".join(window.state(offset).name[0] for offset in range(count))
+
+
+def test_each_verdict_changes_its_own_range_and_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 8, "a", "b")
+            assert await take(broker, "a", 6) == [(0, 6)]
+            assert await take(broker, "b", 9) == [(6, 8)]
+            verdicts = [(0, 1, ACK), (2, 2, RELEASE), (4, 4, ACK)]
+            assert await say(broker, "a", *verdicts) is None
+            assert states(broker, 8) == "SSAISIII"
+            assert queue_of(broker).start == 2
+            queue_of(broker).check_invariants()
+            assert await take(broker, "b", 9) == [(2, 3)]
+            assert queue_of(broker).window.count(2) == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        [(0, 3, ACK)],
+        [(0, 0, ACK), (4, 4, ACK)],
+        [(5, 5, RELEASE)],
+        [(0, 10**15, REJECT)],
+        [(10**15, 10**15, ACK)],
+        [(-5, 0, ACK)],
+    ],
+)
+def test_verdicts_on_what_the_member_does_not_have_change_nothing(
+    tmp_path: Path, judged: list[tuple[int, int, Verdict]]
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 6, "a", "b")
+            await take(broker, "a", 3)
+            await take(broker, "b", 2)
+            assert isinstance(await say(broker, "a", *judged), ForeignReceiptError)
+            assert states(broker, 6) == "IIIIIA"
+
+    asyncio.run(scenario())
+
+
+def test_a_verdict_that_comes_too_late_does_not_count(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await group_of(broker, 2, "a")
+            await take(broker, "a", 2)
+            clock.advance(29_000)
+            assert await say(broker, "a", (0, 0, EXTEND)) is None
+            clock.advance(1000)
+            assert isinstance(await say(broker, "a", (1, 1, ACK)), ForeignReceiptError)
+            assert await say(broker, "a", (0, 0, ACK)) is None
+
+    asyncio.run(scenario())
+
+
+def test_other_groups_and_topics_are_told_apart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 2, "a")
+            await broker.create_topic("other", 1)
+            for name, expected in (("other", ForeignReceiptError), ("none", UnknownTopicError)):
+                place = PartitionId(name, 0)
+                assert isinstance(await say(broker, "a", (0, 0, ACK), place=place), expected)
+            with pytest.raises(GroupNotFoundError):
+                await ShareAcks(broker).acknowledge("h", "a", {})
+
+    asyncio.run(scenario())
+
+
+def test_partitions_of_one_request_stand_and_fall_on_their_own(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await group_of(broker, 2, "a")
+            await take(broker, "a", 2)
+            said = {
+                PLACE: [OffsetsJudged(0, 1, REJECT)],
+                PartitionId("none", 0): [OffsetsJudged(0, 0, ACK)],
+            }
+            outcomes = await ShareAcks(broker).acknowledge("g", "a", said)
+            assert outcomes[PLACE] is None
+            assert outcomes[PartitionId("none", 0)] is not None
+            assert queue_of(broker).total(MessageState.IN_FLIGHT) == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_stored_has_not_happened(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(tmp_path)
+        async with running_broker(tmp_path, disk=disk, clean=False) as broker:
+            await group_of(broker, 2, "a")
+            await take(broker, "a", 2)
+            disk.fail_next("write", errno.EIO)
+            with pytest.raises(CoordinatorUnavailableError):
+                await say(broker, "a", (0, 1, ACK))
+            assert states(broker, 2) == "II"
+
+    asyncio.run(scenario())
