@@ -35,6 +35,8 @@ from goqueue.runtime.disk import SystemDisk, SystemFile, translate
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
+from goqueue.transactions.markers import Marker
+from goqueue.transactions.messages import InitRequest
 from support.brokers import publish
 from support.clocks import ManualClock
 from support.server import HOST
@@ -115,6 +117,16 @@ async def _validate(broker: Broker) -> None:
     publish(broker, "checked", b"1")
     with pytest.raises(SchemaValidationError):
         publish(broker, "checked", b'"one"')
+
+
+async def _transact(broker: Broker) -> None:
+    """A transaction that is committed, and one that is aborted."""
+    transactions = broker.transactions
+    request = InitRequest(transactional_id="tx", timeout_ms=60_000)
+    identity = await transactions.init_producer(request)
+    for marker in Marker:
+        await transactions.begin("tx", identity)
+        await transactions.end("tx", identity, marker)
 
 
 async def _flush(node: Node, clock: ManualClock) -> None:
@@ -226,6 +238,7 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
                 )
             )  # so much later that a snapshot is due
             await _consumer_group(node.broker)
+            await _transact(node.broker)
             _, writer = await asyncio.open_connection(HOST, node.kafka.port)
             reading = node.broker.metrics.read()
             writer.close()
