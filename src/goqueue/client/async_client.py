@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING, Literal, Self
 from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
 from goqueue.client.channels import Channels
 from goqueue.client.consumer import AUTO_COMMIT_MS, AsyncConsumer
-from goqueue.client.outgoing import Item
+from goqueue.client.outgoing import Handling, Item
 from goqueue.client.producer import Producer
+from goqueue.client.queue import PREFETCH, AsyncQueue, queue_join
 from goqueue.client.reading import read_batches
+from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
+from goqueue.client.transactions import (
+    AsyncTransaction,
+    AsyncTransactions,
+    TransactionalProducers,
+)
 from goqueue.client.types import SendStats
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
 
-    from goqueue.client.types import Content, Headers, Message, Receipt, Start
+    from goqueue.client.types import Content, Headers, Message, Receipt, Start, Time
+    from goqueue.model.delivery import Priority
 
 
 class AsyncClient:
@@ -36,6 +45,9 @@ class AsyncClient:
         self.topics = AsyncTopics(self.channels)
         self.groups = AsyncGroups(self.channels)
         self.offsets = AsyncOffsets(self.channels)
+        self.transactions = AsyncTransactions(self.channels)
+        self._transactional = TransactionalProducers(self.channels)
+        self.receipts = AsyncReceipts(self.channels)
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,8 +78,24 @@ class AsyncClient:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        delay: Time | None = None,
+        deliver_at: datetime | None = None,
+        priority: Priority | str | None = None,
+        ttl: Time | None = None,
     ) -> asyncio.Future[Receipt]:
         """Hand a message over; it is sent with others in a moment.
+
+        Args:
+            topic: Where it goes.
+            value: What it says; text is sent as UTF-8, None is a tombstone.
+            key: Messages of one key go to one partition, and keep their order.
+            headers: What goes with it.
+            partition: The partition, in place of the key's choice.
+            timestamp_ms: When it came to be; otherwise the broker says.
+            delay: Deliver it so many seconds later.
+            deliver_at: Or deliver it then; a moment that has passed is now.
+            priority: How urgent it is to queue groups: critical, high, normal, low or background.
+            ttl: For how many seconds it is worth delivering to queue groups.
 
         Returns when there is room for it. Await what it returns to know where the message was
         stored, or `flush` to wait for all.
@@ -78,7 +106,8 @@ class AsyncClient:
             BufferFullError: there is no room, and the settings say not to wait for it.
         """
         delivery: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        item = Item.of(delivery, value, key, headers, timestamp_ms)
+        handling = Handling.of(delay, deliver_at, priority, ttl)
+        item = Item.of(delivery, value, key, headers, timestamp_ms, handling=handling)
         await self.producer.put(topic, item, partition)
         return delivery
 
@@ -102,6 +131,23 @@ class AsyncClient:
         if self._producer is None:
             self._producer = Producer(self.channels)
         return self._producer
+
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Time | None = None
+    ) -> AsyncTransaction:
+        """Messages that count all together or not at all, with the offsets of what was read.
+
+        Args:
+            transactional_id: Names the producer across restarts of the program: a new instance
+                fences the old one, and ends what that has left open. Without it, nobody does, and
+                what a program leaves open ends with its timeout.
+            timeout: After so many seconds an open transaction is aborted; otherwise a minute.
+
+        Returns:
+            A transaction to be used in `async with`: it commits at the end of the block, and
+            aborts when an exception leaves it.
+        """
+        return AsyncTransaction(self._transactional, transactional_id, timeout)
 
     # --- Consuming -------------------------------------------------------------------------------
 
@@ -152,3 +198,49 @@ class AsyncClient:
             auto_commit_ms=auto_commit_ms,
             client_id=client_id,
         )
+
+    def queue(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        assignment: Literal["shared", "exclusive"] = "shared",
+        visibility: Time | None = None,
+        prefetch: int = PREFETCH,
+        max_deliveries: int | None = None,
+        max_unacked: int | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        client_id: str = "",
+    ) -> AsyncQueue:
+        """Take messages one by one as a member of a queue group, and say what became of each.
+
+        Args:
+            group: Its name; it is made when its first member joins.
+            topics: What to take from.
+            assignment: `shared`, every member takes from every partition; or `exclusive`, each
+                partition has one owner, which gets its messages in order.
+            visibility: How many seconds a message is this member's before somebody else gets it.
+            prefetch: How many messages may be on their way, wait here, or be in hand unsettled.
+            max_deliveries: After so many in vain a message is dead.
+            max_unacked: How many messages a member of the group may have unsettled.
+            start: Where to begin in topics that the group has not read.
+            client_id: Shown to those who look at the group.
+
+        `visibility` is this member's and, like `max_deliveries`, `max_unacked` and `start`, the
+        group's if this member is its first; where nothing is said, the group's or the broker's.
+
+        Returns:
+            A queue to be used in `async with`, and iterated over inside.
+        """
+        join = queue_join(
+            group,
+            topics,
+            assignment=assignment,
+            visibility=visibility,
+            prefetch=prefetch,
+            max_deliveries=max_deliveries,
+            max_unacked=max_unacked,
+            start=start,
+            client_id=client_id,
+        )
+        return AsyncQueue(self.channels, join)

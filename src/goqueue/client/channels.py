@@ -40,7 +40,9 @@ class Stubs:
         self.channel = channel
         self.publish = services.PublishServiceStub(channel)
         self.consume = services.ConsumeServiceStub(channel)
+        self.acks = services.AckServiceStub(channel)
         self.offsets = services.OffsetServiceStub(channel)
+        self.transactions = services.TransactionServiceStub(channel)
         self.admin = services.AdminServiceStub(channel)
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import mmh3
 
 from goqueue.client.accumulator import Identity
 from goqueue.client.channels import MAX_MESSAGE_BYTES
+from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from goqueue.client.accumulator import Batch
-    from goqueue.client.types import Content, Headers, Receipt
+    from goqueue.client.types import Content, Headers, Receipt, Time
 
 NOBODY: Final = Identity(-1, -1)
 """Of a producer that does not want to be recognised."""
@@ -41,6 +44,45 @@ class Delivery(Protocol):
         """Why it failed."""
 
 
+class Handling(NamedTuple):
+    """How a message wants to be delivered, as the fields that say so."""
+
+    delay_ms: int
+    deliver_at_ms: int
+    priority: pb.Priority.ValueType
+    ttl_ms: int
+
+    @classmethod
+    def of(
+        cls,
+        delay: Time | None,
+        deliver_at: datetime | None,
+        priority: Priority | str | None,
+        ttl: Time | None,
+    ) -> Handling | None:
+        """What the publisher said; None when that is nothing.
+
+        Raises:
+            ValueError: it contradicts itself, or a time makes no sense.
+            PriorityError: there is no such priority.
+        """
+        if delay is None and deliver_at is None and priority is None and ttl is None:
+            return None
+        if delay is not None and deliver_at is not None:
+            raise ValueError("a message has a delay or a time of delivery, not both")
+        ttl_ms = to_ms(ttl)
+        if ttl_ms == 0:
+            raise ValueError("ttl: a message lives for a millisecond or more")
+        if isinstance(priority, str):
+            priority = Priority.parse(priority)
+        return cls(
+            to_ms(delay) or 0,
+            max(round(deliver_at.timestamp() * 1000), 1) if deliver_at is not None else 0,
+            pb.PRIORITY_UNSPECIFIED if priority is None else pb.Priority.ValueType(priority + 1),
+            ttl_ms or 0,
+        )
+
+
 class Item(NamedTuple):
     """One message, and who waits for it."""
 
@@ -49,6 +91,7 @@ class Item(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int | None
     delivery: Delivery
+    handling: Handling | None = None
 
     @classmethod
     def of(
@@ -58,9 +101,13 @@ class Item(NamedTuple):
         key: Content,
         headers: Headers | None,
         timestamp_ms: int | None,
+        *,
+        handling: Handling | None = None,
     ) -> Item:
         """A message as its publisher gave it."""
-        return cls(to_bytes(value), to_bytes(key), to_headers(headers), timestamp_ms, delivery)
+        return cls(
+            to_bytes(value), to_bytes(key), to_headers(headers), timestamp_ms, delivery, handling
+        )
 
     def size_bytes(self) -> int:
         """About what it takes on the wire.
@@ -101,6 +148,16 @@ class KnownTopic(NamedTuple):
         return number % self.partition_count
 
 
+def to_ms(time: Time | None) -> int | None:
+    """A length of time in the milliseconds that the contract speaks."""
+    if time is None:
+        return None
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    if seconds < 0:
+        raise ValueError(f"{seconds} s is less than 0")
+    return round(seconds * 1000)
+
+
 def to_bytes(content: Content) -> bytes | None:
     """Text as UTF-8."""
     return content.encode() if isinstance(content, str) else content
@@ -124,8 +181,10 @@ def to_request(number: int, batch: Batch[Item], acks: str) -> pb.PublishRequest:
         request.producer.epoch = identity.epoch
         request.producer.first_sequence = batch.first_sequence
     add = request.messages.add
-    for value, key, headers, timestamp_ms, _ in batch.items:
+    for value, key, headers, timestamp_ms, _, handling in batch.items:
         message = add(value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
         for name, content in headers:
             message.headers.add(name=name, value=content)
+        if handling is not None:
+            message.delay_ms, message.deliver_at_ms, message.priority, message.ttl_ms = handling
     return request

@@ -285,6 +285,8 @@ class Producer:
             if not item.delivery.done():
                 item.delivery.set_result(
                     Receipt(topic, result.partition, result.offset, result.timestamp_ms)
+                    if item.handling is None
+                    else _receipt(topic, result)
                 )
         self._unsettled -= len(batch.items)
         self.on_settled(len(batch.items))
@@ -341,6 +343,20 @@ class BrokerOutOfStepError(GoQueueError):
 
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(f"answer {found} came where {expected} was expected")
+
+
+def _receipt(topic: str, result: pb.MessageResult) -> Receipt:
+    """Where a message is that may wait for its time."""
+    if not result.HasField("deliver_at_ms"):
+        return Receipt(topic, result.partition, result.offset, result.timestamp_ms)
+    return Receipt(
+        topic,
+        result.partition,
+        -1,
+        result.timestamp_ms,
+        result.delayed_id if result.HasField("delayed_id") else None,
+        result.deliver_at_ms,
+    )
 
 
 def _error_of(response: pb.PublishResponse) -> GoQueueError | None:

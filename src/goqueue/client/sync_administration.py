@@ -1,4 +1,4 @@
-"""Topics, groups and offsets, for programs without asyncio."""
+"""Topics, groups, offsets and receipts, for programs without asyncio."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from goqueue.client.administration import AsyncGroups, AsyncOffsets, AsyncTopics
+    from goqueue.client.receipts import AsyncReceipts
     from goqueue.client.sync_client import LoopThread
-    from goqueue.client.types import Group, GroupOffset, OffsetChange, Place, Start, Topic
+    from goqueue.client.types import Group, GroupOffset, OffsetChange, Place, Start, Time, Topic
+    from goqueue.model.errors import GoQueueError
 
 
 class Topics:
@@ -104,3 +106,31 @@ class Offsets:
         return self._call(
             self._inner.reset(group, topic, to, partitions=partitions, dry_run=dry_run)
         )
+
+
+class Receipts:
+    """`client.receipts`; see `AsyncReceipts`."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncReceipts) -> None:
+        self._call = thread.call
+        self._inner = inner
+
+    def ack(self, receipt_handle: str) -> None:
+        """It is processed."""
+        self._call(self._inner.ack(receipt_handle))
+
+    def nack(self, receipt_handle: str, *, delay: Time | None = None, reason: str = "") -> None:
+        """It failed for now. It comes again after a delay (seconds), or as the group says."""
+        self._call(self._inner.nack(receipt_handle, delay=delay, reason=reason))
+
+    def reject(self, receipt_handle: str, reason: str) -> None:
+        """It will never succeed: it is put with the dead letters."""
+        self._call(self._inner.reject(receipt_handle, reason))
+
+    def extend(self, receipt_handle: str, seconds: Time) -> None:
+        """It takes so much longer from now on."""
+        self._call(self._inner.extend(receipt_handle, seconds))
+
+    def ack_all(self, receipt_handles: Sequence[str]) -> list[GoQueueError | None]:
+        """All of them are processed; for each, why that does not count, or None."""
+        return self._call(self._inner.ack_all(receipt_handles))

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeVar
 from goqueue.client.async_client import AsyncClient
 from goqueue.client.consumer import AUTO_COMMIT_MS
 from goqueue.client.errors import BufferFullError, ClientClosedError
-from goqueue.client.outgoing import Item
+from goqueue.client.outgoing import Handling, Item
+from goqueue.client.queue import PREFETCH, queue_join
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS
-from goqueue.client.sync_administration import Groups, Offsets, Topics
+from goqueue.client.sync_administration import Groups, Offsets, Receipts, Topics
+from goqueue.client.sync_queue import Queue
+from goqueue.client.transactions_sync import Transaction, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from datetime import datetime
 
     from goqueue.client.consumer import AsyncConsumer
     from goqueue.client.settings import ClientSettings
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
         Receipt,
         SendStats,
         Start,
+        Time,
     )
+    from goqueue.model.delivery import Priority
 
 _T = TypeVar("_T")
 
@@ -115,6 +121,8 @@ class Client:
         self.topics = Topics(self._thread, self._inner.topics)
         self.groups = Groups(self._thread, self._inner.groups)
         self.offsets = Offsets(self._thread, self._inner.offsets)
+        self.transactions = Transactions(self._thread, self._inner.transactions)
+        self.receipts = Receipts(self._thread, self._inner.receipts)
 
     def __enter__(self) -> Self:
         return self
@@ -153,8 +161,24 @@ class Client:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        delay: Time | None = None,
+        deliver_at: datetime | None = None,
+        priority: Priority | str | None = None,
+        ttl: Time | None = None,
     ) -> Future[Receipt]:
         """Hand a message over; it is sent with others in a moment.
+
+        Args:
+            topic: Where it goes.
+            value: What it says; text is sent as UTF-8, None is a tombstone.
+            key: Messages of one key go to one partition, and keep their order.
+            headers: What goes with it.
+            partition: The partition, in place of the key's choice.
+            timestamp_ms: When it came to be; otherwise the broker says.
+            delay: Deliver it so many seconds later.
+            deliver_at: Or deliver it then; a moment that has passed is now.
+            priority: How urgent it is to queue groups: critical, high, normal, low or background.
+            ttl: For how many seconds it is worth delivering to queue groups.
 
         Returns when there is room for it. The `result()` of what it returns tells where the message
         was stored, or raises why it was not; `flush` waits for all.
@@ -164,7 +188,8 @@ class Client:
         """
         delivery: Future[Receipt] = Future()
         delivery.set_running_or_notify_cancel()  # what is handed over cannot be called back
-        item = Item.of(delivery, value, key, headers, timestamp_ms)
+        handling = Handling.of(delay, deliver_at, priority, ttl)
+        item = Item.of(delivery, value, key, headers, timestamp_ms, handling=handling)
         with self._room:
             if self._is_closed:
                 raise ClientClosedError("the client was closed: make another one")
@@ -237,6 +262,18 @@ class Client:
         """What became of the messages that were published."""
         return self._inner.send_stats
 
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Time | None = None
+    ) -> Transaction:
+        """Messages that count all together or not at all; see `AsyncClient.transaction`.
+
+        Returns:
+            A transaction to be used in `with`: it commits at the end of the block, and aborts when
+            an exception leaves it.
+        """
+        inner = self._inner.transaction(transactional_id, timeout=timeout)
+        return Transaction(self._thread, inner)
+
     # --- Consuming -------------------------------------------------------------------------------
 
     def consume(
@@ -286,6 +323,37 @@ class Client:
             ),
         )
 
+    def queue(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        assignment: Literal["shared", "exclusive"] = "shared",
+        visibility: Time | None = None,
+        prefetch: int = PREFETCH,
+        max_deliveries: int | None = None,
+        max_unacked: int | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        client_id: str = "",
+    ) -> Queue:
+        """Take messages one by one as a member of a queue group; see `AsyncClient.queue`.
+
+        Returns:
+            A queue to be used in `with`, and iterated over inside.
+        """
+        join = queue_join(
+            group,
+            topics,
+            assignment=assignment,
+            visibility=visibility,
+            prefetch=prefetch,
+            max_deliveries=max_deliveries,
+            max_unacked=max_unacked,
+            start=start,
+            client_id=client_id,
+        )
+        return Queue(self._thread, self._inner.channels, join)
+
 
 class Consumer:
     """Iterate over it, inside of `with`; see `Client.subscribe`."""
@@ -319,6 +387,11 @@ class Consumer:
             GoQueueError: it is not noted; the messages will be handed out again.
         """
         self._thread.call(self._inner.commit())
+
+    @property
+    def inner(self) -> AsyncConsumer:
+        """The one on asyncio that this one is made of."""
+        return self._inner
 
     @property
     def assignment(self) -> frozenset[Place]:

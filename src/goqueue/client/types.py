@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 Content: TypeAlias = bytes | str | None
@@ -15,13 +15,21 @@ Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """An end of a partition, an offset, or a moment."""
 
 
+Time: TypeAlias = float | timedelta
+"""A length of time; a number is of seconds."""
+
+
 class Receipt(NamedTuple):
     """Where a message was stored."""
 
     topic: str
     partition: int
     offset: int
+    """-1 while it waits until it is due."""
     timestamp_ms: int
+    delayed_id: int | None = None
+    """Of a message that waits: by it the message can be looked at, and cancelled."""
+    deliver_at_ms: int | None = None
 
 
 class Message(NamedTuple):
@@ -107,6 +115,22 @@ class OffsetChange:
     partition: int
     before: int | None
     after: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """One transactional id, and where its transaction stands."""
+
+    transactional_id: str
+    transaction_id: str
+    state: str
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_at_ms: int | None
+    updated_at_ms: int
+    partitions: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,115 @@
+"""A member of a queue group, for programs without asyncio."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from goqueue.client.errors import ClientClosedError
+from goqueue.client.queue import QueueStream
+from goqueue.client.queue_messages import QueueMessage
+from goqueue.client.settling import Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.client.channels import Channels
+    from goqueue.client.sync_client import LoopThread
+    from goqueue.client.types import Place
+    from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+
+
+class Queue:
+    """Iterate over it, inside of `with`; see `Client.queue`.
+
+    Several threads may take from it at once, each its own messages.
+    """
+
+    def __init__(self, thread: LoopThread, channels: Channels, join: pb.SubscribeJoin) -> None:
+        self._thread = thread
+        self._said: deque[tuple[QueueMessage, Judgement]] = deque()
+        """What other threads said and the loop has not heard."""
+        self._stream = thread.call(self._make(channels, join))
+
+    async def _make(self, channels: Channels, join: pb.SubscribeJoin) -> QueueStream[QueueMessage]:
+        return QueueStream(channels, join, lambda run, at: QueueMessage(self, run, at))
+
+    def __enter__(self) -> Self:
+        self._thread.call(self._stream.open())
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._thread.call(self._close())
+
+    async def _close(self) -> None:
+        self._hear()
+        await self._stream.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> QueueMessage:
+        while True:
+            try:
+                return self._stream.messages.popleft()
+            except IndexError:
+                if not self._thread.call(self._stream.wait()):
+                    raise StopIteration from None
+
+    def batches(self, size: int = 100) -> Iterator[list[QueueMessage]]:
+        """What is there, up to so many messages at a time, waiting for the first."""
+        for message in self:
+            batch = [message]
+            messages = self._stream.messages
+            while messages and len(batch) < size:
+                try:
+                    batch.append(messages.popleft())
+                except IndexError:
+                    break  # another thread was faster
+            yield batch
+
+    def settle(
+        self,
+        message: QueueMessage,
+        verdict: pb.Verdict.ValueType,
+        reason: str = "",
+        delay_ms: int | None = None,
+        *,
+        wait: bool,
+    ) -> None:
+        """What the methods of a message do."""
+        if self._stream.is_closed:
+            raise ClientClosedError("the queue was closed, and its messages were handed back")
+        judgement = Judgement(verdict, reason, delay_ms)
+        if wait:
+            self._thread.call(self._settle(message, judgement))
+            return
+        self._said.append((message, judgement))
+        if len(self._said) == 1:
+            self._thread.loop.call_soon_threadsafe(self._hear)
+
+    async def _settle(self, message: QueueMessage, judgement: Judgement) -> None:
+        self._hear()
+        await self._stream.settle(message, judgement)
+
+    def _hear(self) -> None:
+        """Take over what other threads have said, in the order in which they said it."""
+        while self._said:
+            self._stream.settle(*self._said.popleft())
+
+    def flush(self) -> None:
+        """Return when everything said so far of messages is stored.
+
+        Raises:
+            GoQueueError: the first that was not, since the last flush.
+        """
+        self._thread.call(self._flush())
+
+    async def _flush(self) -> None:
+        self._hear()
+        await self._stream.settlements.flush()
+
+    @property
+    def assignment(self) -> frozenset[Place]:
+        """The partitions that this member takes from at the moment."""
+        return self._stream.assignment
