@@ -9,8 +9,10 @@ from goqueue.cli import (
     cluster,
     config,
     consume,
+    delayed,
     group,
     produce,
+    queue,
     schema,
     server,
     top,
@@ -33,6 +35,8 @@ app.add_typer(topic.app, name="topic")
 command(app, "produce")(produce.produce_messages)
 command(app, "consume")(consume.consume_messages)
 app.add_typer(group.app, name="group")
+app.add_typer(queue.app, name="queue")
+app.add_typer(delayed.app, name="delayed")
 app.add_typer(schema.app, name="schema")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")

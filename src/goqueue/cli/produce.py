@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from goqueue.cli.errors import CliError, UnreachableError, UsageError
 from goqueue.cli.output import Format, note
 from goqueue.cli.produce_lines import json_lines, split_lines, text_lines, value_line
 from goqueue.cli.produce_send import Sender
+from goqueue.cli.times import parse_span_ms, parse_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +60,22 @@ def produce_messages(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of all messages; repeatable."),
     ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", "-d", metavar="SPAN", help="Nobody sees them before that: 15m."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option("--deliver-at", metavar="TIME", help="The same as a moment."),
+    ] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option("--priority", help="critical, high, normal, low or background."),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option("--ttl", metavar="SPAN", help="How long queue groups may hand them out."),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +100,12 @@ def produce_messages(
     """
     if messages and file is not None:
         raise UsageError("messages come from -m or from -f, not from both")
-    common = _common(key, partition, headers)
+    if delay is not None and deliver_at is not None:
+        raise UsageError("say when with --delay or with --deliver-at, not with both")
+    common = {
+        **_common(key, partition, headers),
+        **_delivery(delay=delay, deliver_at=deliver_at, priority=priority, ttl=ttl),
+    }
     sender = Sender(call.api, topic, batch=batch, acks=acks.value, keep_results=bool(messages))
     with _source(messages, file) as (lines, advance):
         try:
@@ -111,6 +134,19 @@ def _common(key: str | None, partition: int, headers: list[str] | None) -> dict[
     if headers:
         common["headers"] = [_header(each) for each in headers]
     return common
+
+
+def _delivery(
+    *, delay: str | None, deliver_at: str | None, priority: str | None, ttl: str | None
+) -> dict[str, Any]:
+    """How all messages are to be delivered, in the words of the API."""
+    said: dict[str, Any] = {"delay": delay, "priority": priority, "ttl": ttl}
+    if deliver_at is not None:
+        if parse_span_ms(deliver_at) is not None:
+            raise UsageError(f"--deliver-at: {deliver_at!r} is a span; that is --delay")
+        now_ms = round(time.time() * 1000)
+        said["deliverAt"] = parse_time_ms(deliver_at, "--deliver-at", now_ms)
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _header(text: str) -> dict[str, str]:

@@ -25,6 +25,10 @@ _FIELDS: Final = (
     "timestamp",
     "encoding",
     "key_encoding",
+    "delay",
+    "deliverAt",
+    "priority",
+    "ttl",
 )
 
 

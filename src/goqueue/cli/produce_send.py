@@ -93,7 +93,8 @@ class Sender:
             return
         self.outcome.sent += 1
         if self._keep_results:
-            names = ("partition", "offset", "timestamp")
+            delayed = ("id", "deliverAt") if result.get("delayed") else ("offset", "timestamp")
+            names = ("partition", *delayed)
             self.outcome.results.append({name: result.get(name) for name in names})
 
     def _fail(self, line: Line, error: str) -> None:

@@ -1,0 +1,220 @@
+"""`goqueue queue dlq`: look at dead letters, send them back, or throw them away."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.cli.completion import topic_names
+from goqueue.cli.errors import UsageError
+from goqueue.cli.output import note
+from goqueue.cli.times import parse_time_ms, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+app = typer.Typer(no_args_is_help=True, help="Messages that nobody could process.")
+
+_LOOK_S: Final = 0.2
+_OVER: Final = frozenset({"done", "cancelled", "failed"})
+
+SourceArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="Where the letters came from.", autocompletion=topic_names
+    ),
+]
+ReasonOption: TypeAlias = Annotated[
+    str | None, typer.Option("--reason", help="Why they died, such as REJECTED.")
+]
+GroupOption: TypeAlias = Annotated[
+    str | None, typer.Option("--group", help="The group in which they died.")
+]
+SinceOption: TypeAlias = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Died from then on; 15m is ago.")
+]
+UntilOption: TypeAlias = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Died before then.")
+]
+
+
+@command(app, "list")
+def list_letters(
+    call: Call,
+    topic: SourceArgument,
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many.")] = 0,
+    reason: ReasonOption = None,
+    group: GroupOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
+    """List the dead letters of a topic that have not been sent back."""
+    answer = call.api.get(
+        "/topics/{}/dlq",
+        topic,
+        limit=limit,
+        skip=skip,
+        reason=reason,
+        group=group,
+        since=_moment(since, "--since"),
+        until=_moment(until, "--until"),
+    )
+    call.show(answer, [_row(each) for each in answer["letters"]])
+    if answer["total"] > len(answer["letters"]):
+        note(f"{len(answer['letters'])} of {answer['total']} dead letters")
+
+
+@command(app, "show")
+def show_letter(
+    call: Call,
+    topic: SourceArgument,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="As listed.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="As listed.")],
+) -> None:
+    """Show one dead letter whole: value, headers, where it came from and why it died."""
+    letter = call.api.get("/topics/{}/dlq/{}/{}", topic, partition, offset)
+    times = ("source_timestamp", "first_delivery", "last_delivery", "died_at")
+    table = {
+        name: show_time(value) if name in times and value is not None else value
+        for name, value in letter.items()
+        if name not in {"preview", "preview_encoding", "headers"}
+    }
+    headers = [{"header": each["name"], "value": each["value"]} for each in letter["headers"]]
+    call.show(letter, {**table, "headers": headers} if headers else table)
+
+
+@command(app, "redrive")
+def redrive_letters(
+    call: Call,
+    topic: SourceArgument,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="To another topic than the source.", autocompletion=topic_names),
+    ] = None,
+    reason: ReasonOption = None,
+    group: GroupOption = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="With this key.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    letters: Annotated[
+        list[str] | None,
+        typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this one; repeatable."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would go; send nothing.")
+    ] = False,
+    force: ForceOption = False,
+) -> None:
+    """Publish dead letters again: to where they came from or elsewhere, all or some of them.
+
+    Ctrl-C lets no more of them go; what has gone stays gone, and goes no second time.
+    """
+    chosen = {
+        "reason": reason,
+        "group": group,
+        "key": key,
+        "since": _moment(since, "--since"),
+        "until": _moment(until, "--until"),
+        "offsets": _places(letters) if letters else None,
+    }
+    body = {
+        "to": to,
+        "filter": {name: value for name, value in chosen.items() if value is not None},
+        "limit": limit,
+        "rate": rate,
+        "dry_run": dry_run,
+    }
+    if not dry_run:
+        what = "Those that are meant" if body["filter"] or limit else "All dead letters"
+        confirm(f"{what} of {topic} will be published to {to or topic} again.", force=force)
+    path = "/topics/{}/dlq/redrive"
+    redrive = call.api.post(
+        path, topic, body={name: value for name, value in body.items() if value is not None}
+    )
+    redrive = _follow(call, redrive)
+    shown = ("topic", "to", "state", "total", "done", "failed", "rate", "error")
+    call.show(redrive, {name: redrive[name] for name in shown})
+    if redrive["state"] == "failed" or redrive["failed"]:
+        raise typer.Exit(1)
+
+
+@command(app, "purge")
+def purge_letters(call: Call, topic: SourceArgument, force: ForceOption = False) -> None:
+    """Remove all dead letters of a topic, for good."""
+    confirm(f"All dead letters of {topic} will be gone for good.", force=force)
+    call.show(call.api.delete("/topics/{}/dlq?confirm=true", topic))
+
+
+def _follow(call: Call, redrive: dict[str, Any]) -> dict[str, Any]:
+    """Watch a redrive until it is over."""
+    try:
+        with _progress() as show:
+            while redrive["state"] not in _OVER:
+                time.sleep(_LOOK_S)
+                redrive = call.api.get("/redrives/{}", redrive["id"])
+                show(redrive["done"] + redrive["failed"], redrive["total"])
+    except KeyboardInterrupt:
+        redrive = call.api.delete("/redrives/{}", redrive["id"])
+        note("stopped: no more of them go")
+    return redrive
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - start-up stays light
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("redriving", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+
+def numbers(text: str, option: str) -> list[int]:
+    """Whole numbers with commas between them."""
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option}: {text!r}: expected numbers such as 50,25,15,7,3") from None
+
+
+def _places(letters: list[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for each in letters:
+        partition, _, offset = each.partition(":")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            raise UsageError(f"--letter: {each!r} is no letter; expected PARTITION:OFFSET")
+        found.setdefault(partition, []).append(int(offset))
+    return found
+
+
+def _moment(text: str | None, option: str) -> int | None:
+    return None if text is None else parse_time_ms(text, option, round(time.time() * 1000))
+
+
+def _row(letter: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "letter": f"{letter['partition']}:{letter['offset']}",
+        "died": show_time(letter["died_at"]),
+        "reason": letter["reason"],
+        "error": letter["error"],
+        "group": letter["group"],
+        "tried": letter["deliveries"],
+        "key": letter["key"],
+        "value": letter["preview"],
+    }

@@ -1,0 +1,79 @@
+"""`goqueue delayed`: messages that wait until they are due."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.cli.completion import topic_names
+from goqueue.cli.output import note
+from goqueue.cli.times import show_time
+
+app = typer.Typer(no_args_is_help=True, help="Messages that wait until they are due.")
+
+TopicArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="Where they go.", autocompletion=topic_names)
+]
+IdArgument: TypeAlias = Annotated[
+    int, typer.Argument(metavar="ID", min=0, help="As listed, or as produce answered.")
+]
+
+
+@command(app, "list")
+def list_delayed(
+    call: Call,
+    topic: TopicArgument,
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many.")] = 0,
+) -> None:
+    """List the messages of a topic that wait, and when they are due."""
+    answer = call.api.get("/topics/{}/delayed", topic, limit=limit, skip=skip)
+    call.show(answer, [_row(each) for each in answer["messages"]])
+    if answer["total"] > len(answer["messages"]):
+        note(f"{len(answer['messages'])} of {answer['total']} delayed messages")
+
+
+@command(app, "show")
+def show_delayed(call: Call, topic: TopicArgument, delayed_id: IdArgument) -> None:
+    """Show one delayed message, and what became of it as long as that is known."""
+    message = call.api.get("/topics/{}/delayed/{}", topic, delayed_id)
+    call.show(message, _row(message))
+
+
+@command(app, "cancel")
+def cancel_delayed(
+    call: Call, topic: TopicArgument, delayed_id: IdArgument, force: ForceOption = False
+) -> None:
+    """Let a delayed message never be delivered."""
+    message = call.api.get("/topics/{}/delayed/{}", topic, delayed_id)
+    due = show_time(message["deliverAt"])
+    confirm(f"Message {delayed_id} of {topic}, due {due}, will not be delivered.", force=force)
+    path = "/topics/{}/delayed/{}/{}"
+    cancelled = call.api.delete(path, topic, message["partition"], delayed_id)
+    call.show(cancelled, _row(cancelled))
+
+
+@command(app, "stats")
+def show_stats(call: Call) -> None:
+    """Show how many delayed messages there were and are."""
+    stats = call.api.get("/delay/stats")
+    names = ("scheduled", "delivered", "cancelled", "expired", "pending")
+    topics = [{"topic": name, "pending": count} for name, count in stats["topics"].items()]
+    table: dict[str, Any] = {name: stats[name] for name in names}
+    call.show(stats, {**table, "topics": topics} if topics else table)
+
+
+def _row(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": message["id"],
+        "state": message["state"],
+        "due": show_time(message["deliverAt"]),
+        "published": show_time(message["publishedAt"]),
+        "partition": message["partition"],
+        "priority": message["priority"],
+        "key": message["key"],
+        "value": message["value"],
+    }

@@ -1,0 +1,154 @@
+"""`goqueue queue`: queue groups, their lanes, and the messages that nobody could process."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from goqueue.cli import dead_letters
+from goqueue.cli.calls import Call, command
+from goqueue.cli.completion import group_names
+from goqueue.cli.group import GroupArgument  # noqa: TC001 - read by Typer
+from goqueue.cli.output import note
+
+app = typer.Typer(no_args_is_help=True, help="Look at queue groups, and deal with dead letters.")
+app.add_typer(dead_letters.app, name="dlq")
+
+_SETTINGS = (
+    "visibility_timeout",
+    "max_deliveries",
+    "backoff",
+    "max_backoff",
+    "max_unacked",
+    "starvation_timeout",
+)
+
+
+@command(app, "list")
+def list_queues(call: Call) -> None:
+    """List all queue groups with what is ready, in flight, waiting and dead in each."""
+    lines = [each for each in call.api.get("/groups")["groups"] if each["type"] == "queue"]
+    groups = [call.api.get("/groups/{}", each["group"]) for each in lines]
+    call.show(groups, [_line(each) for each in groups])
+
+
+@command(app, "describe")
+def describe_queue(call: Call, name: GroupArgument) -> None:
+    """Show a queue group: how it is set, who has how many messages, and each partition."""
+    group = call.api.get("/groups/{}", name)
+    queue = group["queue"]
+    if queue is None:
+        note(f"{name} reads by offsets: see goqueue group describe {name}")
+        raise typer.Exit(1)
+    table = {
+        **_line(group),
+        **{key: queue["settings"][key] for key in _SETTINGS},
+        "weights": [f"{lane} {weight}" for lane, weight in queue["settings"]["weights"].items()],
+        "member": [
+            {"member": each["member_id"], "host": each["client_host"], "unacked": each["unacked"]}
+            for each in group["members"]
+        ],
+        "partition": [
+            {"topic": topic, "partition": int(number), **counts}
+            for topic, partitions in queue["partitions"].items()
+            for number, counts in partitions.items()
+        ],
+    }
+    call.show(group, table)
+
+
+@command(app, "configure")
+def configure_queue(
+    call: Call,
+    name: GroupArgument,
+    *,
+    visibility: Annotated[
+        str | None,
+        typer.Option("--visibility", metavar="SPAN", help="How long a member has a message."),
+    ] = None,
+    max_deliveries: Annotated[
+        int | None, typer.Option("--max-deliveries", min=1, help="Then a message is dead.")
+    ] = None,
+    backoff: Annotated[
+        str | None, typer.Option("--backoff", metavar="SPAN", help="Before the first retry.")
+    ] = None,
+    max_backoff: Annotated[
+        str | None, typer.Option("--max-backoff", metavar="SPAN", help="Before any retry.")
+    ] = None,
+    max_unacked: Annotated[
+        int | None, typer.Option("--max-unacked", min=1, help="Messages of one member at once.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights", metavar="N,N,N,N,N", help="Shares of the five lanes, critical first."
+        ),
+    ] = None,
+    starvation: Annotated[
+        str | None,
+        typer.Option(
+            "--starvation", metavar="SPAN", help="A lane without a turn for so long gets one."
+        ),
+    ] = None,
+) -> None:
+    """Change how a queue group hands out its messages, from now on."""
+    said = {
+        "visibility_timeout": visibility,
+        "max_deliveries": max_deliveries,
+        "backoff": backoff,
+        "max_backoff": max_backoff,
+        "max_unacked": max_unacked,
+        "weights": None if weights is None else dead_letters.numbers(weights, "--weights"),
+        "starvation_timeout": starvation,
+    }
+    body = {key: value for key, value in said.items() if value is not None}
+    call.show(call.api.put("/groups/{}/settings", name, body=body))
+
+
+@command(app, "stats")
+def show_stats(call: Call) -> None:
+    """Show what became of messages: acknowledged, handed back, rejected, timed out, dead."""
+    stats = call.api.get("/reliability/stats")
+    rows = [
+        {
+            "group": name,
+            "delivered": each["delivered"],
+            **{key: each["acknowledgement"][key] for key in ("acks", "nacks", "rejects")},
+            "in flight": each["visibility"]["in_flight"],
+            "waiting": each["visibility"]["waiting"],
+            "timed out": each["visibility"]["expired"],
+            "dead": each["dead_letters"]["routed"],
+        }
+        for name, each in [*stats["groups"].items(), ("(all)", stats["total"])]
+    ]
+    call.show(stats, rows)
+
+
+@command(app, "lanes")
+def show_lanes(
+    call: Call,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only this one.", autocompletion=group_names)
+    ] = None,
+) -> None:
+    """Show how the five priorities share the turns, and what waits in each."""
+    stats = call.api.get("/priority/stats", group=group)
+    rows = [
+        {"group": name, "lane": lane, **fields}
+        for name, each in stats["groups"].items()
+        for lane, fields in each["lanes"].items()
+    ]
+    call.show(stats, rows)
+
+
+def _line(group: dict[str, Any]) -> dict[str, Any]:
+    queue = group["queue"]
+    return {
+        "group": group["group"],
+        "mode": group["mode"],
+        "state": group["state"],
+        "members": group["member_count"],
+        **{key: queue[key] for key in ("ready", "in_flight", "waiting", "dead")},
+        "lag": group["total_lag"],
+    }
