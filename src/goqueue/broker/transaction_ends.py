@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition, Placed
     from goqueue.broker.transaction_shard import TransactionShard
     from goqueue.transactions.messages import Effects, Ending
     from goqueue.transactions.transaction import Transaction
@@ -71,28 +72,36 @@ class TransactionEnds:
 
     async def _carry_out(self, ending: Ending) -> None:
         """Do what is left to do. Raises, when all that could be done is, what could not be."""
-        places = sorted(PartitionId(*each) for each in ending.partitions)
-        outcomes = await asyncio.gather(
-            *(self._end_at(place, ending) for place in places), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
+        refusal: GoQueueError | None = None
+        unsynced: list[tuple[Partition, Placed]] = []
+        for place in sorted(PartitionId(*each) for each in ending.partitions):
+            try:
+                if place.topic == OFFSETS_TOPIC:
+                    await self._end_offsets(place.number, ending)
+                else:
+                    self._end_at(place, ending, unsynced)
+            except GoQueueError as error:
+                refusal = refusal or error
+        if unsynced:
+            await asyncio.gather(*(partition.durable(placed) for partition, placed in unsynced))
+        if refusal is not None:
+            raise refusal
 
-    async def _end_at(self, place: PartitionId, ending: Ending) -> None:
+    async def _end_offsets(self, number: int, ending: Ending) -> None:
         commits = ending.marker is Marker.COMMIT
         producer_id = ending.identity.producer_id
-        if place.topic == OFFSETS_TOPIC:
-            groups = self._broker.groups
-            await groups.complete_transaction(place.number, producer_id, commit=commits)
-            return
+        await self._broker.groups.complete_transaction(number, producer_id, commit=commits)
+
+    def _end_at(
+        self, place: PartitionId, ending: Ending, unsynced: list[tuple[Partition, Placed]]
+    ) -> None:
         try:
             partition = self._broker.partitions.partition(place)
         except TopicError:
             return  # it was deleted meanwhile, with everything in it
         placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
         if placed is not None and not partition.is_durable(placed):
-            await partition.durable(placed)
+            unsynced.append((partition, placed))
 
     def repair(self, by_producer: Mapping[int, Transaction]) -> int:
         """End what the logs hold open and no coordinator knows of; returns how many.
