@@ -165,6 +165,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     # schemas: what a producer sent again, and the registry, which Kafka's protocol cannot ask
     model.SchemaValidationError: ErrorCode.invalid_record,
     model.SchemaError: ErrorCode.invalid_request,
+    model.RegistryUnavailableError: ErrorCode.request_timed_out,
     # users
     model.CredentialError: ErrorCode.unacceptable_credential,
     model.AuthenticationFailedError: ErrorCode.sasl_authentication_failed,
