@@ -199,6 +199,14 @@ class QueueMachine(RuleBasedStateMachine):
                 wait_ms = 1000 << (each.count - 1) if delay is None else delay
                 each.state, each.due_ms = WAITING, self.now_ms + wait_ms
 
+    @rule(member=members, at=pick, amount=amounts)
+    def hand_back_wait_and_take_again(self, member, at, amount):
+        """The replica never hears that the waiting was over."""
+        self.hand_back(at, amount, 700, "")
+        self.time_goes_on(700)
+        self.wake()
+        self.take(member, [(lane, amount) for lane in LANES], 3000)
+
     @rule(at=pick, amount=amounts, error=st.text(max_size=3))
     def reject(self, at, amount, error):
         mine = self.honoured(self.some(self.those(IN_FLIGHT), at, amount))
@@ -587,3 +595,33 @@ def test_a_first_delivery_that_did_not_happen_is_not_the_first():
         queue.apply(operation)
     assert queue.dooms[0].first_delivery_ms == 500
     assert queue.dooms[0].deliveries == 1
+
+
+def test_a_message_that_is_taken_again_does_not_wait_any_more_for_whoever_replays():
+    queue = queue_of(10)
+    take(queue, "ann", 10, until=10)
+    queue.apply(ops.Postponed([(at, 700) for at in range(10)]))
+    for ranges in ([(NORMAL, 3, 4)], [(NORMAL, 5, 8)]):
+        queue.apply(queue.taken(ranges, "bob", 700, 1000, b"seed"))
+        queue.check_invariants()
+    assert (queue.waiting, queue.total(WAITING), queue.total(IN_FLIGHT)) == (6, 6, 4)
+
+
+def test_the_first_of_many_deadlines_is_known_whatever_their_order():
+    queue = queue_of(1000)
+    for number in range(300):
+        take(queue, "ann", 1, until=1000, visibility_ms=5000 - number)
+        if number % 10:
+            queue.apply(ops.Settled([(number, number + 1)]))
+    assert queue.next_deadline_ms() == 5000 - 290
+    assert [ranges[0][0] for ranges in queue.overdue(5000)] == list(range(290, -1, -10))
+
+
+def test_the_first_delivery_stays_the_first():
+    queue = queue_of(10)
+    for now_ms in (100, 200, 300):
+        take(queue, "ann", 10, until=10, now_ms=now_ms)
+        queue.apply(ops.Released([(0, 10)]))
+    take(queue, "ann", 1, until=10, now_ms=400)
+    queue.apply(ops.Doomed([(0, 1)], Reason.REJECTED, 500))
+    assert (queue.dooms[0].first_delivery_ms, queue.dooms[0].last_delivery_ms) == (100, 400)
