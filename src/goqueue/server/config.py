@@ -14,7 +14,12 @@ import socket
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.server.config_data import GroupsSection, StorageSection, TopicsSection
+from goqueue.server.config_data import (
+    GroupsSection,
+    StorageSection,
+    TopicsSection,
+    TransactionsSection,
+)
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_node import (
     BrokerSection,
@@ -44,6 +49,7 @@ class Config:
     storage: StorageSection = field(default_factory=StorageSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
     groups: GroupsSection = field(default_factory=GroupsSection)
+    transactions: TransactionsSection = field(default_factory=TransactionsSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     tls: TlsSection = field(default_factory=TlsSection)
     sasl: SaslSection = field(default_factory=SaslSection)

@@ -1,4 +1,4 @@
-"""The settings of what is stored: logs, topics, groups."""
+"""The settings of what is stored: logs, topics, groups, transactions."""
 
 # ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
 
@@ -14,6 +14,7 @@ from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
 from goqueue.server.config_table import setting
 from goqueue.storage.config import Fsync
+from goqueue.transactions.settings import TransactionSettings
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
@@ -21,6 +22,7 @@ _DAY: Final = 24 * 60 * _MINUTE
 _YEAR: Final = 365 * _DAY
 
 _GROUPS: Final = GroupSettings()
+_TRANSACTIONS: Final = TransactionSettings()
 _UPKEEP: Final = MaintenanceSettings()
 
 
@@ -223,4 +225,33 @@ class GroupsSection:
         "Characters that may be committed with an offset.",
         name="offset_metadata_max",
         kafka="offset.metadata.max.bytes",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsSection:
+    """Transactions."""
+
+    max_timeout_ms: int = setting(
+        _TRANSACTIONS.max_timeout_ms,
+        Duration(_SECOND, _DAY),
+        "A producer that wants its transactions to stay open for longer is refused.",
+        kafka="transaction.max.timeout.ms",
+    )
+    session_timeout_ms: int = setting(
+        _TRANSACTIONS.session_timeout_ms,
+        Duration(_SECOND, _DAY),
+        "An open transaction of an HTTP or gRPC producer that is silent for so long is aborted.",
+    )
+    id_expiration_ms: int = setting(
+        _TRANSACTIONS.id_expiration_ms,
+        Duration(_MINUTE, 100 * _YEAR),
+        "A transactional id that nobody has used for so long is forgotten.",
+        kafka="transactional.id.expiration.ms",
+    )
+    state_partitions: int = setting(
+        16,
+        Whole(1, 1000),
+        "Partitions of the topic that holds transactions; fixed once it exists.",
+        kafka="transaction.state.log.num.partitions",
     )

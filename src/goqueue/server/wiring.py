@@ -9,6 +9,7 @@ from goqueue.broker.broker import BrokerSettings
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
+from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -27,6 +28,12 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         topic_defaults=config.topic_defaults(),
         offsets_partitions=config.groups.offsets_partitions,
         groups=_group_settings(config),
+        transactions_partitions=config.transactions.state_partitions,
+        transactions=TransactionSettings(
+            max_timeout_ms=config.transactions.max_timeout_ms,
+            session_timeout_ms=config.transactions.session_timeout_ms,
+            id_expiration_ms=config.transactions.id_expiration_ms,
+        ),
         initial_users=config.sasl.users if config.sasl.enabled else (),
     )
 
