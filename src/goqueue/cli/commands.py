@@ -17,6 +17,7 @@ from goqueue.cli import (
     server,
     top,
     topic,
+    transaction,
     version,
 )
 from goqueue.cli.calls import command, root_callback
@@ -38,6 +39,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(queue.app, name="queue")
 app.add_typer(delayed.app, name="delayed")
 app.add_typer(schema.app, name="schema")
+app.add_typer(transaction.app, name="transaction")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli.conftest import parsed
@@ -45,6 +47,9 @@ COMMANDS = [
     ("schema mode", lambda a: a["mode"], "READWRITE"),
     ("schema stats", lambda a: a["by_type"], "JSON"),
     ("schema delete {topic}-value -f", lambda a: a["deleted"], [1]),
+    ("transaction list --state Ongoing", lambda a: [e["transactional_id"] for e in a], "{tx}"),
+    ("transaction describe {tx}", lambda a: a["partitions"], "{topic}"),
+    ("transaction abort {tx} -f", lambda a: a["state"], "CompleteAbort"),
     ("cluster info", lambda a: a["node_id"], 1),
     ("cluster health", lambda a: a["healthy"], True),
     ("config view", lambda a: a["current-context"], "local"),
@@ -58,9 +63,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def filled(
-    goqueue_broker: Broker, goqueue_topic: str, run: Run, tmp_path: Path
-) -> dict[str, str]:
+def filled(goqueue_broker: Broker, goqueue_topic: str, run: Run, tmp_path: Path) -> dict[str, str]:
     """A topic with three partitions and four messages, two of which a group has read."""
     topic = goqueue_broker.create_topic(goqueue_broker.unique_name("filled"), partitions=3)
     for number in range(4):
@@ -70,7 +73,17 @@ def filled(
     schema = tmp_path / "order.json"
     schema.write_text("true")
     run("schema", "register", f"{topic}-value", str(schema))
-    return {"topic": topic, "group": group, "schema": str(schema)}
+    tx = goqueue_broker.unique_name("tx")
+    who = _post(goqueue_broker, "/producers/init", transactional_id=tx)
+    place = {"producer_id": who["producer_id"], "epoch": 0, "topic": topic, "partition": 0}
+    _post(goqueue_broker, "/transactions/add-partition", **place)
+    return {"topic": topic, "group": group, "schema": str(schema), "tx": tx}
+
+
+def _post(broker: Broker, path: str, **body: Any) -> Any:
+    data = json.dumps(body).encode()
+    with urllib.request.urlopen(f"{broker.http_url}{path}", data, timeout=30) as answer:
+        return json.load(answer)
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml"])
