@@ -45,9 +45,9 @@ class HttpApi:
     ) -> Answer:
         data = raw if body is None else json.dumps(body).encode()
         self._connection.request(method, path, data, headers or {})
-        response = self._connection.getresponse()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, found, response.read())
+        with self._connection.getresponse() as response:  # closed also when the server dies
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
 
     def get(self, path: str) -> Any:
         """The JSON of a GET that must succeed."""
