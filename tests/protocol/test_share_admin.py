@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
 from support import group_wire
-from support.groups import FAST_GROUPS, make_topic, publish
+from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
 from support.share import (
@@ -24,6 +24,7 @@ from support.share import (
     acquired,
     configure,
     share_consumer,
+    store,
 )
 
 if TYPE_CHECKING:
@@ -292,10 +293,10 @@ def test_confluents_admin_client_reads_settings_of_groups(
 def test_a_group_without_settings_begins_with_what_comes_next(
     server: ServerProcess, topic: str, topic_id: UUID, name: Callable[[str], str]
 ) -> None:
-    publish(server, topic, ["old"], 1)
+    store(server, topic, ["old"])
     member = RawMember(server, name("latest"))
     member.heartbeat(0, [topic])
-    publish(server, topic, ["new"], 1)
+    store(server, topic, ["new"])
     assert acquired(member.fetch([(topic_id, 0)])) == [(1, 1, 1)]
     member.close()
 
@@ -343,7 +344,8 @@ def forget(client: WireClient, group: str, *topics: str) -> Any:
 def test_offsets_tell_where_a_group_is_and_how_much_is_left(
     server: ServerProcess, client: WireClient, member: RawMember, topic: str, topic_id: UUID
 ) -> None:
-    publish(server, topic, list("abcdef"), 2)
+    for number in range(2):
+        store(server, topic, list("abc"), number)
     place = (topic_id, 0)
     member.fetch([place])
     member.acknowledge({place: [(0, 0, [ACCEPT]), (2, 2, [ACCEPT])]})
@@ -383,7 +385,8 @@ def test_offsets_of_what_is_not_there_are_told_one_by_one(
 def test_a_group_that_everyone_left_is_moved_and_reads_on_there(
     server: ServerProcess, client: WireClient, member: RawMember, topic: str, topic_id: UUID
 ) -> None:
-    publish(server, topic, list("abcdef"), 2)
+    for number in range(2):
+        store(server, topic, list("abc"), number)
     group, place = member.group, (topic_id, 0)
     assert alter(client, group, topic, {0: 1}).error_code is ErrorCode.non_empty_group
     member.fetch([place])

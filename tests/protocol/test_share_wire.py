@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -10,11 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.records import decode_rows, walk
 from support import group_wire
-from support.groups import FAST_GROUPS, eventually, make_topic, publish
+from support.groups import FAST_GROUPS, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
 from support.share import (
     ACCEPT,
+    FETCH,
     GAP,
     REJECT,
     RELEASE,
@@ -23,6 +25,7 @@ from support.share import (
     acquired,
     configure,
     partitions,
+    store,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +155,7 @@ def test_a_member_that_is_silent_for_its_session_is_gone_and_its_messages_are_no
     server: ServerProcess, group: str, topic: str, place: tuple[UUID, int]
 ) -> None:
     configure(server, group, session_timeout_ms=400, heartbeat_interval_ms=100)
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     silent, other = RawMember(server, group), RawMember(server, group)
     silent.heartbeat(0, [topic])
     assert acquired(silent.fetch([place])) == [(0, 0, 1)]
@@ -171,6 +174,11 @@ def test_consumer_groups_and_share_groups_do_not_share_a_name(
         assert classic.error_code is ErrorCode.inconsistent_group_protocol
         newer = group_wire.consumer_join(client, member.group, [topic])
         assert newer.error_code is ErrorCode.inconsistent_group_protocol
+        placed = group_wire.commit(client, member.group, topic, 0)
+        assert placed is ErrorCode.inconsistent_group_protocol
+        keeper = RawMember(server, "__goqueue_redrive")
+        assert keeper.heartbeat(0, [topic]).error_code is ErrorCode.invalid_group_id
+        keeper.close()
         taken = name("consumers")
         assert group_wire.join_fully(client, taken).error_code is ErrorCode.none
         sharer = RawMember(server, taken)
@@ -211,7 +219,7 @@ def test_a_session_is_opened_advances_by_one_and_ends(
     assert member.fetch(epoch=7).error_code is ErrorCode.invalid_share_session_epoch
     assert member.acknowledge({}, epoch=0).error_code is ErrorCode.invalid_share_session_epoch
     assert member.acknowledge({}, epoch=7).error_code is ErrorCode.invalid_share_session_epoch
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     assert acquired(member.fetch()) == [(0, 0, 1)]  # epoch 1: the partition is remembered
     quiet = member.fetch()
     assert quiet.responses == ()  # nothing to say
@@ -225,7 +233,7 @@ def test_partitions_are_forgotten_and_added_while_a_session_lasts(
 ) -> None:
     member.fetch([place])
     member.fetch(forgotten=[place])
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     assert acquired(member.fetch()) == []
     assert acquired(member.fetch([place])) == [(0, 0, 1)]
 
@@ -233,7 +241,7 @@ def test_partitions_are_forgotten_and_added_while_a_session_lasts(
 def test_opening_a_session_anew_does_not_give_up_what_the_member_has(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, ["a", "b"], 1)
+    store(server, topic, ["a", "b"])
     assert acquired(member.fetch([place], max_records=1)) == [(0, 0, 1)]
     member.session_epoch = 0
     assert acquired(member.fetch([place])) == [(1, 1, 1)]
@@ -244,7 +252,7 @@ def test_what_a_member_has_goes_back_when_its_session_ends(
     server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
 ) -> None:
     one, two = join(), join()
-    publish(server, topic, ["a", "b", "c"], 1)
+    store(server, topic, ["a", "b", "c"])
     assert acquired(one.fetch([place])) == [(0, 2, 1)]
     ended = one.acknowledge({place: [(1, 1, [ACCEPT])]}, epoch=-1)
     assert code(ended, place) is ErrorCode.none
@@ -272,7 +280,7 @@ def test_a_fetch_names_its_group_and_member(
 def test_partitions_that_are_not_there_are_told_one_by_one(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     nowhere, beyond = (uuid4(), 0), (place[0], 5)
     answer = member.fetch([place, nowhere, beyond], max_wait_ms=10_000)
     found = partitions(answer)
@@ -291,7 +299,7 @@ def test_partitions_that_are_not_there_are_told_one_by_one(
 def test_batches_come_as_they_are_stored_with_the_ranges_that_are_the_members(
     server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, [str(number) for number in range(10)], 1)
+    store(server, topic, [str(number) for number in range(10)])
     one, two = join(1), join(2)
     first = one.fetch([place], max_records=4)
     assert acquired(first) == [(0, 3, 1)]
@@ -314,7 +322,7 @@ def test_a_fetch_waits_for_messages_and_no_longer_than_it_says(
     one, two = join(), join()
     one.fetch([place])
     two.fetch([place])
-    publish(server, topic, ["a", "b"], 1)
+    store(server, topic, ["a", "b"])
     assert acquired(one.fetch(max_wait_ms=10_000)) == [(0, 1, 1)]
     one.fetch(acks={place: [(0, 1, [RELEASE])]}, max_records=0)
     assert acquired(two.fetch(max_wait_ms=10_000)) == [(0, 1, 2)]
@@ -324,7 +332,7 @@ def test_whole_batches_count_against_the_bytes_of_an_answer(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
     for letter in "abc":
-        publish(server, topic, [letter * 1000], 1)
+        store(server, topic, [letter * 1000])
     assert acquired(member.fetch([place], max_bytes=1)) == [(0, 0, 1)]
     assert acquired(member.fetch(max_bytes=2500)) == [(1, 1, 1), (2, 2, 1)]
 
@@ -332,7 +340,7 @@ def test_whole_batches_count_against_the_bytes_of_an_answer(
 def test_a_member_has_no_more_than_the_group_allows_however_much_it_asks_for(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, [str(number) for number in range(1200)], 1)
+    store(server, topic, [str(number) for number in range(1200)])
     have = acquired(member.fetch([place], max_records=100_000))
     assert sum(last - first + 1 for first, last, _ in have) == 1000
     assert acquired(member.fetch(max_wait_ms=50)) == []
@@ -346,25 +354,10 @@ def test_nobody_gets_the_messages_of_a_client_that_hung_up_before_there_were_any
 ) -> None:
     gone, other = join(), join()
     gone.fetch([place])
-    gone.client.send(
-        78,
-        2,
-        group_id=gone.group,
-        member_id=gone.member_id,
-        share_session_epoch=1,
-        max_wait=30_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        max_records=500,
-        batch_size=500,
-        share_acquire_mode=0,
-        is_renew_ack=False,
-        topics=[],
-        forgotten_topics_data=[],
-    )
+    gone.client.send(FETCH, 2, **gone.fetch_fields(max_wait_ms=30_000))
     gone.client.close()
     other.fetch([place])
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     assert acquired(other.fetch(max_wait_ms=5000)) == [(0, 0, 1)]
 
 
@@ -380,7 +373,7 @@ def test_each_type_of_acknowledgement_does_what_it_says(
     version: int,
 ) -> None:
     member = join(version)
-    publish(server, topic, list("abcde"), 1)
+    store(server, topic, list("abcde"))
     assert acquired(member.fetch([place])) == [(0, 4, 1)]
     said = {place: [(0, 3, [ACCEPT, RELEASE, GAP, RELEASE]), (4, 4, [REJECT])]}
     assert code(member.acknowledge(said), place) is ErrorCode.none
@@ -390,7 +383,7 @@ def test_each_type_of_acknowledgement_does_what_it_says(
 def test_acknowledgements_ride_on_a_fetch_and_count_before_it(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, ["a", "b"], 1)
+    store(server, topic, ["a", "b"])
     member.fetch([place])
     answer = member.fetch(acks={place: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]})
     assert acquired(answer) == [(1, 1, 2)]
@@ -401,7 +394,7 @@ def test_acknowledging_what_a_member_does_not_have_is_refused_as_a_whole(
     server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
 ) -> None:
     one, two = join(), join()
-    publish(server, topic, list("abcd"), 1)
+    store(server, topic, list("abcd"))
     one.fetch([place], max_records=2)
     two.fetch([place], max_records=1)
     wrong: list[tuple[int, int, list[int]]]
@@ -443,7 +436,7 @@ def test_acknowledgements_that_contradict_themselves_are_invalid_requests(
     place: tuple[UUID, int],
     malformed: list[tuple[int, int, list[int]]],
 ) -> None:
-    publish(server, topic, list("abc"), 1)
+    store(server, topic, list("abc"))
     member.fetch([place])
     assert code(member.acknowledge({place: malformed}), place) is ErrorCode.invalid_request
     riding = partitions(member.fetch(acks={place: malformed}))[place]
@@ -459,7 +452,7 @@ def test_renewing_keeps_messages_from_others_and_takes_none(
 ) -> None:
     configure(server, group, record_lock_duration_ms=500)
     one, two = join(), join()
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     assert acquired(one.fetch([place])) == [(0, 0, 1)]
     two.fetch([place])
     for _ in range(4):
@@ -476,12 +469,26 @@ def test_renewing_keeps_messages_from_others_and_takes_none(
 def test_a_topic_that_is_deleted_takes_its_messages_along(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    publish(server, topic, ["a"], 1)
+    store(server, topic, ["a"])
     assert acquired(member.fetch([place])) == [(0, 0, 1)]
     with WireClient(server.kafka_address) as client:
         client.call(20, 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
     refused = member.acknowledge({place: [(0, 0, [ACCEPT])]})
     assert code(refused, place) is ErrorCode.unknown_topic_id
-    gone = eventually(lambda: partitions(member.fetch()), "the topic is gone")
+    gone = partitions(member.fetch())
     assert gone[place].error_code is ErrorCode.unknown_topic_id
     assert member.heartbeat().assignment.topic_partitions == ()
+
+
+def test_a_fetch_that_waits_hears_of_a_topic_that_is_deleted_meanwhile(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    member.fetch([place])
+    member.client.send(FETCH, 2, **member.fetch_fields(max_wait_ms=15_000))
+    with WireClient(server.kafka_address) as client:
+        client.call(20, 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
+    started = time.monotonic()
+    answer = member.client.receive()
+    assert time.monotonic() - started < 10
+    assert answer.error_code is ErrorCode.none
+    assert partitions(answer)[place].error_code is ErrorCode.unknown_topic_id

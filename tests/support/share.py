@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 from kio.schema.errors import ErrorCode
 
+from goqueue.records import Record, encode
 from support.kafka_wire import WireClient
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from support.server import ServerProcess
 
+PRODUCE = 0
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -101,6 +103,23 @@ def values(messages: Sequence[Message]) -> list[str]:
 # --- One that says what it is told ---------------------------------------------------------------
 
 
+def store(server: ServerProcess, topic: str, values: Sequence[str], partition: int = 0) -> None:
+    """Publish values as one batch."""
+    now_ms = time.time_ns() // 1_000_000
+    records = [Record(n, now_ms, None, value.encode()) for n, value in enumerate(values)]
+    data = {"index": partition, "records": bytes(encode(records))}
+    with WireClient(server.kafka_address) as client:
+        answer = client.call(
+            PRODUCE,
+            9,
+            transactional_id=None,
+            acks=-1,
+            timeout=10_000,
+            topic_data=[{"name": topic, "partition_data": [data]}],
+        )
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
 class RawMember:
     """A member of a share group, on a connection of its own."""
 
@@ -130,6 +149,15 @@ class RawMember:
         return answer
 
     def fetch(
+        self, wanted: Sequence[tuple[UUID, int]] = (), *, epoch: int | None = None, **said: Any
+    ) -> Any:
+        fields = self.fetch_fields(wanted, epoch=epoch, **said)
+        answer = self.client.call(FETCH, self.version, **fields)
+        if answer.error_code is ErrorCode.none and epoch != -1:
+            self.session_epoch += 1
+        return answer
+
+    def fetch_fields(
         self,
         wanted: Sequence[tuple[UUID, int]] = (),
         *,
@@ -141,28 +169,23 @@ class RawMember:
         batch_size: int = 500,
         forgotten: Sequence[tuple[UUID, int]] = (),
         renew: bool = False,
-    ) -> Any:
-        answer = self.client.call(
-            FETCH,
-            self.version,
-            group_id=self.group,
-            member_id=self.member_id,
-            share_session_epoch=self.session_epoch if epoch is None else epoch,
-            max_wait=max_wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            max_records=max_records,
-            batch_size=batch_size,
-            share_acquire_mode=0,
-            is_renew_ack=renew,
-            topics=_topics(wanted, acks or {}),
-            forgotten_topics_data=[
+    ) -> dict[str, Any]:
+        return {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "share_session_epoch": self.session_epoch if epoch is None else epoch,
+            "max_wait": max_wait_ms,
+            "min_bytes": 1,
+            "max_bytes": max_bytes,
+            "max_records": max_records,
+            "batch_size": batch_size,
+            "share_acquire_mode": 0,
+            "is_renew_ack": renew,
+            "topics": _topics(wanted, acks or {}),
+            "forgotten_topics_data": [
                 {"topic_id": topic_id, "partitions": [number]} for topic_id, number in forgotten
             ],
-        )
-        if answer.error_code is ErrorCode.none and epoch != -1:
-            self.session_epoch += 1
-        return answer
+        }
 
     def acknowledge(
         self,

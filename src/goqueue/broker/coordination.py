@@ -203,6 +203,7 @@ class Groups:
 
     async def commit(self, request: CommitRequest) -> PartitionOutcomes:
         """OffsetCommit: returns when the offsets are stored."""
+        self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
         measures = self._broker.measures
         try:

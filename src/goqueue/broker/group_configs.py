@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.broker.share_members import NEW_SHARE_GROUP
+from goqueue.broker.share_members import NEW_SHARE_GROUP, check_is_free
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.model.errors import InvalidGroupIdError, InvalidTopicConfigError
 
@@ -170,3 +170,4 @@ class GroupConfigs:
 def _check_name(group_id: str) -> None:
     if not group_id:
         raise InvalidGroupIdError("a group needs a name that is not empty")
+    check_is_free(group_id)

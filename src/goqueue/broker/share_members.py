@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.members import SharedMember
 from goqueue.delivery.settings import Mode, QueueSettings
-from goqueue.model.errors import GroupNotFoundError, InvalidGroupRequestError
+from goqueue.model.errors import (
+    GroupNotFoundError,
+    InvalidGroupIdError,
+    InvalidGroupRequestError,
+)
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -58,7 +63,12 @@ class ShareMembers:
             GroupNotFoundError: there is none of that name.
         """
         group = self._queues.find(group_id)
-        if group is None or group.is_dormant or group.settings.mode is not Mode.SHARED:
+        if (
+            group is None
+            or group.is_dormant
+            or group.is_internal
+            or group.settings.mode is not Mode.SHARED
+        ):
             raise GroupNotFoundError(f"there is no share group {group_id!r}")
         return group
 
@@ -129,9 +139,16 @@ class ShareMembers:
             await self._queues.release_member(group, member_id)
 
 
+def check_is_free(group_id: str) -> None:
+    """Raise `InvalidGroupIdError` for the name of a group that the broker keeps for itself."""
+    if group_id == REDRIVE_GROUP:
+        raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
+
+
 def _check(said: ShareHeartbeat) -> None:
     if not said.group_id:
         raise InvalidGroupRequestError("the group id is empty")
+    check_is_free(said.group_id)
     if not 0 < len(said.member_id) <= MAX_MEMBER_ID_CHARS:
         raise InvalidGroupRequestError(
             f"a member id has 1 to {MAX_MEMBER_ID_CHARS} characters, this one has "

@@ -87,19 +87,28 @@ class ShareFetchApi:
         wanted, missing = self._partitions(session.places)
         portions: list[Portion] = []
         if request.max_records > 0 and not request.is_renew_ack:
-            portions = await self._broker.deliverer.acquire(
-                QueueMember(*key, Mode.SHARED),
-                wanted,
-                limit=request.max_records,
-                max_wait_ms=0 if missing or any(outcomes.values()) else request.max_wait_ms,
-                max_bytes=min(request.max_bytes, MAX_FETCH_BYTES),
-                grant=ctx.peer.grant_answer_bytes,
-            )
+            max_wait_ms = 0 if missing or any(outcomes.values()) else request.max_wait_ms
+            try:
+                portions = await self._acquire(ctx, request, wanted, max_wait_ms)
+            except TopicError:  # a topic was deleted meanwhile: say which
+                _, missing = self._partitions(session.places)
         told = session.places if epoch == INITIAL_EPOCH else ()
         found = {
             portion.key: self._shared(portion, max(request.batch_size, 1)) for portion in portions
         }
         return self._answer(key[0], outcomes, {**missing, **found}, told)
+
+    async def _acquire(
+        self, ctx: RequestContext, request: Struct, wanted: list[PartitionId], max_wait_ms: int
+    ) -> list[Portion]:
+        return await self._broker.deliverer.acquire(
+            QueueMember(*_key(request), Mode.SHARED),
+            wanted,
+            limit=request.max_records,
+            max_wait_ms=max_wait_ms,
+            max_bytes=min(request.max_bytes, MAX_FETCH_BYTES),
+            grant=ctx.peer.grant_answer_bytes,
+        )
 
     def _partitions(
         self, places: Iterable[Place]
