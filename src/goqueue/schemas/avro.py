@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from goqueue.schemas.avro_compat import unreadable
 from goqueue.schemas.avro_text import text_of
 from goqueue.schemas.avro_tree import PRIMITIVES, AvroNames
 from goqueue.schemas.avro_walk import fault_in, may_be_empty
+from goqueue.schemas.json_text import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,16 +109,9 @@ class AvroValidator:
 
 
 def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
-        if text.strip() in PRIMITIVES:
-            return text.strip()
-        raise InvalidSchemaError(f"an Avro schema is JSON, and this is not: {error}") from error
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    """A schema as JSON; the name of a primitive may stand without quotes."""
+    bare = text.strip()
+    return bare if bare in PRIMITIVES else loaded(text, "an Avro schema")
 
 
 def _known_as(schema: dict[str, Any]) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import InvalidSchemaError
+from goqueue.schemas.model import MAX_COMPARISONS
+
 if TYPE_CHECKING:
     from goqueue.schemas.avro_tree import Field, Node
 
@@ -30,6 +33,8 @@ class _Resolution:
     def compare(self, reader: Node, writer: Node, path: str) -> list[str]:
         pair = (id(reader), id(writer))
         if pair not in self._known:
+            if len(self._known) >= MAX_COMPARISONS:
+                raise InvalidSchemaError("the schema is too large to be compared")
             self._known[pair] = []
             self._known[pair] = self._compare(reader, writer, path)
         return self._known[pair]

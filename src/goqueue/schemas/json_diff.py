@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.json_limits import (
     LIMITS,
     bounds,
@@ -29,6 +30,7 @@ from goqueue.schemas.json_limits import (
     upper,
 )
 from goqueue.schemas.json_shapes import COMBINED, Kind
+from goqueue.schemas.model import MAX_COMPARISONS
 
 if TYPE_CHECKING:
     from goqueue.schemas.json_schema import JsonSchema
@@ -57,6 +59,8 @@ class _Diff:
     def compare(self, old: Shape, new: Shape, path: str) -> list[str]:
         pair = (id(old), id(new))
         if pair not in self._known:
+            if len(self._known) >= MAX_COMPARISONS:
+                raise InvalidSchemaError("the schema is too large to be compared")
             self._known[pair] = []
             self._known[pair] = self._compare(old, new, path)
         return self._known[pair]

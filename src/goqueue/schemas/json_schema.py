@@ -17,6 +17,7 @@ import msgspec
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.json_diff import unreadable
 from goqueue.schemas.json_shapes import Shapes
+from goqueue.schemas.json_text import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,17 +168,10 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 def _loaded(text: str) -> Any:
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise InvalidSchemaError(f"a JSON Schema is JSON, and this is not: {error}") from error
+    document = loaded(text, "a JSON Schema")
     if not isinstance(document, dict | bool):
         raise InvalidSchemaError("a JSON Schema is an object, or true or false")
     return document
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _draft(document: Any) -> int:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from schema_texts import avro_record, proto
 
 from goqueue.model import errors
@@ -279,3 +281,129 @@ def test_protobuf_files_import_each_other_by_their_references(registry: Registry
 def test_a_subject_needs_a_name_that_can_be_written(registry: Registry, subject: str) -> None:
     with pytest.raises(errors.InvalidSubjectError):
         registry.register(subject, avro(ONE))
+
+
+# --- Texts that are made to hurt ------------------------------------------------------------------
+
+SEEDS = {
+    SchemaType.AVRO: avro_record(
+        ("a", ["null", "int"], None),
+        ("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]}),
+        ("m", {"type": "map", "values": "E"}),
+        ("r", ["null", "R"]),
+    ),
+    SchemaType.JSON: json.dumps(
+        {
+            "type": ["object", "null"],
+            "properties": {"a": {"$ref": "#/definitions/d"}, "b": {"items": [{"pattern": "a"}]}},
+            "required": ["a"],
+            "definitions": {"d": {"anyOf": [{"minimum": 1}, {"$ref": "#"}]}},
+            "patternProperties": {"^x": {"not": {}}},
+        }
+    ),
+    SchemaType.PROTOBUF: proto(
+        "message M { reserved 5 to 9; int32 a = 1 [deprecated = true]; map<string, N> m = 2; "
+        "oneof o { string s = 3; N n = 4; } enum E { A = 0; } E e = 10; optional bytes b = 11; "
+        "message N { repeated M ms = 1; } } service S { rpc X (M) returns (stream M); }"
+    ),
+}
+WORDS = [
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    ":",
+    ",",
+    ";",
+    "=",
+    "<",
+    ">",
+    "(",
+    ")",
+    ".",
+    "-",
+    "0",
+    "1",
+    "5",
+    "-1",
+    "null",
+    "true",
+    '"int"',
+    '"R"',
+    '"type"',
+    '"$ref"',
+    '"#"',
+    '"items"',
+    "message",
+    "enum",
+    "oneof",
+    "N",
+    "M",
+    "repeated",
+    "map",
+    "option",
+    "group",
+    "extend",
+    "reserved",
+    "to",
+    "max",
+    "//",
+    "/*",
+    "\\x",
+]
+
+
+@given(
+    kind=st.sampled_from(list(SEEDS)),
+    edits=st.lists(
+        st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(["", *WORDS])),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_no_text_makes_the_registry_fail(
+    kind: SchemaType, edits: list[tuple[float, int, str]]
+) -> None:
+    text = SEEDS[kind]
+    for where, cut, word in edits:
+        at = int(where * len(text))
+        text = text[:at] + word + text[at + cut :]
+    known = Registry()
+    register_seed = known.register("s", Schema(kind, SEEDS[kind]))
+    do(known, register_seed)
+    do(known, removing.set_level(known, None, Level.FULL))
+    try:
+        found = do(known, known.register("s", Schema(kind, text)))
+    except errors.SchemaError:
+        return
+    understood = known.parsed(found.id)
+    assert understood.normalised
+    assert not understood.reads(understood)
+    understood.validator().check(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (SchemaType.AVRO, '{"type":"array","items":' * 500 + '"int"' + "}" * 500),
+        (SchemaType.JSON, '{"not":' * 500 + "{}" + "}" * 500),
+        (SchemaType.JSON, '{"x":' + "[" * 900 + "]" * 900 + "}"),
+        (SchemaType.PROTOBUF, proto("message M {" * 500 + "}" * 500)),
+    ],
+)
+def test_what_is_nested_without_end_is_refused(
+    registry: Registry, kind: SchemaType, text: str
+) -> None:
+    with pytest.raises(errors.InvalidSchemaError, match="deep"):
+        registry.register("s", Schema(kind, text))
+
+
+def test_what_would_take_for_ever_to_compare_is_refused(registry: Registry) -> None:
+    for number in range(2):
+        parts = [{"title": f"{at}", "minimum": at + number} for at in range(1000)]
+        schema = Schema(SchemaType.JSON, json.dumps({"anyOf": parts}))
+        if number == 0:
+            do(registry, registry.register("s", schema))
+    with pytest.raises(errors.InvalidSchemaError, match="too large to be compared"):
+        registry.register("s", schema)
