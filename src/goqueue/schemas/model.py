@@ -18,8 +18,8 @@ MAX_SCHEMA_BYTES: Final = 1_000_000
 MAX_DEPENDENCIES: Final = 200
 """Schemas that one schema may stand on, directly or not; with more it is invalid."""
 MAX_COMPARISONS: Final = 100_000
-"""Pairs of parts that two schemas are compared by, a second's worth or two. A schema that needs more,
-such as a union of thousands where there was one of thousands, is invalid."""
+"""Pairs of parts that two schemas are compared by, a second's worth or two. A schema that needs
+more, such as a union of thousands where there was one of thousands, is invalid."""
 MAX_SUBJECT_LENGTH: Final = 1000
 MAX_VERSION: Final = 2**31 - 1
 
