@@ -72,7 +72,7 @@ def may_speak_of_delivery(settings: TopicSettings, batch: memoryview, info: Batc
     return info.compression != 0 or _NAMES.search(batch) is not None
 
 
-def opened(settings: TopicSettings, batch: memoryview, info: BatchInfo, now_ms: int) -> Opened:
+def opened(settings: TopicSettings, batch: memoryview, now_ms: int) -> Opened:
     """The records of a batch, held to what their headers may say.
 
     Raises:
@@ -97,8 +97,6 @@ def opened(settings: TopicSettings, batch: memoryview, info: BatchInfo, now_ms: 
             says_something = True
             if due_ms > now_ms:
                 later.append((number, due_ms))
-    if later:
-        _check_delayable(settings, info, records, later)
     return Opened(records, says_something or bool(later), later)
 
 
@@ -115,16 +113,20 @@ def _due(settings: TopicSettings, record: Record, number: int, now_ms: int) -> i
     return due_ms
 
 
-def _check_delayable(
-    settings: TopicSettings, info: BatchInfo, records: list[Record], later: list[Later]
-) -> None:
+def check_delayable(settings: TopicSettings, info: BatchInfo, found: Opened) -> None:
+    """Hold records that are due later to what the rest of their batch is held to elsewhere.
+
+    Raises:
+        DelayDisabledError: they belong to a transaction.
+        MalformedRecordError: one has no key, and the topic is compacted by key.
+    """
     if info.is_transactional:
         raise DelayDisabledError(
-            f"record {later[0][0]} is due later: a transaction cannot hold delayed messages"
+            f"record {found.later[0][0]} is due later: a transaction cannot hold delayed messages"
         )
     if settings.compacts:
-        for number, _ in later:
-            if records[number].key is None:
+        for number, _ in found.later:
+            if found.records[number].key is None:
                 raise MalformedRecordError(
                     f"record {number} has no key, and the topic is compacted by key"
                 )

@@ -181,7 +181,7 @@ class Courier:
         return delivered
 
     async def _deliver(self, ids: list[int]) -> int:
-        records = await self._records([each for each in ids if self._book.is_pending(each)])
+        records = await self._records(ids)
         # From here to the stored intention nothing is awaited: what is cancelled by now does not
         # go, and what goes cannot be cancelled any more.
         now_ms = self._clock.now_ms()

@@ -10,9 +10,11 @@ from goqueue.delay.entries import (
     NEAR_MS,
     WAITING_HEADER,
     Producer,
+    Waiting,
     class_for,
     encode_waiting,
     make_id,
+    waiting_encoder,
 )
 from goqueue.model.errors import TooManyDelayedError
 from goqueue.records import Record
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from goqueue.broker.topics import Topic
     from goqueue.delay.book import DelayBook
     from goqueue.delay.due_index import DueIndex
-    from goqueue.delay.entries import Waiting
     from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock
 
@@ -170,13 +171,14 @@ def _stored(
     portion: Sequence[Later],
 ) -> list[Record]:
     """Records as they wait, each saying where it is to go."""
+    encoded = waiting_encoder(topic_id, partition)
     has_producer = info.has_producer
     stored = []
     for at, (number, due_ms) in enumerate(portion):
         _, timestamp_ms, key, value, headers = records[number]
-        producer = None
+        waiting = encoded(due_ms)
         if has_producer:
             producer = Producer(info.producer_id, info.producer_epoch, info.base_sequence, number)
-        waiting = encode_waiting((topic_id, partition, due_ms, producer))
+            waiting = encode_waiting(Waiting(topic_id, partition, due_ms, producer))
         stored.append(Record(at, timestamp_ms, key, value, ((WAITING_HEADER, waiting), *headers)))
     return stored

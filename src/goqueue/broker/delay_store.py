@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.delay.deltas import encode_delta
 from goqueue.delay.entries import CLASSES, decode_waiting, make_id, split_id
-from goqueue.model.errors import DamagedRangeError, DelayError
+from goqueue.model.errors import BatchTooLargeError, DamagedRangeError, DelayError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import walk
 
@@ -43,7 +43,11 @@ class DelayStore:
             DiskError, LogFailedError: nothing was stored.
         """
         partition = self.partitions[class_number]
-        data = bytearray().join(encode(portion) for portion in _portions(records))
+        data = bytearray().join(
+            batch
+            for at in range(0, len(records), BATCH_RECORDS)
+            for batch in _batches(records[at : at + BATCH_RECORDS])
+        )
         appended = partition.log.append(data, partition.leader_epoch, checked=True)
         partition.flusher.appended()
         return appended.first_offset
@@ -89,17 +93,19 @@ class DelayStore:
                         yield record, decode_waiting(record.headers)
 
 
-def _portions(records: list[Record]) -> Iterator[list[Record]]:
-    portion: list[Record] = []
-    size = 0
-    for record in records:
-        portion.append(record)
-        size += len(record.value or b"") + len(record.key or b"")
-        if len(portion) == BATCH_RECORDS or size >= BATCH_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
+def _batches(records: list[Record]) -> Iterator[bytearray]:
+    """Batches that are not too large, as long as each record is not."""
+    try:
+        batch = encode(records)
+        if len(batch) <= BATCH_BYTES or len(records) == 1:
+            yield batch
+            return
+    except BatchTooLargeError:
+        if len(records) == 1:
+            raise
+    middle = len(records) // 2
+    yield from _batches(records[:middle])
+    yield from _batches(records[middle:])
 
 
 def _read(log: Log, offsets: list[int]) -> Iterator[Record]:

@@ -381,7 +381,7 @@ class Delays:
             parts.courier.handover = Handover(producer_id)
 
     def _read_ahead(self, parts: _Parts, now_ms: int) -> None:
-        if self._reading or 0 <= now_ms - self._read_at_ms < _READ_AHEAD_MS:
+        if self._reading or 0 <= now_ms - self._read_at_ms < _READ_AHEAD_MS // 2:
             return
         self._reading, self._read_at_ms = True, now_ms
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
-from goqueue.broker.delay_admission import check_due
+from goqueue.broker.delay_admission import Opened, check_due
 from goqueue.broker.fetch import FetchRequest, PartitionRead, visible_batches
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
@@ -36,6 +36,7 @@ from goqueue.records import DELIVERY, TRANSACTIONAL, Record, decode_rows, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from goqueue.broker.delay_admission import Later
     from goqueue.broker.fetch import Fetched, Fetcher
     from goqueue.broker.publish import Published, Publisher
     from goqueue.broker.topics import Topic, Topics
@@ -117,6 +118,8 @@ class _Portion(NamedTuple):
     """What is stored of them."""
     delivery: bool = False
     """Records say how they are to be delivered."""
+    later: list[Later] | None = None
+    """Which of them are due later; None when that is not known."""
 
 
 class MessageWriter:
@@ -237,10 +240,11 @@ class MessageWriter:
         """`_portions` of messages of which some say how they are to be delivered."""
         found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
         speaking = set()
+        later: defaultdict[int, list[Later]] = defaultdict(list)
         now_ms = self._clock.now_ms()
         for index, message in enumerate(messages):
             try:
-                headers, speaks = _headers(topic, message, now_ms)
+                headers, speaks, due_ms = _headers(topic, message, now_ms)
                 number = self.partition_of(topic, message)
             except GoQueueError as error:
                 results[index] = MessageResult(error=error)
@@ -251,7 +255,12 @@ class MessageWriter:
             records.append(Record(len(records), at_ms, message.key, message.value, headers))
             if speaks:
                 speaking.add(number)
-        return {number: _Portion(*portion, number in speaking) for number, portion in found.items()}
+                if due_ms > now_ms:
+                    later[number].append((len(records) - 1, due_ms))
+        return {
+            number: _Portion(*portion, number in speaking, later[number])
+            for number, portion in found.items()
+        }
 
     def partition_of(self, topic: Topic, message: NewMessage) -> int:
         """The partition of a message: the one it names, its key's, or the next in turn.
@@ -291,8 +300,13 @@ class MessageWriter:
                 producer_epoch=producer.epoch,
                 base_sequence=producer.first_sequence,
             )
+        opened = None
+        if portion.delivery and portion.later is not None:
+            opened = Opened(portion.records, says_something=True, later=portion.later)
         return self._publisher.publish(
-            PublishRequest(partition, memoryview(batch), acks, delivery=portion.delivery)
+            PublishRequest(
+                partition, memoryview(batch), acks, delivery=portion.delivery, opened=opened
+            )
         )
 
 
@@ -414,13 +428,14 @@ def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
 def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
     """Whether one of the messages says how it is to be delivered, in a field or in a header."""
     return any(
-        message[5:] != _UNSAID or any(name in DELIVERY_HEADERS for name, _ in message.headers)
+        message[5:] != _UNSAID
+        or (message.headers and any(name in DELIVERY_HEADERS for name, _ in message.headers))
         for message in messages
     )
 
 
-def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, bool]:
-    """The headers that a message is stored with, and whether they speak of its delivery.
+def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, bool, int]:
+    """The headers that a message is stored with, whether they speak of its delivery, and its time.
 
     What its fields say stands in headers too, and counts more than a header of that name.
 
@@ -430,20 +445,20 @@ def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, b
     due_ms = message.deliver_at_ms
     if due_ms is not None and due_ms > now_ms and not message.headers and message[6:] == _BARE:
         check_due(topic.settings, due_ms, now_ms)  # as most have that wait
-        return ((DELIVER_AT_HEADER, b"%d" % due_ms),), True
+        return ((DELIVER_AT_HEADER, b"%d" % due_ms),), True, due_ms
     said = delivery_headers(message.priority, message.deliver_at_ms, message.ttl_ms)
     if not message.headers:  # so there is nothing to understand
         if message.deliver_at_ms is not None:
             check_due(topic.settings, message.deliver_at_ms, now_ms)
-        return said, bool(said)
+        return said, bool(said), message.deliver_at_ms or 0
     names = {name for name, _ in said}
     headers = (*(header for header in message.headers if header[0] not in names), *said)
     delivery = delivery_of(headers)
     if delivery is None:
-        return headers, False
+        return headers, False, 0
     if delivery.deliver_at_ms is not None:
         check_due(topic.settings, delivery.deliver_at_ms, now_ms)
-    return headers, True
+    return headers, True, delivery.deliver_at_ms or 0
 
 
 def _smaller(
@@ -473,7 +488,7 @@ def _fitting(
 
 def _halves(portion: _Portion) -> list[_Portion]:
     """Two batches in place of one, each counting its records from 0."""
-    indexes, records, delivery = portion
+    indexes, records, delivery, _ = portion
     middle = len(records) // 2
     second = [record._replace(offset=at) for at, record in enumerate(records[middle:])]
     return [

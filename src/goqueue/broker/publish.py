@@ -5,7 +5,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.delay_admission import marked, may_speak_of_delivery, opened
+from goqueue.broker.delay_admission import (
+    check_delayable,
+    marked,
+    may_speak_of_delivery,
+    opened,
+)
 from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
@@ -59,6 +64,8 @@ class PublishRequest(NamedTuple):
     """The broker itself publishes, which alone may write to internal topics."""
     delivery: bool = False
     """The batch was made here, and its attribute `DELIVERY` is true: nobody else may set it."""
+    opened: Opened | None = None
+    """What is in such a batch, from whoever made it; the batch is opened otherwise."""
 
 
 class Published(NamedTuple):
@@ -174,8 +181,9 @@ class Publisher:
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
     ) -> Published:
         """Take out what is due later; the rest is stored like any batch, marked as speaking."""
-        found = opened(topic.settings, request.batch, info, self._clock.now_ms())
+        found = request.opened or opened(topic.settings, request.batch, self._clock.now_ms())
         if found.later:
+            check_delayable(topic.settings, info, found)
             return self._store_apart(topic, partition, request, info, found)
         if found.says_something:
             batch = marked(request.batch, info)

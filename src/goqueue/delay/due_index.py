@@ -47,10 +47,10 @@ class DueIndex:
     def add_all(self, entries: Sequence[int]) -> None:
         """Messages have come: due times and ids in turn."""
         self.unsaved.extend(entries)
-        far_ms = self.next_slot * SLOT_MS
-        for at in range(0, len(entries), 2):
-            if entries[at] < far_ms:
-                self.restore(entries[at], entries[at + 1])
+        dues_ms = entries[::2]
+        if min(dues_ms) < self.next_slot * SLOT_MS:  # as the wheel is never ahead of the slots
+            for due_ms, delayed_id in zip(dues_ms, entries[1::2], strict=True):
+                self.restore(due_ms, delayed_id)
 
     def restore(self, due_ms: int, delayed_id: int) -> None:
         """A message is known again that is saved already; twice does no harm."""

@@ -16,6 +16,8 @@ from goqueue.model.delivery import PUBLISHED_AT_HEADER
 from goqueue.model.errors import DelayError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.records import Headers, Record
 
 CLASSES: Final = 3
@@ -26,6 +28,7 @@ MIDDLE_MS: Final = 64 * NEAR_MS
 
 WAITING_HEADER: Final = "goqueue-waiting"
 _PLACE: Final = struct.Struct(">16siq")
+_DUE: Final = struct.Struct(">q")
 _PRODUCER: Final = struct.Struct(">qhii")
 
 
@@ -78,7 +81,13 @@ def split_id(delayed_id: int) -> tuple[int, int]:
     return delayed_id & 3, delayed_id >> 2
 
 
-def encode_waiting(waiting: Waiting | tuple[bytes, int, int, Producer | None]) -> bytes:
+def waiting_encoder(topic_id: bytes, partition: int) -> Callable[[int], bytes]:
+    """`encode_waiting` for many messages of one partition and no producer, by their due times."""
+    prefix, due = _PLACE.pack(topic_id, partition, 0)[: -_DUE.size], _DUE.pack
+    return lambda due_ms: prefix + due(due_ms)
+
+
+def encode_waiting(waiting: Waiting) -> bytes:
     """The value of the header."""
     topic_id, partition, due_ms, producer = waiting
     place = _PLACE.pack(topic_id, partition, due_ms)
