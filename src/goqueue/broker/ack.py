@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, postpone, refusal, release
 from goqueue.delivery.operations import Reason
-from goqueue.delivery.settings import MAX_VISIBILITY_MS
+from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode
 from goqueue.model.errors import (
     ExpiredReceiptError,
     ForeignReceiptError,
@@ -190,6 +190,7 @@ class Settler:
         now_ms: int,
     ) -> None:
         changes: dict[QueueKey, list[Operation]] = {}
+        has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
         decide = _DECISIONS[judgement.verdict]
         for key, offsets in by_queue.items():
             queue = group.queues[key]
@@ -204,7 +205,8 @@ class Settler:
             if deadline_ms is not None:
                 shard.wake_at(deadline_ms)
             self._broker.dead_letters.look(group)
-        self._after(group)
+        if has_news:
+            self._after(group)
 
     def _after(self, group: QueueGroup) -> None:
         """Members that had as much as they may have can have more."""
@@ -243,6 +245,17 @@ def _owner(
         if worst is None or isinstance(error, ExpiredReceiptError):
             worst = error
     return worst or UnknownReceiptError(f"no group reads the partition of {receipt}")
+
+
+def _somebody_waits_for_acks(group: QueueGroup) -> bool:
+    """Whether a member may be handed more once something is acknowledged.
+
+    It has as much as it may have, or must not have more before others are through.
+    """
+    most = group.settings.max_unacked
+    return group.settings.mode is Mode.EXCLUSIVE or any(
+        count >= most for count in group.unacked.values()
+    )
 
 
 def _check(judgement: Judgement) -> None:

@@ -171,6 +171,24 @@ def to_headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, to_bytes(value)) for name, value in pairs)
 
 
+def _fill_columns(columns: pb.NewColumns, partition: int, items: list[Item]) -> bool:
+    """Write messages in columns; False when there is more to say of one than columns hold."""
+    values: list[bytes] = []
+    keys: list[bytes] = []
+    for value, key, headers, timestamp_ms, _, handling in items:
+        if value is None or headers or timestamp_ms is not None or handling is not None:
+            return False
+        values.append(value)
+        if key is not None:
+            keys.append(key)
+    if keys and len(keys) != len(values):
+        return False
+    columns.partition = partition
+    columns.values.extend(values)
+    columns.keys.extend(keys)
+    return True
+
+
 def to_request(number: int, batch: Batch[Item], acks: str) -> pb.PublishRequest:
     """A batch as the contract has it."""
     topic, partition = batch.place
@@ -180,6 +198,9 @@ def to_request(number: int, batch: Batch[Item], acks: str) -> pb.PublishRequest:
         request.producer.producer_id = identity.producer_id
         request.producer.epoch = identity.epoch
         request.producer.first_sequence = batch.first_sequence
+    if _fill_columns(request.columns, partition, batch.items):
+        return request
+    request.ClearField("columns")
     add = request.messages.add
     for value, key, headers, timestamp_ms, _, handling in batch.items:
         message = add(value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)

@@ -280,19 +280,23 @@ class Producer:
             await self._settled()
 
     def _stored(self, batch: Batch[Item], response: pb.PublishResponse) -> None:
-        topic = batch.place.topic
-        for item, result in zip(batch.items, response.results, strict=True):
-            if not item.delivery.done():
-                item.delivery.set_result(
-                    Receipt(topic, result.partition, result.offset, result.timestamp_ms)
-                    if item.handling is None
-                    else _receipt(topic, result)
-                )
+        if response.HasField("stored"):
+            self._stored_in_a_row(batch, response.stored)
+        else:
+            for item, result in zip(batch.items, response.results, strict=True):
+                if not item.delivery.done():
+                    item.delivery.set_result(_receipt(batch.place.topic, result))
         self._unsettled -= len(batch.items)
         self.on_settled(len(batch.items))
         self._acknowledged += len(batch.items)
         self._batches += 1
         self._bytes += batch.size_bytes
+
+    def _stored_in_a_row(self, batch: Batch[Item], stored: pb.StoredRow) -> None:
+        topic, partition, at_ms = batch.place.topic, stored.partition, stored.timestamp_ms
+        for offset, item in enumerate(batch.items, stored.first_offset):
+            if not item.delivery.done():
+                item.delivery.set_result(Receipt(topic, partition, offset, at_ms))
 
     def _refused(self, lane: Lane[Item], error: GoQueueError) -> None:
         if isinstance(error, OutOfOrderSequenceError):

@@ -446,6 +446,16 @@ def test_large_messages_travel_in_several_answers(tmp_path):
     played(tmp_path, scenario)
 
 
+async def buried_one(node):
+    """Until there is a dead letter."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            partition = node.broker.partitions.find(PartitionId("t.dlq", 0))
+            if partition is not None and partition.high_watermark:
+                return
+            await asyncio.sleep(0.01)
+
+
 def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(deliveries, "MAX_MESSAGE_BYTES", 100_000)
     monkeypatch.setattr(deliveries, "_HARMLESS", 1)
@@ -458,10 +468,7 @@ def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_pat
             found = await one.messages(2)
             assert [each.offset for each in found] == [0, 2]
             assert await one.settle(*(each.delivery_id for each in found)) == {}
-            dead = PartitionId("t.dlq", 0)
-            async with asyncio.timeout(WAIT_S):
-                while not node.broker.partitions.find(dead):  # noqa: ASYNC110 - no event tells it
-                    await asyncio.sleep(0.01)
+            await buried_one(node)
             (buried,) = await read_all(node.broker, "t.dlq")
             assert len(buried.value) == 200_000
             assert any(b"gRPC" in (value or b"") for _, value in buried.headers)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.broker.messages import ProducerSequence
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.errors import to_error
+from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
-from goqueue.protocols.grpc.wire import acks_of, new_messages, publish_response
+from goqueue.protocols.grpc.wire import (
+    acks_of,
+    new_messages,
+    new_row,
+    publish_response,
+    publish_row,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import Publishing
+    from goqueue.broker.messages import MessageResult, Publishing
     from goqueue.protocols.grpc.interceptor import OpenStreams
 
 MAX_IN_FLIGHT: Final = 100
@@ -37,7 +43,8 @@ class PublishService(PublishServiceServicer):
         self, request: pb.PublishRequest, context: ServicerContext[Any, Any]
     ) -> pb.PublishResponse:
         """One request, one answer."""
-        return publish_response(request.correlation_id, await self._begin(request).settled())
+        results = await self._begin(request).settled()
+        return _answer(request)(request.correlation_id, results)
 
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: ServicerContext[Any, Any]
@@ -76,7 +83,7 @@ class PublishService(PublishServiceServicer):
     def _begun(self, request: pb.PublishRequest) -> _Begun:
         """A request that is refused is answered so, and the stream goes on."""
         try:
-            return _Begun(request.correlation_id, self._begin(request))
+            return _Begun(request.correlation_id, self._begin(request), _answer(request))
         except GoQueueError as error:
             return _Begun(request.correlation_id, error)
 
@@ -85,26 +92,41 @@ class PublishService(PublishServiceServicer):
         if request.HasField("producer"):
             sent = request.producer
             producer = ProducerSequence(sent.producer_id, sent.epoch, sent.first_sequence)
-        return self._broker.writer.begin(
-            request.topic,
-            new_messages(request, self._broker.clock.now_ms()),
-            acks_of(request),
-            producer,
-        )
+        if not request.HasField("columns"):
+            messages = new_messages(request, self._broker.clock.now_ms())
+        elif request.messages:
+            raise InvalidRequestError("a request has messages or columns, not both")
+        else:
+            messages = new_row(request.columns)
+        return self._broker.writer.begin(request.topic, messages, acks_of(request), producer)
+
+
+_Answer: TypeAlias = "Callable[[int, list[MessageResult]], pb.PublishResponse]"
+
+
+def _answer(request: pb.PublishRequest) -> _Answer:
+    """How a request is answered: message by message, or as it came."""
+    return publish_row if request.HasField("columns") else publish_response
 
 
 class _Begun:
     """A request of a stream: stored and perhaps not durable yet, or refused."""
 
-    __slots__ = ("_correlation_id", "_outcome")
+    __slots__ = ("_answer", "_correlation_id", "_outcome")
 
-    def __init__(self, correlation_id: int, outcome: Publishing | GoQueueError) -> None:
+    def __init__(
+        self,
+        correlation_id: int,
+        outcome: Publishing | GoQueueError,
+        answer: _Answer = publish_response,
+    ) -> None:
         self._correlation_id = correlation_id
         self._outcome = outcome
+        self._answer = answer
 
     async def response(self) -> pb.PublishResponse:
         if isinstance(self._outcome, GoQueueError):
             return pb.PublishResponse(
                 correlation_id=self._correlation_id, error=to_error(self._outcome)
             )
-        return publish_response(self._correlation_id, await self._outcome.settled())
+        return self._answer(self._correlation_id, await self._outcome.settled())

@@ -14,7 +14,7 @@ from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
@@ -71,6 +71,21 @@ def new_messages(
     return messages
 
 
+def new_row(columns: pb.NewColumns) -> list[NewMessage]:
+    """The messages of columns."""
+    partition = columns.partition
+    if not columns.keys:
+        return [NewMessage(value, None, (), partition) for value in columns.values]
+    if len(columns.keys) != len(columns.values):
+        raise InvalidRequestError(
+            f"columns: {len(columns.keys)} keys for {len(columns.values)} values"
+        )
+    return [
+        NewMessage(value, key, (), partition)
+        for value, key in zip(columns.values, columns.keys, strict=True)
+    ]
+
+
 def _with_delivery(message: NewMessage, sent: pb.NewMessage, now_ms: int) -> NewMessage:
     """Add when a message is due, how urgent it is, and how long it lives."""
     if sent.delay_ms and sent.deliver_at_ms:
@@ -94,6 +109,22 @@ def _headers(headers: RepeatedCompositeFieldContainer[pb.Header]) -> Headers:
     return tuple(
         (header.name, header.value if header.HasField("value") else None) for header in headers
     )
+
+
+def publish_row(correlation_id: int, results: Sequence[MessageResult]) -> pb.PublishResponse:
+    """One result for all messages, where they are stored in a row."""
+    if not results:
+        return pb.PublishResponse(correlation_id=correlation_id)
+    partition, first_offset, timestamp_ms = results[0][:3]
+    if partition is None or first_offset is None or timestamp_ms is None:
+        return publish_response(correlation_id, results)
+    if any(
+        offset != expected or at_ms != timestamp_ms
+        for expected, (_, offset, at_ms, _, _, _) in enumerate(results, first_offset)
+    ):
+        return publish_response(correlation_id, results)
+    stored = pb.StoredRow(partition=partition, first_offset=first_offset, timestamp_ms=timestamp_ms)
+    return pb.PublishResponse(correlation_id=correlation_id, stored=stored)
 
 
 def publish_response(correlation_id: int, results: Iterable[MessageResult]) -> pb.PublishResponse:
