@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import PartitionId
@@ -118,7 +119,7 @@ class DeadLetters:
 
     async def _bury(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
         """Put away some of the dead messages of a partition."""
-        offsets = sorted(queue.dooms)[:_AT_ONCE]
+        offsets = sorted(islice(queue.dooms, _AT_ONCE))
         source = self._queues.partition(key)
         if source is None or is_dead_letter_topic(source.id.topic):
             # Whoever dies among the dead stays where it is, and is still there to be read.

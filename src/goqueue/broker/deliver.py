@@ -107,6 +107,11 @@ class Portion:
     loaded: Loaded
     changes: list[Operation] = field(default_factory=list)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the messages are still with the member that they were taken for."""
+        return self.taken.lease in self.queue.window.leases or bool(self.changes)
+
     def spans(self) -> Iterator[Span]:
         """The messages as they lie in their batches, in the order in which they were taken."""
         marks = iter(self.marks)
@@ -326,6 +331,8 @@ class Deliverer:
                 raise
             if shard.generation != generation:
                 raise CoordinatorUnavailableError("the queue's state was built anew; try again")
+            # What it took the disk too long to read is somebody else's again.
+            portions = [each for each in portions if each.is_held]
             for portion in portions:
                 changes.setdefault(portion.key, []).extend((portion.taken, *portion.changes))
             await shard.store(group, changes)

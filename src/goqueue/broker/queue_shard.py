@@ -22,6 +22,7 @@ from goqueue.delivery.settings import QueueSettings
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     CorruptQueueStateError,
+    InvariantError,
     StorageError,
 )
 
@@ -44,6 +45,13 @@ _WHOLE: Final = 1
 _SHORTEST_WAIT_S: Final = 0.02
 """Between two looks at what time has brought: many deadlines that lie close are one look."""
 _RETRY_S: Final = 1.0
+_UNREADABLE: Final = (
+    CorruptQueueStateError,
+    InvariantError,
+    KeyError,
+    msgspec.MsgspecError,
+    struct.error,
+)
 
 
 class QueueShard:
@@ -87,7 +95,7 @@ class QueueShard:
         for key, value in self._state.replay():
             try:
                 self._replay(key, value)
-            except (CorruptQueueStateError, msgspec.MsgspecError, struct.error, KeyError) as error:
+            except _UNREADABLE as error:
                 _log.error("%s: an entry of the queue state is lost: %s", key[:80], error)
         for group_id, group in before.items():
             if group_id in self.groups:
@@ -116,6 +124,7 @@ class QueueShard:
             group.close(place)
         elif value[0] == _WHOLE:
             dumped = msgspec.msgpack.decode(value[1:])
+            group.close(place)
             group.queues[place] = PartitionQueue.load(dumped, lanes, group.unacked)
         else:
             for operation in ops.decode(value[1:]):
