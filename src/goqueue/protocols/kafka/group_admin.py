@@ -8,7 +8,6 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups
-from goqueue.delivery.settings import Mode
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
@@ -48,14 +47,8 @@ class GroupAdminApi:
                 for line in list_groups(self._broker)
                 if not (states and line.state.lower() not in states)
                 and not (types and line.group_type not in types)
-                and not self._is_dormant(line.group_id)
             ],
         }
-
-    def _is_dormant(self, group_id: str) -> bool:
-        """It is only settings that wait for a group."""
-        group = self._broker.queues.find(group_id)
-        return group is not None and group.is_dormant and group.settings.mode is Mode.SHARED
 
     @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
     def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
