@@ -1,0 +1,27 @@
+"""Topics as tables for Spark: the data source, and what shows its streams to the broker's tools.
+
+Importing this package costs nothing; what needs pyspark or pyarrow is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from goqueue.spark.source import GoQueueDataSource
+    from goqueue.spark.tracking import track
+
+_HOMES = {
+    "GoQueueDataSource": "goqueue.spark.source",
+    "track": "goqueue.spark.tracking",
+}
+
+__all__ = ["GoQueueDataSource", "track"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,127 @@
+"""One socket to one broker: requests go out in order, and so do their answers come back.
+
+A request may be sent before the answer to the one before it was taken: that is how a task lets the
+broker read the next chunk while Spark works on this one.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.protocols.kafka.errors import MalformedRequestError
+from goqueue.protocols.kafka.reading import reader_of
+from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.wire import Cursor
+from goqueue.protocols.kafka.writing import writer_of
+from goqueue.spark.errors import ConnectionLostError
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.api_keys import ApiKey
+    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.spark.kafka.settings import LinkSettings, Security
+
+_LENGTH: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">hhih")
+_CORRELATION_ID_BYTES: Final = 4
+_MAX_FRAME_BYTES: Final = 1 << 30
+"""A longer answer is not one of ours: the stream is lost, and nothing is reserved for it."""
+_MAX_ELEMENTS: Final = 1 << 24
+"""Of all arrays in one answer; a broker is trusted with more than a client is."""
+
+
+class Connection:
+    """Calls one broker; every failure of the network is a `ConnectionLostError`."""
+
+    def __init__(self, host: str, port: int, settings: LinkSettings) -> None:
+        self.address: Final = f"{host}:{port}"
+        self._client_id = settings.client_id.encode()
+        self._timeout_s = settings.request_timeout_s
+        self._waiting: deque[tuple[int, ApiKey, int]] = deque()
+        self._correlation_id = 0
+        try:
+            plain = socket.create_connection((host, port), timeout=settings.connect_timeout_s)
+            try:
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                security = settings.security
+                self._socket = _wrapped(plain, host, security) if security.is_tls else plain
+                self._socket.settimeout(self._timeout_s)
+            except BaseException:
+                plain.close()
+                raise
+        except OSError as error:
+            raise ConnectionLostError(f"cannot connect to {self.address}: {error}") from error
+
+    def close(self) -> None:
+        """Hang up; what was asked and not answered is forgotten."""
+        self._waiting.clear()
+        self._socket.close()
+
+    def call(self, api: ApiKey, version: int, /, wait_s: float = 0.0, **fields: Any) -> Struct:
+        """Send a request and wait for its answer, `wait_s` longer than usual for a long poll."""
+        self.send(api, version, **fields)
+        return self.receive(wait_s)
+
+    def send(self, api: ApiKey, version: int, /, **fields: Any) -> None:
+        """Send a request; `receive` takes the answer."""
+        schema = schema_of(api, version, "request")
+        self._correlation_id += 1
+        out = bytearray(_LENGTH.size)
+        out += _HEADER.pack(api, version, self._correlation_id, len(self._client_id))
+        out += self._client_id
+        if schema.has_flexible_header:
+            out.append(0)
+        writer_of(schema)(out, fields)
+        _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+        try:
+            self._socket.sendall(out)
+        except OSError as error:
+            raise self._lost(error) from error
+        self._waiting.append((self._correlation_id, api, version))
+
+    def receive(self, wait_s: float = 0.0) -> Struct:
+        """The answer to the oldest request that has none; blobs in it are views of its frame."""
+        expected, api, version = self._waiting.popleft()
+        try:
+            self._socket.settimeout(self._timeout_s + wait_s)
+            (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+            if not _CORRELATION_ID_BYTES <= size <= _MAX_FRAME_BYTES:
+                raise ConnectionLostError(f"{self.address} sent a frame of {size} bytes")
+            frame = self._exactly(size)
+        except OSError as error:
+            raise self._lost(error) from error
+        if _LENGTH.unpack_from(frame)[0] != expected:
+            raise ConnectionLostError(f"{self.address} answers another request than the one sent")
+        schema = schema_of(api, version, "response")
+        start = _CORRELATION_ID_BYTES + schema.has_flexible_header
+        cursor = Cursor(frame, start)
+        cursor.elements_left = _MAX_ELEMENTS
+        try:
+            return reader_of(schema)(cursor)
+        except MalformedRequestError as error:
+            raise ConnectionLostError(f"{self.address} sent an answer that is none") from error
+
+    def _exactly(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            filled += count
+        return view
+
+    def _lost(self, error: OSError) -> ConnectionLostError:
+        return ConnectionLostError(f"lost the connection to {self.address}: {error}")
+
+
+def _wrapped(plain: socket.socket, host: str, security: Security) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=security.ca_file)
+    if not security.check_host_name:
+        context.check_hostname = False
+    if security.certificate_file is not None:
+        context.load_cert_chain(security.certificate_file, security.key_file)
+    return context.wrap_socket(plain, server_hostname=host)

@@ -1,0 +1,289 @@
+"""Ranges of offsets out of a broker, as the batches lie in its log, a bounded chunk at a time.
+
+One request asks for all ranges that one broker leads, the first in front: a task that reads sixteen
+nearly empty partitions pays for one round trip, and one that reads a long partition gets nothing
+but that. The next request is under way while the caller works on the last answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
+from goqueue.spark.errors import BrokerAwayError, DataLossError, TopicMissingError
+from goqueue.spark.kafka.cluster import EARLIEST, TryAgainError, check_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.connection import Connection
+    from goqueue.spark.ranges import OffsetRange
+
+_log = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 13
+"""The first that names topics by id: a topic made anew under an old name is never taken for it."""
+
+_WAIT_MS: Final = 500
+_MAX_RANGES: Final = 256
+"""In one request. More ranges wait for their turn."""
+_LEAST_BYTES: Final = 64 * 1024
+_FIRST_GUESS_BYTES: Final = 256
+_ROOM: Final = 1.25
+_EMPTY_ANSWERS: Final = 3
+"""After so many, with the end in sight of the broker, there is nothing left in the range."""
+
+
+class Chunk(NamedTuple):
+    """Whole batches of one range, one after the other."""
+
+    source: OffsetRange
+    position: int
+    """The first offset that was asked for; records below it are not wanted."""
+    data: memoryview
+    batches: Sequence[tuple[int, BatchInfo]]
+    """Where each batch starts, and its header."""
+    aborted: Sequence[tuple[int, int]]
+    """Producer id and first offset of the transactions that were aborted, in order."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one range has been read. Invariant: `source.start <= position <= source.end`."""
+
+    source: OffsetRange
+    position: int
+    record_bytes: float = _FIRST_GUESS_BYTES
+    empty_answers: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.source.end
+
+    def wanted_bytes(self, chunk_bytes: int) -> int:
+        expected = (self.source.end - self.position) * self.record_bytes * _ROOM
+        return int(min(chunk_bytes, max(expected, _LEAST_BYTES)))
+
+
+class RangeFetcher:
+    """Reads ranges to their ends, across lost connections and brokers that start again."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Sequence[OffsetRange],
+        *,
+        isolation: int,
+        chunk_bytes: int,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self._chunk_bytes = chunk_bytes
+        self._fail_on_data_loss = fail_on_data_loss
+        self._open = [_Progress(each, each.start) for each in ranges if each.size > 0]
+        self._asked: list[_Progress] = []
+        self._connection: Connection | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Every batch of the ranges, in the order of the ranges and of their offsets.
+
+        Raises:
+            DataLossError: offsets are gone, and that is to be an error.
+            BrokerAwayError: the broker did not come back in time.
+        """
+        try:
+            while self._open:
+                found = self._cluster.patiently("reading", self._next)
+                self._open = [each for each in self._open if not each.is_done]
+                if self._open:
+                    self._ask_ahead()
+                yield from found
+        finally:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """An answer under way belongs to nobody; a connection with one cannot be used again."""
+        if self._connection is not None:
+            self._cluster.close()
+            self._connection = None
+
+    def _ask_ahead(self) -> None:
+        """Send the next request; what goes wrong with it is met again when it is needed."""
+        try:
+            self._ask()
+        except BrokerAwayError:
+            self._hang_up()
+
+    def _ask(self) -> None:
+        """Ask for what is open, of the broker that leads the first; drop what has no topic."""
+        while self._open:
+            first = self._open[0]
+            try:
+                leader = self._cluster.leader_of(first.source.place)
+            except TopicMissingError:
+                self._lose(first, first.source.end, "the topic was deleted")
+                del self._open[0]
+                continue
+            others = [each for each in self._open[1:_MAX_RANGES] if self._leads(leader, each)]
+            connection = self._cluster.to_node(leader)
+            connection.send(ApiKey.FETCH, FETCH_VERSION, **self._request([first, *others]))
+            self._connection, self._asked = connection, [first, *others]
+            return
+
+    def _leads(self, leader: int, progress: _Progress) -> bool:
+        try:
+            return self._cluster.leader_of(progress.source.place) == leader
+        except TopicMissingError:
+            return False  # said when it is first in line
+
+    def _request(self, asked: Sequence[_Progress]) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for each in asked:
+            topics.setdefault(each.source.topic_id, []).append(
+                {
+                    "partition": each.source.partition,
+                    "fetch_offset": each.position,
+                    "partition_max_bytes": each.wanted_bytes(self._chunk_bytes),
+                }
+            )
+        return {
+            "max_wait_ms": _WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": self._chunk_bytes,
+            "isolation_level": self._isolation,
+            "topics": [
+                {"topic_id": UUID(topic_id), "partitions": partitions}
+                for topic_id, partitions in topics.items()
+            ],
+            "forgotten_topics_data": [],
+        }
+
+    def _next(self) -> list[Chunk]:
+        if self._connection is None:
+            self._ask()
+        if self._connection is None:
+            return []
+        try:
+            answer = self._connection.receive(_WAIT_MS / 1000)
+        except BaseException:
+            self._hang_up()
+            raise
+        self._connection = None
+        check_code(answer.error_code, "fetch")
+        by_place = {(each.source.topic_id, each.source.partition): each for each in self._asked}
+        found, refused = [], []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                progress = by_place[str(topic.topic_id), part.partition_index]
+                if part.error_code:
+                    refused.append((progress, part.error_code))
+                elif chunk := self._take(progress, part, is_first=progress is self._asked[0]):
+                    found.append(chunk)
+        self._handle_all(refused, may_wait=bool(found))
+        return found
+
+    def _handle_all(self, refused: Sequence[tuple[_Progress, int]], *, may_wait: bool) -> None:
+        """See to the partitions that answered with an error.
+
+        Where others had data, that data is counted as read and must be handed out first: what can
+        be tried again is left for the next request.
+        """
+        for progress, code in refused:
+            try:
+                self._handle(progress, code)
+            except BrokerAwayError:
+                if not may_wait:
+                    raise
+
+    def _take(self, progress: _Progress, part: Struct, *, is_first: bool) -> Chunk | None:
+        """Move on by what one partition answered."""
+        data = part.records if part.records is not None else memoryview(b"")
+        batches = list(whole_batches(data))
+        if not batches:
+            if is_first:
+                self._count_empty(progress, part)
+            return None
+        position = progress.position
+        last_at, last = batches[-1]
+        count = sum(info.count for _, info in batches)
+        progress.record_bytes = (last_at + last.size_bytes) / max(count, 1)
+        progress.position = min(max(last.next_offset, position), progress.source.end)
+        progress.empty_answers = 0
+        aborted = [
+            (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
+        ]
+        return Chunk(progress.source, position, data, batches, sorted(aborted, key=lambda a: a[1]))
+
+    def _count_empty(self, progress: _Progress, part: Struct) -> None:
+        """Nothing, though the range is not at its end: compacted away, or not there any more."""
+        progress.empty_answers += 1
+        if progress.empty_answers < _EMPTY_ANSWERS:
+            return
+        if part.last_stable_offset >= progress.source.end:
+            progress.position = progress.source.end
+            return
+        self._lose(progress, progress.source.end, f"the log ends at {part.last_stable_offset}")
+
+    # --- What is not there any more --------------------------------------------------------------
+
+    def _handle(self, progress: _Progress, code: int) -> None:
+        source = progress.source
+        if code == ErrorCode.offset_out_of_range:
+            earliest = self._earliest(progress)
+            if earliest > progress.position:
+                self._lose(progress, earliest, f"the log starts at {earliest}")
+            else:
+                self._lose(progress, source.end, "the log ends before")
+        elif code in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}:
+            self._check_topic(progress)
+        elif code in {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}:
+            self._cluster.forget_leaders()
+            raise TryAgainError(f"{source} has another leader")
+        else:
+            check_code(code, f"reading {source}")
+
+    def _earliest(self, progress: _Progress) -> int:
+        place = progress.source.place
+        return self._cluster.offsets_at({place: EARLIEST}, self._isolation)[place]
+
+    def _check_topic(self, progress: _Progress) -> None:
+        """The broker does not know the id: is the topic gone, or is the broker behind?"""
+        source = progress.source
+        now = self._cluster.topics([source.topic]).get(source.topic)
+        if now is not None and now.topic_id == source.topic_id:
+            raise TryAgainError(f"{source} is not served yet")
+        reason = "the topic was deleted" + ("" if now is None else " and made anew")
+        self._lose(progress, source.end, reason)
+
+    def _lose(self, progress: _Progress, to: int, reason: str) -> None:
+        """Step over offsets that are gone, or refuse to."""
+        source = progress.source
+        to = min(to, source.end)
+        text = (
+            f"offsets {progress.position} to {to - 1} of {source.topic}-{source.partition} "
+            f"are gone: {reason}"
+        )
+        if self._fail_on_data_loss:
+            raise DataLossError(f"{text}. Set failOnDataLoss=false to go on without them.")
+        _log.warning("%s; going on, as failOnDataLoss=false says", text)
+        progress.position = to
+
+
+def whole_batches(data: memoryview) -> Iterator[tuple[int, BatchInfo]]:
+    """Position and header of each batch that is there to its end; the last may be cut off."""
+    position, end = 0, len(data)
+    while end - position >= HEADER_BYTES:
+        info = peek_header(data, position)
+        if position + info.size_bytes > end:
+            return
+        yield position, info
+        position += info.size_bytes

@@ -1,0 +1,56 @@
+"""Values as Confluent's serialisers write them: a zero, the schema's id, the bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from goqueue.spark.errors import ValueFormatError
+from goqueue.spark.values.avro_values import load_avro, parsed_schema
+from goqueue.spark.values.json_values import one_by_one, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
+
+_PREFIX: Final = struct.Struct(">bi")
+
+
+def confluent_parser(
+    registry: SchemaRegistry, reader: RegisteredSchema
+) -> Callable[[Any, Any], tuple[Any, list[int]]]:
+    """A parser of values that say by which schema they were written.
+
+    Raises:
+        ValueFormatError: the schema to read by is one that this source cannot.
+    """
+    if reader.kind == "JSON":
+        return _json
+    if reader.kind != "AVRO":
+        raise ValueFormatError(f"valueFormat=confluent reads AVRO and JSON, not {reader.kind}")
+    target = parsed_schema(reader.text)
+    writers: dict[int, Any] = {}
+
+    def load(value: bytes) -> Any:
+        schema_id = _id_of(value)
+        if schema_id not in writers:
+            writers[schema_id] = parsed_schema(registry.by_id(schema_id).text)
+        return load_avro(value[_PREFIX.size :], writers[schema_id], target)
+
+    return lambda values, kind: one_by_one(values.to_pylist(), kind, load)
+
+
+def _json(values: Any, kind: Any) -> tuple[Any, list[int]]:
+    """JSON says itself what it is: the id is only looked at."""
+    bodies = [value[_PREFIX.size :] if value[:1] == b"\0" else b"" for value in values.to_pylist()]
+    return parse_json(pa.array(bodies, pa.binary()), kind)
+
+
+def _id_of(value: bytes) -> int:
+    if len(value) < _PREFIX.size or value[0] != 0:
+        raise ValueError("no schema id in front")
+    schema_id: int = _PREFIX.unpack_from(value)[1]
+    return schema_id

@@ -1,0 +1,108 @@
+"""The parser of a task's values, and the type that they come in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from goqueue.spark.errors import ValueFormatError
+from goqueue.spark.values.avro_values import avro_parser
+from goqueue.spark.values.confluent_values import confluent_parser
+from goqueue.spark.values.json_values import parse_json
+from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
+from goqueue.spark.values.value_types import avro_type, json_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.types import StructType
+
+    from goqueue.spark.options import ReadOptions, ValueOptions
+    from goqueue.spark.ranges import OffsetRange
+
+_MAX_SHOWN = 5
+
+
+def value_type(options: ReadOptions) -> StructType | str:
+    """The type of `value`, as Spark has it; a given DDL is left for Spark to read.
+
+    Raises:
+        ValueFormatError: there is no schema, or none that can be a column.
+    """
+    value = options.value
+    if value.format == "json" and value.schema is not None and not _is_json(value.schema):
+        return f"struct<{value.schema}>"
+    schema = find_schema(options)
+    return json_type(schema.text) if schema.kind == "JSON" else avro_type(schema.text)
+
+
+def find_schema(options: ReadOptions) -> RegisteredSchema:
+    """The schema that values are read by: the one given, or the newest of the subject.
+
+    Raises:
+        ValueFormatError: there is none.
+    """
+    value = options.value
+    if value.schema is not None:
+        return RegisteredSchema("JSON" if value.format == "json" else "AVRO", value.schema)
+    return _registry(value).latest(_subject(options))
+
+
+def _subject(options: ReadOptions) -> str:
+    if options.value.subject is not None:
+        return options.value.subject
+    names = options.subscription.names or ()
+    if len(names) != 1:
+        raise ValueFormatError("valueSubject is needed: the query reads several topics")
+    return f"{names[0]}-value"
+
+
+def _registry(value: ValueOptions) -> SchemaRegistry:
+    if value.registry_url is None:
+        raise ValueFormatError("schema.registry.url is missing")
+    return SchemaRegistry(value.registry_url)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def parser_of(options: ReadOptions, kind: Any) -> Callable[[Any, OffsetRange, Any], Any]:
+    """What makes an Arrow column of stored bytes; told the offsets, to name what is wrong."""
+    parse = _parser(options)
+    fails = options.value.fails
+
+    def parse_column(values: Any, source: OffsetRange, offsets: Any) -> Any:
+        present = pyarrow.compute.is_valid(values)
+        rows = values.drop_null() if values.null_count else values
+        found, bad = parse(rows, kind)
+        if bad and fails:
+            at = offsets.filter(present).take(pa.array(bad[:_MAX_SHOWN])).to_pylist()
+            raise ValueFormatError(
+                f"{len(bad)} values of {source.topic}-{source.partition} are no "
+                f"{options.value.format} of the schema, the first at offsets {at}"
+            )
+        return _spread(found, present) if values.null_count else found
+
+    return parse_column
+
+
+def _spread(found: Any, present: Any) -> Any:
+    """The rows where a value was, and nulls where none was."""
+    places: list[int | None] = []
+    count = 0
+    for is_there in present.to_pylist():
+        places.append(count if is_there else None)
+        count += is_there
+    return found.take(pa.array(places, pa.int64()))
+
+
+def _parser(options: ReadOptions) -> Callable[[Any, Any], tuple[Any, list[int]]]:
+    if options.value.format == "json":
+        return parse_json
+    schema = find_schema(options)
+    if options.value.format == "avro":
+        return avro_parser(schema.text)
+    return confluent_parser(_registry(options.value), schema)

@@ -1,0 +1,76 @@
+"""Schemas from a registry that speaks Confluent's API, which the broker itself does."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final, NamedTuple
+
+from goqueue.spark.errors import BrokerAwayError, ValueFormatError
+
+_TIMEOUT_S: Final = 10.0
+_TRIES: Final = 5
+_FIRST_PAUSE_S: Final = 0.2
+_NOT_FOUND: Final = 404
+
+
+class RegisteredSchema(NamedTuple):
+    """A schema and what it is written in."""
+
+    kind: str
+    """`AVRO`, `JSON` or `PROTOBUF`."""
+    text: str
+
+
+class SchemaRegistry:
+    """Looks schemas up, each once."""
+
+    def __init__(self, url: str) -> None:
+        self._url: Final = url.rstrip("/")
+        self._by_id: Final[dict[int, RegisteredSchema]] = {}
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject.
+
+        Raises:
+            ValueFormatError: there is no such subject.
+            BrokerAwayError: the registry does not answer.
+        """
+        quoted = urllib.parse.quote(subject, safe="")
+        return self._get(f"/subjects/{quoted}/versions/latest", f"subject {subject!r}")
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema of an id, as it stands in front of a value."""
+        if schema_id not in self._by_id:
+            self._by_id[schema_id] = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+        return self._by_id[schema_id]
+
+    def _get(self, path: str, what: str) -> RegisteredSchema:
+        pause_s = _FIRST_PAUSE_S
+        for left in reversed(range(_TRIES)):
+            try:
+                answer = self._load(path)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code == _NOT_FOUND:
+                        raise ValueFormatError(f"{self._url} has no {what}") from error
+                    if not left:
+                        raise BrokerAwayError(f"{self._url}: {error}") from error
+            except OSError as error:
+                if not left:
+                    raise BrokerAwayError(f"{self._url} does not answer: {error}") from error
+            else:
+                return RegisteredSchema(answer.get("schemaType", "AVRO"), answer["schema"])
+            time.sleep(pause_s)
+            pause_s *= 2
+        raise AssertionError("the last try returns or raises")
+
+    def _load(self, path: str) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - the address is the user's own option
+            self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"}
+        )
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            return json.load(answer)
