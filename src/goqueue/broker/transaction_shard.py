@@ -7,6 +7,7 @@ from what the log holds.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ from goqueue.transactions.messages import Effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
@@ -33,10 +35,13 @@ class TransactionShard:
         state: StateLog,
         coordinator: TransactionCoordinator,
         now_ms: Callable[[], int],
+        executor: Executor,
     ) -> None:
         self.coordinator = coordinator
         self._state = state
         self._now_ms = now_ms
+        self._executor = executor
+        self._saving: asyncio.Task[None] | None = None
         self._placed: Placed | None = None
         self._is_stale = False
         """Something could not be stored; the coordinator is loaded again before its next event."""
@@ -79,9 +84,13 @@ class TransactionShard:
                 self._placed = self._state.append(out.persist)
             except StorageError as error:
                 raise self._given_up(error) from error
-            if self._state.snapshot_is_due:
-                self._state.save_snapshot(self.coordinator.dump())
+            if self._state.snapshot_is_due and (self._saving is None or self._saving.done()):
+                self._saving = asyncio.get_running_loop().create_task(self._save_aside())
         return result, out
+
+    async def _save_aside(self) -> None:
+        if not self._is_stale:  # then it knows more than the log does
+            await self._state.save_snapshot_aside(self.coordinator.dump(), self._executor)
 
     async def durable(self) -> None:
         """Return when everything that was stored so far is as durable as the topic promises.
@@ -109,9 +118,12 @@ class TransactionShard:
         self._is_stale = True
         return _unavailable()
 
-    def save(self) -> None:
+    async def save(self) -> None:
         """Keep the state for the next start."""
-        self._state.save_snapshot(self.coordinator.dump())
+        if self._saving is not None:
+            await self._saving
+        if not self._is_stale:
+            self._state.save_snapshot(self.coordinator.dump())
 
 
 def _unavailable() -> TransactionCoordinatorUnavailableError:

@@ -94,7 +94,7 @@ class Transactions:
         """Keep the state. What is open stays open, what is decided is ended by the next start."""
         await self._tasks.stop()
         for shard in self._shards.values():
-            shard.save()
+            await shard.save()
 
     async def _ensure_topic(self) -> None:
         """The topic is made for the first transactional id: most brokers never have one."""
@@ -122,7 +122,9 @@ class Transactions:
             coordinator = TransactionCoordinator(
                 self.settings, self._by_producer, _new_transaction_id
             )
-            shard = self._shards[number] = TransactionShard(state, coordinator, self.now_ms)
+            shard = self._shards[number] = TransactionShard(
+                state, coordinator, self.now_ms, broker.executor
+            )
         return shard
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:

@@ -379,3 +379,26 @@ def test_the_topic_of_transactions_is_made_for_the_first_of_them(tmp_path):
             assert len({line.producer_id for line in broker.transactions.list()}) == 3
 
     _run(scenario)
+
+
+def test_a_start_replays_what_came_after_the_last_snapshot(tmp_path):
+    async def scenario():
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, clean=False) as broker:
+            await _topic(broker)
+            producer = await Producer(broker).start()
+            clock.advance(3_600_000)  # so much later that a snapshot is due
+            await producer.write(b"a", P0)
+            await asyncio.sleep(0)
+            while broker.transactions.snapshot_bytes == 0:
+                await asyncio.sleep(0.001)
+            await producer.end()
+            await producer.write(b"b", P0)
+            view = broker.transactions.describe("tx")
+        async with running_broker(tmp_path, clock=clock) as broker:
+            assert broker.transactions.describe("tx") == view
+            assert broker.transactions.records_since_snapshot < 5
+            await producer.to(broker).end()
+            assert await _values(broker) == [b"a", b"b"]
+
+    _run(scenario)
