@@ -4,59 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.partition import Isolation
-from goqueue.broker.portions import cut_whole
+from goqueue.broker.portions import Portion, cut, cut_whole, marks_of, take_expired
 from goqueue.broker.runs import runs_of
 from goqueue.broker.waiting import Waiter
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom
 from goqueue.delivery.group import Source
 from goqueue.delivery.operations import Reason
-from goqueue.delivery.receipts import Receipt
-from goqueue.model.delivery import TTL_HEADER
 from goqueue.model.errors import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition, PartitionId
+    from goqueue.broker.partition import PartitionId
+    from goqueue.broker.portions import Delivery, Marks
     from goqueue.broker.queues import QueueMember, Queues
-    from goqueue.broker.record_reader import Loaded, StoredBatch
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
-    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.operations import Operation
     from goqueue.records import Record
 
 MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
 _STEP_S: Final = 0.5
 """How long an owner of partitions waits before it looks whether it still is one."""
-
-
-class Delivery(NamedTuple):
-    """One message, handed to one member until a deadline."""
-
-    topic: str
-    partition: int
-    record: Record
-    priority: int
-    delivery_count: int
-    nonce: int
-    deadline_ms: int
-
-    @property
-    def receipt(self) -> Receipt:
-        """What the member shows to say what became of the message."""
-        return Receipt(
-            self.topic, self.partition, self.record.offset, self.delivery_count, self.nonce
-        )
 
 
 class _Wanted(NamedTuple):
@@ -68,80 +43,6 @@ class _Wanted(NamedTuple):
     grant: Callable[[int], int] | None = None
     """Of whoever takes whole batches, however few of their messages: asked, once there is
     something, how many of so many bytes may be read into memory now."""
-
-
-class Marks(NamedTuple):
-    """What the receipts of a range of messages say, as it was when they were taken.
-
-    By the time that the delivery is stored and told, some may be somebody else's already.
-    """
-
-    lane: int
-    first: int
-    end: int
-    counts: bytes
-    nonces: array[int]
-
-
-class Span(NamedTuple):
-    """Messages in a row of one batch, of one lane."""
-
-    lane: int
-    batch: StoredBatch
-    first: int
-    end: int
-    counts: bytes
-    nonces: array[int]
-
-
-@dataclass(slots=True)
-class Portion:
-    """What one partition has given to one poll."""
-
-    partition: Partition
-    queue: PartitionQueue
-    key: QueueKey
-    taken: ops.Taken
-    marks: list[Marks]
-    """One for each range that was taken."""
-    loaded: Loaded
-    changes: list[Operation] = field(default_factory=list)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the messages are still with the member that they were taken for."""
-        return self.taken.lease in self.queue.window.leases or bool(self.changes)
-
-    def spans(self) -> Iterator[Span]:
-        """The messages as they lie in their batches, in the order in which they were taken."""
-        marks = iter(self.marks)
-        lane, from_, to, counts, nonces = next(marks)
-        for batch, first, end in self.loaded.parts:
-            while not from_ <= first < to:
-                lane, from_, to, counts, nonces = next(marks)
-            if first == from_ and end == to:
-                yield Span(lane, batch, first, end, counts, nonces)
-            else:
-                part = slice(first - from_, end - from_)
-                yield Span(lane, batch, first, end, counts[part], nonces[part])
-
-    def deliveries(self) -> Iterator[Delivery]:
-        """The messages one by one."""
-        topic, number = self.partition.id
-        deadline_ms = self.taken.deadline_ms
-        for lane, batch, first, end, counts, nonces in self.spans():
-            for record in batch.rows(first, end):
-                at = record.offset - first
-                yield Delivery(topic, number, record, lane, counts[at], nonces[at], deadline_ms)
-
-    def acquired(self) -> Iterator[tuple[int, int, int]]:
-        """First and last offset of each run of messages, and how often they were delivered."""
-        for span in self.spans():
-            first = span.first
-            for count, same in groupby(span.counts):
-                end = first + sum(1 for _ in same)
-                yield first, end - 1, count
-                first = end
 
 
 class Deliverer:
@@ -314,7 +215,7 @@ class Deliverer:
                 await shard.store(group, changes)
                 return []
             generation = shard.generation
-            marks = [_marks(group.queues[key], operation) for key, operation in taken]
+            marks = [marks_of(group.queues[key], operation) for key, operation in taken]
             portions: list[Portion] = []
             try:
                 left_bytes = wanted.max_bytes
@@ -323,8 +224,8 @@ class Deliverer:
                 for (key, operation), marked in zip(taken, marks, strict=True):
                     portion = await self._load(group, key, operation, marked)
                     portions.append(portion)
-                    cut = self._cut if wanted.grant is None else self._cut_whole
-                    left_bytes = cut(portion, left_bytes, is_first=not portions[:-1])
+                    fit = cut if wanted.grant is None else cut_whole
+                    left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
                     self._sift(group, portion, now_ms)
             except BaseException:
                 self._untake(group, taken, portions)
@@ -372,67 +273,23 @@ class Deliverer:
         loaded = await self._broker.record_reader.load(partition, ranges)
         return Portion(partition, queue, key, taken, marks, loaded)
 
-    def _cut(self, portion: Portion, left_bytes: int, *, is_first: bool) -> int:
-        """Give back what there is no room for; says how much room is left."""
-        kept: list[tuple[StoredBatch, int, int]] = []
-        back: list[Range] = []
-        for batch, first, end in portion.loaded.parts:
-            per_record = max(batch.info.size_bytes // max(batch.info.count, 1), 1)
-            room = max(left_bytes // per_record, 0)
-            if not kept and is_first:
-                room = max(room, 1)
-            cut = min(end, first + room)
-            if cut > first:
-                kept.append((batch, first, cut))
-                left_bytes -= (cut - first) * per_record
-            if end > cut:
-                back.append((cut, end))
-        if back:
-            portion.loaded.parts[:] = kept
-            back = [
-                part for first, end in back for part in _without(first, end, portion.loaded.gone)
-            ]
-            self._change(portion, ops.Untaken(back, portion.taken.lease))
-        return left_bytes
-
-    def _cut_whole(self, portion: Portion, left_bytes: int, *, is_first: bool) -> int:
-        left_bytes, back = cut_whole(portion, left_bytes, is_first=is_first)
-        if back:
-            self._change(portion, ops.Untaken(back, portion.taken.lease))
-        return left_bytes
-
     def _sift(self, group: QueueGroup, portion: Portion, now_ms: int) -> None:
         """Be done with what is not there, and with messages that have outlived themselves."""
         if portion.loaded.gone:
-            self._change(portion, ops.Settled(list(portion.loaded.gone)))
-        settings = self._broker.topics.catalogue.topic(portion.partition.id.topic).settings
-        ttl_ms = settings.ttl_ms or 0
-        parts: list[tuple[StoredBatch, int, int]] = []
-        for batch, first, end in portion.loaded.parts:
-            if not ttl_ms and not batch.info.has_delivery_headers:
-                parts.append((batch, first, end))
-                continue
-            expired = [
-                record.offset
-                for record in batch.rows(first, end)
-                if _is_expired(record, ttl_ms, now_ms)
-            ]
-            parts += ((batch, *part) for part in _between(first, end, expired))
-            if expired:
-                self._broker.measures.expired(portion.partition.id.topic, len(expired))
-                self._change(portion, ops.Untaken(ops.ranges_of(expired)))
-                buried = group.settings if settings.dead_letters_expired else None
-                for operation in (
-                    [ops.Settled(ops.ranges_of(expired))]
-                    if buried is None
-                    else doom(expired, Reason.TTL_EXPIRED, buried, now_ms)
-                ):
-                    self._change(portion, operation)
-        portion.loaded.parts[:] = parts
-
-    def _change(self, portion: Portion, operation: Operation) -> None:
-        portion.queue.apply(operation)
-        portion.changes.append(operation)
+            portion.change(ops.Settled(list(portion.loaded.gone)))
+        topic = portion.partition.id.topic
+        settings = self._broker.topics.catalogue.topic(topic).settings
+        expired = take_expired(portion, settings.ttl_ms or 0, now_ms)
+        if not expired:
+            return
+        self._broker.measures.expired(topic, len(expired))
+        ranges = ops.ranges_of(expired)
+        portion.change(ops.Untaken(ranges))
+        if not settings.dead_letters_expired:
+            portion.change(ops.Settled(ranges))
+            return
+        for operation in doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms):
+            portion.change(operation)
 
     def _untake(
         self,
@@ -448,34 +305,3 @@ class Deliverer:
                 continue  # gone, or its lease ends by itself
             ranges = [(first, end) for _, first, end in operation.ranges]
             queue.apply(ops.Untaken(ranges, operation.lease))
-
-
-def _marks(queue: PartitionQueue, taken: ops.Taken) -> list[Marks]:
-    window = queue.window
-    return [
-        Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
-        for lane, first, end in taken.ranges
-    ]
-
-
-def _is_expired(record: Record, ttl_ms: int, now_ms: int) -> bool:
-    for name, value in record.headers:
-        if name == TTL_HEADER and value is not None and value.isdigit():
-            ttl_ms = int(value)
-    return 0 < ttl_ms <= now_ms - record.timestamp_ms
-
-
-def _between(first: int, end: int, without: list[int]) -> Iterator[Range]:
-    """The ranges of [first, end) around single offsets, which rise."""
-    for offset in without:
-        if offset > first:
-            yield first, offset
-        first = offset + 1
-    if end > first:
-        yield first, end
-
-
-def _without(first: int, end: int, gone: list[Range]) -> Iterator[Range]:
-    """The parts of [first, end) that are not gone."""
-    offsets = [at for from_, to in gone for at in range(max(from_, first), min(to, end))]
-    return _between(first, end, sorted(offsets))

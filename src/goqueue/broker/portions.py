@@ -1,24 +1,149 @@
-"""What of the messages that were taken a member can be given: by its own count of bytes."""
+"""What one partition gives to one poll: taken, read, cut to size, and rid of what is not there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.delivery import operations as ops
+from goqueue.delivery.receipts import Receipt
+from goqueue.model.delivery import TTL_HEADER
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterator
 
-    from goqueue.broker.deliver import Portion
-    from goqueue.broker.record_reader import StoredBatch
-    from goqueue.delivery.operations import Range
+    from goqueue.broker.partition import Partition
+    from goqueue.broker.record_reader import Loaded, StoredBatch
+    from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.records import Record
 
 
-def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> tuple[int, list[Range]]:
-    """Leave out what there is no room for, where whole batches are sent for some of their messages.
+class Delivery(NamedTuple):
+    """One message, handed to one member until a deadline."""
 
-    Each batch counts once, however few of its messages are meant. Says how much room is left, and
-    which messages were left out.
+    topic: str
+    partition: int
+    record: Record
+    priority: int
+    delivery_count: int
+    nonce: int
+    deadline_ms: int
+
+    @property
+    def receipt(self) -> Receipt:
+        """What the member shows to say what became of the message."""
+        return Receipt(
+            self.topic, self.partition, self.record.offset, self.delivery_count, self.nonce
+        )
+
+
+class Marks(NamedTuple):
+    """What the receipts of a range of messages say, as it was when they were taken.
+
+    By the time that the delivery is stored and told, some may be somebody else's already.
+    """
+
+    lane: int
+    first: int
+    end: int
+    counts: bytes
+    nonces: array[int]
+
+
+class Span(NamedTuple):
+    """Messages in a row of one batch, of one lane."""
+
+    lane: int
+    batch: StoredBatch
+    first: int
+    end: int
+    counts: bytes
+    nonces: array[int]
+
+
+@dataclass(slots=True)
+class Portion:
+    """What one partition has given to one poll."""
+
+    partition: Partition
+    queue: PartitionQueue
+    key: QueueKey
+    taken: ops.Taken
+    marks: list[Marks]
+    """One for each range that was taken."""
+    loaded: Loaded
+    changes: list[Operation] = field(default_factory=list)
+
+    def change(self, operation: Operation) -> None:
+        """Let something happen to the messages, to be stored with their being taken."""
+        self.queue.apply(operation)
+        self.changes.append(operation)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the messages are still with the member that they were taken for."""
+        return self.taken.lease in self.queue.window.leases or bool(self.changes)
+
+    def spans(self) -> Iterator[Span]:
+        """The messages as they lie in their batches, in the order in which they were taken."""
+        marks = iter(self.marks)
+        lane, from_, to, counts, nonces = next(marks)
+        for batch, first, end in self.loaded.parts:
+            while not from_ <= first < to:
+                lane, from_, to, counts, nonces = next(marks)
+            if first == from_ and end == to:
+                yield Span(lane, batch, first, end, counts, nonces)
+            else:
+                part = slice(first - from_, end - from_)
+                yield Span(lane, batch, first, end, counts[part], nonces[part])
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """The messages one by one."""
+        topic, number = self.partition.id
+        deadline_ms = self.taken.deadline_ms
+        for lane, batch, first, end, counts, nonces in self.spans():
+            for record in batch.rows(first, end):
+                at = record.offset - first
+                yield Delivery(topic, number, record, lane, counts[at], nonces[at], deadline_ms)
+
+
+def marks_of(queue: PartitionQueue, taken: ops.Taken) -> list[Marks]:
+    """What the receipts of messages say that were just taken."""
+    window = queue.window
+    return [
+        Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
+        for lane, first, end in taken.ranges
+    ]
+
+
+def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
+    """Give back what there is no room for, by the message; says how much room is left."""
+    kept: list[tuple[StoredBatch, int, int]] = []
+    back: list[Range] = []
+    for batch, first, end in portion.loaded.parts:
+        per_record = max(batch.info.size_bytes // max(batch.info.count, 1), 1)
+        room = max(left_bytes // per_record, 0)
+        if not kept and is_first:
+            room = max(room, 1)
+        upto = min(end, first + room)
+        if upto > first:
+            kept.append((batch, first, upto))
+            left_bytes -= (upto - first) * per_record
+        if end > upto:
+            back += around(upto, end, portion.loaded.gone)
+    _give_back(portion, kept, back)
+    return left_bytes
+
+
+def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
+    """Give back what there is no room for, where whole batches are sent for some of their messages.
+
+    Each batch counts once, however few of its messages are meant. Says how much room is left.
     """
     kept: list[tuple[StoredBatch, int, int]] = []
     back: list[Range] = []
@@ -32,8 +157,46 @@ def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> tuple[int
             counted.add(base)
             left_bytes -= size_bytes
         kept.append((batch, first, end))
+    _give_back(portion, kept, back)
+    return left_bytes
+
+
+def _give_back(
+    portion: Portion, kept: list[tuple[StoredBatch, int, int]], back: list[Range]
+) -> None:
     portion.loaded.parts[:] = kept
-    return left_bytes, back
+    if back:
+        portion.change(ops.Untaken(back, portion.taken.lease))
+
+
+def take_expired(portion: Portion, ttl_ms: int, now_ms: int) -> list[int]:
+    """Take out the messages that have outlived themselves; returns their offsets.
+
+    Only batches that say so, or topics in which messages have a life, are looked into.
+    """
+    parts: list[tuple[StoredBatch, int, int]] = []
+    found: list[int] = []
+    for batch, first, end in portion.loaded.parts:
+        if not ttl_ms and not batch.info.has_delivery_headers:
+            parts.append((batch, first, end))
+            continue
+        expired = [
+            record.offset
+            for record in batch.rows(first, end)
+            if _is_expired(record, ttl_ms, now_ms)
+        ]
+        gone = [(offset, offset + 1) for offset in expired]
+        parts += ((batch, *part) for part in around(first, end, gone))
+        found += expired
+    portion.loaded.parts[:] = parts
+    return found
+
+
+def _is_expired(record: Record, ttl_ms: int, now_ms: int) -> bool:
+    for name, value in record.headers:
+        if name == TTL_HEADER and value is not None and value.isdigit():
+            ttl_ms = int(value)
+    return 0 < ttl_ms <= now_ms - record.timestamp_ms
 
 
 def batches(portion: Portion) -> list[memoryview]:

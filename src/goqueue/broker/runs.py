@@ -16,7 +16,7 @@ from goqueue.delivery.receipts import Receipt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.deliver import Portion
+    from goqueue.broker.portions import Portion
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.records import Record

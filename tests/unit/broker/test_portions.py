@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.deliver import Portion
+    from goqueue.broker.portions import Portion
 
 PLACE = PartitionId("t", 0)
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=6)

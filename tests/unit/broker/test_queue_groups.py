@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.deliver import Delivery
+    from goqueue.broker.portions import Delivery
     from goqueue.broker.queues import QueueMember
 
 ACK = Judgement(Verdict.ACK)

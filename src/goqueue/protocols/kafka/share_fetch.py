@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.deliver import Portion
+    from goqueue.broker.portions import Portion
     from goqueue.broker.share_acks import OffsetsJudged
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
