@@ -12,8 +12,9 @@ from confluent_kafka import AcknowledgeType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.groups import make_topic, publish
+from support.kafka_wire import WireClient
 from support.server import HOST, ServerProcess
-from support.share import configure, poll, share_consumer, values
+from support.share import DESCRIBE_OFFSETS, configure, poll, share_consumer, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,3 +135,60 @@ def test_http_members_and_share_consumers_take_from_the_same_queue(
         for each in (message, released):
             post(server, "/messages/ack", {"receipt_handle": each["receipt_handle"]})
         assert poll(consumer, 0.5) == []
+
+
+def test_only_messages_of_committed_transactions_are_handed_out(
+    server: ServerProcess, group: str, name: Callable[[str], str]
+) -> None:
+    topic = name("transactions")
+    make(server, topic)
+    producer = Producer(
+        {"bootstrap.servers": server.kafka_address, "log_level": 0, "transactional.id": topic}
+    )
+    producer.init_transactions(10)
+    with share_consumer(server, group, topic) as consumer:
+        for value, end in (
+            ("aborted", producer.abort_transaction),
+            ("committed", producer.commit_transaction),
+        ):
+            producer.begin_transaction()
+            producer.produce(topic, value, partition=0)
+            producer.flush(10)
+            assert poll(consumer, 0.3) == []
+            end(10)
+        assert values(poll(consumer)) == ["committed"]
+        assert poll(consumer, 0.3) == []
+    with WireClient(server.kafka_address) as client:
+        answer = client.call(DESCRIBE_OFFSETS, 1, groups=[{"group_id": group, "topics": None}])
+    (place,) = answer.groups[0].topics[0].partitions
+    assert place.lag <= 1  # the marker behind the last message, which nobody has asked for yet
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_batches_are_shared_out_message_by_message(
+    server: ServerProcess, group: str, name: Callable[[str], str], codec: str
+) -> None:
+    topic = name("codecs")
+    make(server, topic)
+    sent = [f"{number}-{'x' * 100}" for number in range(60)]
+    producer = Producer(
+        {
+            "bootstrap.servers": server.kafka_address,
+            "log_level": 0,
+            "compression.type": codec,
+            "linger.ms": 100,
+        }
+    )
+    for value in sent:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(10) == 0
+    options = {"max_poll_records": 25}
+    with (
+        share_consumer(server, group, topic, **options) as one,
+        share_consumer(server, group, topic, **options) as two,
+    ):
+        found: list[str] = []
+        while len(found) < len(sent):
+            for consumer in (one, two):
+                found += values(poll(consumer, 1.0))
+    assert sorted(found) == sorted(sent)
