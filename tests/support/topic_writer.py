@@ -1,0 +1,81 @@
+"""Fills topics of a running broker with exact batches, over the protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.records import Record, encode
+from goqueue.spark.kafka.cluster import Cluster
+from goqueue.spark.kafka.settings import LinkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class TopicWriter:
+    """Writes, and does nothing that a test did not ask for."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._cluster = Cluster(LinkSettings(((host, int(port)),)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()
+
+    def append(self, topic: str, partition: int, records: Iterable[Record], **options: int) -> int:
+        """Store one batch and return its first offset."""
+        return self.append_batch(topic, partition, encode(list(records), **options))
+
+    def append_batch(self, topic: str, partition: int, batch: bytes | bytearray) -> int:
+        data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
+        answer = self._cluster.patiently(
+            "producing",
+            lambda: self._cluster.to_any().call(
+                ApiKey.PRODUCE,
+                9,
+                transactional_id=None,
+                acks=-1,
+                timeout_ms=10_000,
+                topic_data=data,
+            ),
+        )
+        ((result,),) = [each.partition_responses for each in answer.responses]
+        assert result.error_code == 0, result.error_code
+        return int(result.base_offset)
+
+    def numbers(self, topic: str, partition: int, first: int, count: int, at_ms: int = 1) -> None:
+        """Messages whose values are numbers, one batch of them, `at_ms` apart in time."""
+        self.append(
+            topic,
+            partition,
+            [
+                Record(n, (first + n) * at_ms, b"%d" % partition, b"%d" % (first + n))
+                for n in range(count)
+            ],
+        )
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        answer = self._cluster.to_any().call(
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            topics=[{"name": topic, "count": count, "assignments": None}],
+            timeout_ms=10_000,
+            validate_only=False,
+        )
+        assert answer.results[0].error_code == 0
+
+    def delete_records(self, topic: str, partition: int, below: int) -> None:
+        answer = self._cluster.to_any().call(
+            ApiKey.DELETE_RECORDS,
+            2,
+            topics=[
+                {"name": topic, "partitions": [{"partition_index": partition, "offset": below}]}
+            ],
+            timeout_ms=10_000,
+        )
+        ((result,),) = [each.partitions for each in answer.topics]
+        assert result.error_code == 0
