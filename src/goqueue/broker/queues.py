@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     GroupNotFoundError,
     InvalidGroupIdError,
     NonEmptyGroupError,
+    TooManyGroupsError,
     TopicError,
 )
 
@@ -44,6 +45,8 @@ QUEUES: Final = 7
 """The kind of snapshot that holds queue groups."""
 QUEUES_NAME: Final = "queues"
 HEARTBEAT_INTERVAL_MS: Final = 5_000
+MAX_GROUPS: Final = 100_000
+"""In one partition of the queue state topic; one more is refused."""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,7 @@ class Queues:
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._partition_count = QUEUE_PARTITIONS
+        self.max_groups = MAX_GROUPS
 
     async def start(self) -> None:
         """Load every group that is stored."""
@@ -191,6 +195,7 @@ class Queues:
         Raises:
             InvalidGroupIdError: no group can have that name.
             GroupModeError: there is a group of that name that works in another way.
+            TooManyGroupsError: there are as many as there may be.
             CoordinatorUnavailableError: it could not be stored.
         """
         if not group_id:
@@ -207,6 +212,11 @@ class Queues:
                 )
             return group
         self._refuse_log_group(group_id, settings.mode)
+        if len(shard.groups) >= self.max_groups:
+            raise TooManyGroupsError(
+                f"no room for group {group_id!r} beside {len(shard.groups)} others: delete some "
+                "that nobody needs"
+            )
         shard.check_writable()
         group = shard.groups[group_id] = QueueGroup(group_id, settings)
         await shard.store_group(group)

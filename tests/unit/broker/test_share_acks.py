@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.broker.ack import Verdict
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.queues import QueueMember
+from goqueue.broker.queues import QUEUE_PARTITIONS, QueueMember
 from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
 from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
 from goqueue.delivery.pages import MessageState
@@ -19,6 +19,7 @@ from goqueue.model.errors import (
     CoordinatorUnavailableError,
     ForeignReceiptError,
     GroupNotFoundError,
+    TooManyGroupsError,
     UnknownTopicError,
 )
 from support.brokers import publish, running_broker
@@ -128,6 +129,24 @@ def test_a_verdict_that_comes_too_late_does_not_count(tmp_path: Path) -> None:
             clock.advance(1000)
             assert isinstance(await say(broker, "a", (1, 1, ACK)), ForeignReceiptError)
             assert await say(broker, "a", (0, 0, ACK)) is None
+
+    asyncio.run(scenario())
+
+
+def test_there_is_a_bound_on_groups_and_those_that_are_there_stay(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            broker.queues.max_groups = 1
+            members = ShareMembers(broker)
+            refused = 0
+            for number in range(30):  # more than there are shards
+                said = ShareHeartbeat(f"g{number}", "me", 0, frozenset({"t"}))
+                try:
+                    await members.heartbeat(said)
+                except TooManyGroupsError:
+                    refused += 1
+            assert len(list(broker.queues)) == 30 - refused == QUEUE_PARTITIONS
 
     asyncio.run(scenario())
 
