@@ -92,6 +92,8 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.UnknownRedriveError: Told(StatusCode.NOT_FOUND, 310),
     model.TooManyRedrivesError: Told(StatusCode.RESOURCE_EXHAUSTED, 310),
     model.GroupModeError: Told(StatusCode.FAILED_PRECONDITION, 205),
+    model.ShareSessionNotFoundError: Told(StatusCode.ABORTED, 202),
+    model.InvalidShareSessionEpochError: Told(StatusCode.ABORTED, 202),
     # schemas
     model.SchemaError: Told(StatusCode.INVALID_ARGUMENT, 305),
     model.RegistryUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _MENDING_MS),
