@@ -293,6 +293,16 @@ def test_partitions_that_are_not_there_are_told_one_by_one(
     assert code(said, place) is ErrorCode.none
 
 
+def test_the_brokers_own_topics_are_nobodys_work(
+    member: RawMember, place: tuple[UUID, int]
+) -> None:
+    own = group_wire.topic_id(member.client, "__queue_state"), 0
+    assigned = member.heartbeat(topics=["__queue_state"]).assignment
+    assert assigned.topic_partitions == ()
+    found = partitions(member.fetch([place, own], max_wait_ms=10_000))
+    assert found[own].error_code is ErrorCode.invalid_topic_exception
+
+
 # --- Records -------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
+    InternalTopicError,
     InvalidGroupIdError,
     NonEmptyGroupError,
     TooManyGroupsError,
@@ -280,12 +281,15 @@ class Queues:
         return self.partitions_of_topics(topics)
 
     def partitions_of_topics(self, topics: Iterable[str]) -> list[PartitionId]:
-        """Every partition of those of the topics that exist."""
+        """Every partition of those of the topics that exist, and are not the broker's own.
+
+        To hand out a message of the queue state would be one more message of it.
+        """
         by_name = self._broker.topics.catalogue.by_name
         return [
             PartitionId(name, number)
             for name in sorted(topics)
-            if name in by_name
+            if name in by_name and not by_name[name].is_internal
             for number in range(by_name[name].partition_count)
         ]
 
@@ -378,7 +382,8 @@ class Queues:
         if group_id == REDRIVE_GROUP:
             raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
         for name in wanted:
-            self._broker.topics.catalogue.topic(name)
+            if self._broker.topics.catalogue.topic(name).is_internal:
+                raise InternalTopicError(f"{name} belongs to the broker: no group works it off")
         group = await self.open(group_id, settings)
         await self.open_queues(group, self.partitions_of_topics(wanted))
         if group.settings.mode is Mode.EXCLUSIVE:

@@ -19,6 +19,7 @@ from goqueue.model.errors import (
     CoordinatorUnavailableError,
     ForeignReceiptError,
     GroupNotFoundError,
+    InternalTopicError,
     TooManyGroupsError,
     UnknownTopicError,
 )
@@ -192,5 +193,15 @@ def test_what_could_not_be_stored_has_not_happened(tmp_path: Path) -> None:
             with pytest.raises(CoordinatorUnavailableError):
                 await say(broker, "a", (0, 1, ACK))
             assert states(broker, 2) == "II"
+
+    asyncio.run(scenario())
+
+
+def test_nobody_works_off_the_brokers_own_topics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            with pytest.raises(InternalTopicError):
+                await broker.queues.join("g", ["__consumer_offsets"], QueueSettings())
+            assert broker.queues.find("g") is None
 
     asyncio.run(scenario())

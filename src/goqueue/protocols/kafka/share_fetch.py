@@ -18,6 +18,7 @@ from goqueue.broker.share_members import ShareMembers
 from goqueue.delivery.settings import Mode
 from goqueue.model.errors import (
     GoQueueError,
+    InternalTopicError,
     InvalidGroupRequestError,
     InvariantError,
     TopicError,
@@ -124,9 +125,10 @@ class ShareFetchApi:
         return wanted, missing
 
     def _partition(self, place: Place) -> PartitionId:
-        partition = PartitionId(
-            self._broker.topics.catalogue.topic_with_id(place[0]).name, place[1]
-        )
+        topic = self._broker.topics.catalogue.topic_with_id(place[0])
+        if topic.is_internal:
+            raise InternalTopicError(f"{topic.name} belongs to the broker: nobody works it off")
+        partition = PartitionId(topic.name, place[1])
         self._broker.partitions.partition(partition)
         return partition
 
