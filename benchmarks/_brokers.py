@@ -23,6 +23,7 @@ GOQUEUE: Final = "goqueue"
 NULL: Final = "null broker"
 
 _READY: Final = re.compile(rf"ready in .* on {HOST}:(\d+), HTTP")
+_GRPC: Final = re.compile(rf"gRPC on {re.escape(HOST)}:(\d+)")
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -179,6 +180,12 @@ def start_goqueue(
     command = [sys.executable, "-m", *module, "server", f"--data-dir={folder}"]
     partitions = f"--topics-partitions={PARTITIONS}"
     return BrokerProcess(GOQUEUE, [*command, *ports, partitions, *flags], folder)
+
+
+def grpc_address(server: BrokerProcess) -> str:
+    """Where a server says that it speaks gRPC."""
+    found = next(found for line in server.log if (found := _GRPC.search(line)))
+    return f"{HOST}:{found[1]}"
 
 
 def start_null(folder: Path) -> BrokerProcess:

@@ -6,18 +6,14 @@ is read from /proc.
 
 from __future__ import annotations
 
-import re
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from benchmarks._brokers import HOST, PARTITIONS, start_goqueue
+from benchmarks._brokers import PARTITIONS, grpc_address, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._pairs import send
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
-
-if TYPE_CHECKING:
-    from benchmarks._brokers import BrokerProcess
 
 KAFKA: Final = "Kafka protocol, librdkafka"
 STREAM: Final = "stream, requests of 100"
@@ -30,7 +26,6 @@ BATCH: Final = 100
 GOAL: Final = 150_000
 MICROSECONDS: Final = 1e6
 TOPIC: Final = "grpc"
-_GRPC: Final = re.compile(rf"gRPC on {re.escape(HOST)}:(\d+)")
 
 
 @benchmark("publish", "Publish 100-byte messages over gRPC, against Kafka's protocol")
@@ -42,7 +37,7 @@ def publish(run: Run) -> None:
         ClientProcess("_grpc_client") as grpc,
         ClientProcess("_kafka_client") as kafka,
     ):
-        address = _grpc_address(server)
+        address = grpc_address(server)
         made = grpc.call("create", address=address, topic=TOPIC, partitions=PARTITIONS)
         expect(made == PARTITIONS, f"{made} partitions")
         total = 0
@@ -93,9 +88,3 @@ def _publish(grpc: ClientProcess, address: str, way: str, count: int) -> dict[st
         taken = grpc.call("unary", at_once=at_once, partitions=PARTITIONS, **asked)
     expect(not taken["failed"], f"{way}: {taken}")
     return taken
-
-
-def _grpc_address(server: BrokerProcess) -> str:
-    """Where it says that it speaks gRPC."""
-    found = next(found for line in server.log if (found := _GRPC.search(line)))
-    return f"{HOST}:{found[1]}"

@@ -17,7 +17,7 @@ from operator import attrgetter
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
-from benchmarks._brokers import GOQUEUE, start_goqueue
+from benchmarks._brokers import GOQUEUE, grpc_address, start_goqueue
 from benchmarks._queue_run import CONSUMING, PRODUCER, SERVER, Outcome, Queue, measure
 from benchmarks._queue_servers import NATS, REDIS, has_redis, start_nats, start_redis
 from benchmarks._turns import Turns
@@ -51,6 +51,8 @@ WAYS: Final = (
     Way("Redis Streams, one XACK a chunk", "_queue_redis:OneAck", REDIS),
     Way("NATS JetStream", "_queue_nats:JetStream", NATS),
     Way("NATS JetStream, publishes confirmed", "_queue_nats:Confirmed", NATS),
+    Way("GoQueue, Python client", "_queue_goqueue:Grpc", GOQUEUE, grpc_address),
+    Way("GoQueue, Python client, 100 tasks", "_queue_goqueue:OneByOne", GOQUEUE, grpc_address),
     Way("GoQueue, Kafka's share consumer", "_queue_share:ShareGroup", GOQUEUE),
 )
 SERVERS: Final[dict[str, Callable[[Path], BrokerProcess]]] = {

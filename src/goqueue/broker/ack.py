@@ -134,7 +134,7 @@ class Settler:
                 continue
             for place in places:
                 receipt = run.receipt(place)
-                error = _refusal(queue, receipt, now_ms, accepted[run.key])
+                error = _refusal(queue, receipt, now_ms, accepted.get(run.key, ()))
                 if error is None:
                     accepted[run.key].append(receipt.offset)
                 else:
@@ -271,7 +271,7 @@ def _check(judgement: Judgement) -> None:
 
 
 def _refusal(
-    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, accepted: list[int]
+    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, accepted: Sequence[int]
 ) -> ReceiptError | None:
     if queue is None:
         return UnknownReceiptError(f"{receipt}: the group reads that partition no more")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from goqueue.client.errors import ClientClosedError
-from goqueue.client.queue import QueueStream
 from goqueue.client.queue_messages import QueueMessage
+from goqueue.client.queue_stream import QueueStream
 from goqueue.client.settling import Judgement
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ class Queue:
 
     def __init__(self, thread: LoopThread, channels: Channels, join: pb.SubscribeJoin) -> None:
         self._thread = thread
-        self._said: deque[tuple[QueueMessage, Judgement]] = deque()
+        self._said: list[tuple[QueueMessage, Judgement]] = []
         """What other threads said and the loop has not heard."""
+        self._will_hear = False
+        self._lock = Lock()
+        """Of the two; nothing waits under it."""
         self._stream = thread.call(self._make(channels, join))
 
     async def _make(self, channels: Channels, join: pb.SubscribeJoin) -> QueueStream[QueueMessage]:
@@ -84,9 +88,12 @@ class Queue:
         if wait:
             self._thread.call(self._settle(message, judgement))
             return
-        self._said.append((message, judgement))
-        if len(self._said) == 1:
-            self._thread.loop.call_soon_threadsafe(self._hear)
+        with self._lock:
+            self._said.append((message, judgement))
+            if self._will_hear:
+                return
+            self._will_hear = True
+        self._thread.loop.call_soon_threadsafe(self._hear)
 
     async def _settle(self, message: QueueMessage, judgement: Judgement) -> None:
         self._hear()
@@ -94,8 +101,11 @@ class Queue:
 
     def _hear(self) -> None:
         """Take over what other threads have said, in the order in which they said it."""
-        while self._said:
-            self._stream.settle(*self._said.popleft())
+        with self._lock:
+            said, self._said, self._will_hear = self._said, [], False
+        with suppress(ClientClosedError):  # whoever closes a queue has handed its messages back
+            for message, judgement in said:
+                self._stream.settle(message, judgement)
 
     def flush(self) -> None:
         """Return when everything said so far of messages is stored.

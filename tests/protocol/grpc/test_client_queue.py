@@ -411,6 +411,39 @@ def test_a_queue_without_a_broker_says_so():
     asyncio.run(main())
 
 
+def test_a_client_that_is_closed_before_its_queue_ends_it(tmp_path):
+    async def scenario(client, node):
+        other = AsyncClient(node.address)
+        queue = other.queue("g", ["t"])
+        await queue.__aenter__()
+        waiting = asyncio.create_task(anext(queue))
+        await asyncio.sleep(0.05)
+        await other.close()
+        with pytest.raises(ClientClosedError):
+            await asyncio.wait_for(waiting, WAIT_S)
+        await queue.__aexit__(None, None, None)
+        await fill(client, 1)
+
+    played(tmp_path, scenario)
+
+
+def test_a_topic_that_is_deleted_leaves_the_others(tmp_path):
+    async def scenario(client, node):
+        await node.broker.create_topic("u", 1)
+        async with client.queue("g", ["t", "u"]) as queue:
+            await fill(client, 1)
+            (held,) = await taken(queue, 1)
+            await client.topics.delete("t")
+            with pytest.raises(UnknownReceiptError):
+                await held.ack()
+            await client.publish("u", b"still there")
+            (message,) = await taken(queue, 1)
+            assert message.topic == "u"
+            await message.ack()
+
+    played(tmp_path, scenario)
+
+
 def test_waiting_for_an_acknowledgement_may_be_called_off_without_harm_to_others(tmp_path):
     async def scenario(client, node):
         await fill(client, 3)

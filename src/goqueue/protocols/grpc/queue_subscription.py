@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.delivery.receipts import Receipt
-from goqueue.model.errors import GoQueueError, ReceiptError
+from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
 from goqueue.protocols.grpc.deliveries import (
     Deliveries,
     to_columns,
@@ -119,16 +119,22 @@ class QueueSubscription:
             await self._tell_assignment()
             room = await self._room()
             if room:
-                runs = await self._broker.deliverer.poll_runs(
-                    self._member,
-                    limit=min(room, self._wishes.limit),
-                    max_wait_ms=WAIT_MS,
-                    visibility_ms=self._wishes.visibility_ms,
-                    max_bytes=READ_BYTES,
-                )
-                await self._send_runs(runs)
+                await self._send_runs(await self._poll(room))
             if asyncio.get_running_loop().time() - self._written_s > SILENCE_S:
                 await self._send(pb.SubscribeResponse(heartbeat=pb.SubscribeHeartbeat()))
+
+    async def _poll(self, room: int) -> list[tuple[Run, list[Record]]]:
+        try:
+            return await self._broker.deliverer.poll_runs(
+                self._member,
+                limit=min(room, self._wishes.limit),
+                max_wait_ms=WAIT_MS,
+                visibility_ms=self._wishes.visibility_ms,
+                max_bytes=READ_BYTES,
+            )
+        except TopicError:  # one of them was just deleted; there may be others
+            await asyncio.sleep(_GATHER_S)
+            return []
 
     async def _tell_assignment(self) -> None:
         """Tell the client what it takes from, if that is news."""
