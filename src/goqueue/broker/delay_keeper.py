@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MESSAGES_BETWEEN: Final = 200_000
+MESSAGES_BETWEEN: Final = 100_000
 """New messages after which a snapshot spares the next start their reading."""
 MS_BETWEEN: Final = 60_000
 """Between snapshots while new messages come."""
@@ -93,16 +93,19 @@ class DelayKeeper:
 
     # --- Snapshots -------------------------------------------------------------------------------
 
-    @property
-    def is_due(self) -> bool:
-        """Enough has happened since the last snapshot."""
+    def due_ms(self) -> int | None:
+        """When the next snapshot is to be taken; None while nothing has happened."""
+        if self._lock.locked():
+            return None  # one is being taken
         unsaved = len(self._index.unsaved) // 2
-        since_ms = self._clock.now_ms() - self._saved_at_ms
-        return (
-            unsaved >= MESSAGES_BETWEEN
-            or (unsaved > 0 and since_ms >= MS_BETWEEN)
-            or self._ledger.log.snapshot_is_due
-        )
+        if unsaved >= MESSAGES_BETWEEN or self._ledger.log.snapshot_is_due:
+            return self._saved_at_ms
+        return self._saved_at_ms + MS_BETWEEN if unsaved else None
+
+    @property
+    def is_overdue(self) -> bool:
+        """So much has come that a snapshot should not wait for its time."""
+        return len(self._index.unsaved) >= 2 * MESSAGES_BETWEEN and not self._lock.locked()
 
     def on_saved(self, _took_s: float) -> None:
         """A snapshot is on the disk; to be told by the log of changes, from any thread."""

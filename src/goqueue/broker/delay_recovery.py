@@ -86,14 +86,15 @@ def _add_messages(store: DelayStore, class_number: int, found: Recovered) -> Non
     """The messages behind the snapshot, in runs of one topic."""
     start = max(found.book.classes[class_number].end, store.partitions[class_number].log_start)
     first, count, topic_id = start, 0, b""
-    for record, waiting in store.scan(class_number, start):
-        if waiting.topic_id != topic_id or record.offset != first + count:
+    unsaved = found.unsaved
+    for offset, its_topic_id, due_ms in store.places(class_number, start):
+        if its_topic_id != topic_id or offset != first + count:
             if count:
                 found.book.add(class_number, first, count, topic_id)
-            first, count, topic_id = record.offset, 0, waiting.topic_id
+            first, count, topic_id = offset, 0, its_topic_id
         count += 1
-        found.unsaved.append(waiting.due_ms)
-        found.unsaved.append(make_id(class_number, record.offset))
+        unsaved.append(due_ms)
+        unsaved.append(make_id(class_number, offset))
     if count:
         found.book.add(class_number, first, count, topic_id)
 

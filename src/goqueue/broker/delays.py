@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from goqueue.broker.delay_courier import AHEAD_MS, Courier
-from goqueue.broker.delay_intake import DelayIntake
-from goqueue.broker.delay_keeper import DelayKeeper
-from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
-from goqueue.broker.delay_store import DelayLedger, DelayStore
+from goqueue.broker.delay_courier import AHEAD_MS
+from goqueue.broker.delay_parts import DELAYS_NAME, open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.broker.handover import Handover
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.state_log import StateLog
 from goqueue.delay.deltas import Ended, ProducerGiven
-from goqueue.delay.due_index import DueIndex
-from goqueue.delay.entries import CLASSES, DelayedState
-from goqueue.delay.slots import SlotFiles
+from goqueue.delay.entries import DelayedState
 from goqueue.delay.wheel import TICK_MS
 from goqueue.metrics import names
 from goqueue.model.errors import (
     DelayDisabledError,
     DelayedNotPendingError,
+    MetadataError,
     StorageError,
     UnknownDelayedError,
 )
@@ -43,42 +36,18 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_intake import TakenIn
+    from goqueue.broker.delay_parts import DelayParts
     from goqueue.broker.topics import Topic
-    from goqueue.delay.book import DelayBook
     from goqueue.metrics.registry import Samples
     from goqueue.records import BatchInfo
 
 logger = logging.getLogger(__name__)
 
-DELAYED_TOPIC: Final = "__delayed"
-STATE_TOPIC: Final = "__delay_state"
-DELAYS: Final = 9
-"""The kind of snapshot that holds delayed messages."""
-DELAYS_NAME: Final = "delays"
-SLOTS_FOLDER: Final = "delay-slots"
-
-_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _SETTLE_MS: Final = 100
 """Between looks whether what was handed over is on the disk."""
 _READ_AHEAD_MS: Final = 1000
 """Between looks for what falls due soon, while something does."""
 _EXPIRED_AT_ONCE: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What there is between start and stop."""
-
-    store: DelayStore
-    ledger: DelayLedger
-    index: DueIndex
-    intake: DelayIntake
-    courier: Courier
-    keeper: DelayKeeper
-
-    @property
-    def book(self) -> DelayBook:
-        return self.ledger.book
 
 
 class Delays:
@@ -87,14 +56,14 @@ class Delays:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._clock = broker.clock
-        self._parts: _Parts | None = None
+        self._parts: DelayParts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_ms = 0
         self._round: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._aside: set[asyncio.Task[None]] = set()
         """Reading ahead, snapshots, and topics that go; a few at a time."""
-        self._reading = False
+        self._reading = self._saving = False
         self._read_at_ms = 0
         self._is_stopping = False
 
@@ -102,68 +71,23 @@ class Delays:
 
     async def start(self) -> None:
         """Find out what waits, and deliver what has fallen due meanwhile."""
-        broker, now_ms = self._broker, self._clock.now_ms()
-        store, log = await self._open()
-        found = recover(store, log.replay())
-        ledger, index = DelayLedger(log, found.book), DueIndex(now_ms)
-        intake = DelayIntake(store, found.book, index, self._clock)
-        files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
-        keeper = DelayKeeper(
-            store, ledger, index, files, executor=broker.executor, clock=self._clock
-        )
-        courier = Courier(
-            store,
-            ledger,
-            intake,
-            index,
-            topics=broker.topics,
-            partitions=broker.partitions,
-            executor=broker.executor,
-            clock=self._clock,
-            on_fired=self._on_fired,
-        )
-        parts = _Parts(store, ledger, index, intake, courier, keeper)
-        if found.cuts:
-            await ledger.durable(ledger.change(*found.cuts))
-        await keeper.load_past(now_ms)
-        for at in range(0, len(found.unsaved), 2):
-            if found.book.is_pending(found.unsaved[at + 1]):
-                index.add(found.unsaved[at], found.unsaved[at + 1])
-        for delayed_id in found.again:
-            if found.book.is_pending(delayed_id):
-                index.add(now_ms, delayed_id)
-        targets = Targets(broker.topics, broker.partitions)
-        restore_half_done(store, found.book, intake, targets)
-        if found.book.producer_id is not None:
-            courier.handover = Handover(found.book.producer_id)
-            courier.resume(
-                (intent, targets.partition(intent.topic_id, intent.partition))
-                for intent in found.book.intents.values()
-            )
-        self._parts = parts
+        broker = self._broker
+        self._parts = parts = await open_parts(broker, self._on_fired, self._saved)
         broker.publisher.delays = self
         broker.metrics.add_source(self._put_gauges)
-        for topic_id in found.book.topics():
+        for topic_id in parts.book.topics():
             if UUID(bytes=topic_id) not in broker.topics.catalogue.by_id:
                 self._spawn(partial(self._expire, topic_id))
         self._arm()
 
-    async def _open(self) -> tuple[DelayStore, StateLog]:
-        """Make the internal topics if need be."""
-        broker = self._broker
-        if DELAYED_TOPIC not in broker.topics.catalogue.by_name:
-            await broker.create_topic(DELAYED_TOPIC, CLASSES, _FOR_EVER)
-        if STATE_TOPIC not in broker.topics.catalogue.by_name:
-            await broker.create_topic(STATE_TOPIC, 1, {**_FOR_EVER, "goqueue.fsync": "always"})
-        partition = broker.partitions.partition
-        store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
-        state = partition(PartitionId(STATE_TOPIC, 0))
-        return store, StateLog(state, DELAYS, broker.disk, self._clock, self._saved)
-
     async def stop(self) -> None:
         """Finish what is on its way, and keep what the next start needs."""
         await self.halt()
-        if self._parts is not None and not self._parts.ledger.log.is_empty:
+        if self._parts is not None:
+            try:
+                await self._ensure_handover(self._parts)
+            except (StorageError, MetadataError) as error:
+                logger.warning("delayed messages: the next start has more to read: %s", error)
             await self._parts.keeper.save()
 
     async def halt(self) -> None:
@@ -175,7 +99,7 @@ class Delays:
         begun = [*self._aside] if self._round is None else [*self._aside, self._round]
         await asyncio.gather(*begun, return_exceptions=True)
 
-    def _running(self) -> _Parts:
+    def _running(self) -> DelayParts:
         if self._parts is None or self._is_stopping:
             raise DelayDisabledError("the broker is starting or stopping: try again")
         return self._parts
@@ -188,7 +112,7 @@ class Delays:
         taken = parts.intake.take(topic, partition, info, found.records, found.later)
         self._broker.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
         earliest_ms = min(due_ms for _, _, due_ms in taken.messages)
-        if self._timer is None or earliest_ms < self._wake_ms:
+        if self._timer is None or earliest_ms < self._wake_ms or parts.keeper.is_overdue:
             self._arm()
         return taken
 
@@ -332,6 +256,9 @@ class Delays:
             due_ms = max(now_ms + _READ_AHEAD_MS, due_ms - AHEAD_MS)
         if self._parts.courier.has_unsettled:
             due_ms = min(due_ms, now_ms + _SETTLE_MS)
+        save_ms = self._parts.keeper.due_ms()
+        if save_ms is not None and not self._saving:
+            due_ms = min(due_ms, save_ms)
         if self._timer is not None:
             self._timer.cancel()
         self._wake_ms = due_ms
@@ -369,18 +296,27 @@ class Delays:
         await self._ensure_handover(parts)
         delivered = await parts.courier.deliver(now_ms)
         self._read_ahead(parts, now_ms)
-        if parts.keeper.is_due and not parts.ledger.log.is_empty:
-            self._spawn(parts.keeper.save, name=DELAYS_NAME)
+        save_ms = parts.keeper.due_ms()
+        if save_ms is not None and save_ms <= now_ms and not self._saving:
+            self._saving = True
+            self._spawn(partial(self._save, parts))
         return delivered
 
-    async def _ensure_handover(self, parts: _Parts) -> None:
+    async def _save(self, parts: DelayParts) -> None:
+        try:
+            await parts.keeper.save()
+        finally:
+            self._saving = False
+            self._arm()
+
+    async def _ensure_handover(self, parts: DelayParts) -> None:
         """Have a producer id from the first message on, and the same for ever."""
         if parts.courier.handover is None and parts.book.pending_count:
             producer_id = await self._broker.producer_ids.allocate()
             await parts.ledger.durable(parts.ledger.change(ProducerGiven(producer_id)))
             parts.courier.handover = Handover(producer_id)
 
-    def _read_ahead(self, parts: _Parts, now_ms: int) -> None:
+    def _read_ahead(self, parts: DelayParts, now_ms: int) -> None:
         if self._reading or 0 <= now_ms - self._read_at_ms < _READ_AHEAD_MS // 2:
             return
         self._reading, self._read_at_ms = True, now_ms
@@ -393,11 +329,9 @@ class Delays:
 
         self._spawn(read)
 
-    def _spawn(self, work: Callable[[], Awaitable[None]], name: str | None = None) -> None:
-        """Do something beside the rounds; of work with a name, one at a time."""
-        if name is not None and any(task.get_name() == name for task in self._aside):
-            return
-        task = asyncio.get_running_loop().create_task(self._logged(work), name=name)
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something beside the rounds."""
+        task = asyncio.get_running_loop().create_task(self._logged(work))
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
 

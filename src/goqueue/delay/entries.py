@@ -94,6 +94,15 @@ def encode_waiting(waiting: Waiting) -> bytes:
     return place if producer is None else place + _PRODUCER.pack(*producer)
 
 
+def decode_place(headers: Headers) -> tuple[bytes, int]:
+    """The topic id and the due time alone. Raises like `decode_waiting`."""
+    try:
+        topic_id, _, due_ms = _PLACE.unpack_from(headers[0][1] or b"")
+    except (IndexError, struct.error):
+        raise DelayError("a record among the delayed messages is none of ours") from None
+    return topic_id, due_ms
+
+
 def decode_waiting(headers: Headers) -> Waiting:
     """What the header of a stored record says.
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.delays import STATE_TOPIC
+from goqueue.broker.delay_parts import STATE_TOPIC
 from goqueue.broker.fetch import FetchRequest, PartitionRead
 from goqueue.broker.messages import NewMessage, ProducerSequence
 from goqueue.broker.partition import PartitionId

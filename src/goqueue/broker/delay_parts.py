@@ -1,0 +1,116 @@
+"""What looks after delayed messages between start and stop, put together from what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.delay_courier import Courier
+from goqueue.broker.delay_intake import DelayIntake
+from goqueue.broker.delay_keeper import DelayKeeper
+from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
+from goqueue.broker.delay_store import DelayLedger, DelayStore
+from goqueue.broker.handover import Handover
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.state_log import StateLog
+from goqueue.delay.due_index import DueIndex
+from goqueue.delay.entries import CLASSES
+from goqueue.delay.slots import SlotFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.delay_recovery import Recovered
+    from goqueue.delay.book import DelayBook
+
+DELAYED_TOPIC: Final = "__delayed"
+STATE_TOPIC: Final = "__delay_state"
+DELAYS: Final = 9
+"""The kind of snapshot that holds delayed messages."""
+DELAYS_NAME: Final = "delays"
+SLOTS_FOLDER: Final = "delay-slots"
+
+_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class DelayParts:
+    """What there is between start and stop."""
+
+    store: DelayStore
+    ledger: DelayLedger
+    index: DueIndex
+    intake: DelayIntake
+    courier: Courier
+    keeper: DelayKeeper
+
+    @property
+    def book(self) -> DelayBook:
+        """Which messages wait."""
+        return self.ledger.book
+
+
+async def open_parts(
+    broker: Broker, on_fired: Callable[[str, int], None], on_saved: Callable[[float], None]
+) -> DelayParts:
+    """Find out what waits, and what was on its way."""
+    store, log = await _open_logs(broker, on_saved)
+    found = recover(store, log.replay())
+    ledger, index = DelayLedger(log, found.book), DueIndex(broker.clock.now_ms())
+    intake = DelayIntake(store, found.book, index, broker.clock)
+    files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
+    keeper = DelayKeeper(store, ledger, index, files, executor=broker.executor, clock=broker.clock)
+    courier = Courier(
+        store,
+        ledger,
+        intake,
+        index,
+        topics=broker.topics,
+        partitions=broker.partitions,
+        executor=broker.executor,
+        clock=broker.clock,
+        on_fired=on_fired,
+    )
+    parts = DelayParts(store, ledger, index, intake, courier, keeper)
+    if found.cuts:
+        await ledger.durable(ledger.change(*found.cuts))
+    await _fill_index(parts, found, broker.clock.now_ms())
+    _resume(parts, Targets(broker.topics, broker.partitions))
+    return parts
+
+
+async def _open_logs(
+    broker: Broker, on_saved: Callable[[float], None]
+) -> tuple[DelayStore, StateLog]:
+    """Make the internal topics if need be."""
+    if DELAYED_TOPIC not in broker.topics.catalogue.by_name:
+        await broker.create_topic(DELAYED_TOPIC, CLASSES, _FOR_EVER)
+    if STATE_TOPIC not in broker.topics.catalogue.by_name:
+        await broker.create_topic(STATE_TOPIC, 1, {**_FOR_EVER, "goqueue.fsync": "always"})
+    partition = broker.partitions.partition
+    store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
+    state = partition(PartitionId(STATE_TOPIC, 0))
+    return store, StateLog(state, DELAYS, broker.disk, broker.clock, on_saved)
+
+
+async def _fill_index(parts: DelayParts, found: Recovered, now_ms: int) -> None:
+    """Know when messages are due: from slots, from logs, and of those that wait once more."""
+    await parts.keeper.load_past(now_ms)
+    is_pending, unsaved = parts.book.is_pending, found.unsaved
+    for at in range(0, len(unsaved), 2):
+        if is_pending(unsaved[at + 1]):
+            parts.index.add(unsaved[at], unsaved[at + 1])
+    for delayed_id in filter(is_pending, found.again):
+        parts.index.add(now_ms, delayed_id)
+
+
+def _resume(parts: DelayParts, targets: Targets) -> None:
+    """Take up what was interrupted."""
+    restore_half_done(parts.store, parts.book, parts.intake, targets)
+    if parts.book.producer_id is not None:
+        parts.courier.handover = Handover(parts.book.producer_id)
+        parts.courier.resume(
+            (intent, targets.partition(intent.topic_id, intent.partition))
+            for intent in parts.book.intents.values()
+        )
