@@ -41,6 +41,9 @@ def link_to(address, **options):
     return LinkSettings(((host, int(port)),), **quick | options)
 
 
+KEPT = {"retention.ms": -1}  # the numbers' times are long ago
+
+
 @pytest.fixture(scope="module")
 def broker():
     with Broker() as running:
@@ -49,7 +52,7 @@ def broker():
 
 @pytest.fixture
 def topic(broker):
-    return broker.create_topic(next(topics), partitions=2)
+    return broker.create_topic(next(topics), partitions=2, settings=KEPT)
 
 
 @pytest.fixture
@@ -164,7 +167,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before(broker, cluster, writ
     broker.delete_topic(topic)
     with pytest.raises(DataLossError, match="the topic was deleted"):
         rows(cluster, [before])
-    broker.create_topic(topic, partitions=2)
+    broker.create_topic(topic, partitions=2, settings=KEPT)
     writer.numbers(topic, 0, 100, 5)
     with pytest.raises(DataLossError, match="deleted and made anew"):
         rows(cluster, [before])
@@ -183,7 +186,7 @@ def test_a_topic_deleted_during_the_read_is_named(broker, cluster, writer, topic
 
 def test_a_broker_that_starts_again_midway_costs_and_doubles_nothing(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
-        topic = broker.create_topic(partitions=2)
+        topic = broker.create_topic(partitions=2, settings=KEPT)
         with TopicWriter(broker.kafka_address) as writer:
             for number in range(60):
                 writer.append(topic, number % 2, [Record(0, 1, None, b"%02d" % number * 8000)])

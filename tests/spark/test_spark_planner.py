@@ -19,6 +19,8 @@ from support.topic_writer import TopicWriter
 
 topics = (f"planned-{number}" for number in count())
 
+KEPT = {"retention.ms": -1}  # the numbers' times are long ago
+
 
 @pytest.fixture(scope="module")
 def broker():
@@ -28,7 +30,7 @@ def broker():
 
 @pytest.fixture
 def topic(broker):
-    return broker.create_topic(next(topics), partitions=2)
+    return broker.create_topic(next(topics), partitions=2, settings=KEPT)
 
 
 @pytest.fixture
@@ -161,7 +163,7 @@ def test_new_partitions_are_read_from_their_beginning(broker, writer, topic):
 def test_topics_that_come_to_match_a_pattern_are_read_from_their_beginning(broker, writer, topic):
     planner = planner_for(broker, topic, subscribePattern=f"{topic}.*")
     start = latest(planner, planner.initial())
-    broker.create_topic(f"{topic}-more")
+    broker.create_topic(f"{topic}-more", settings=KEPT)
     writer.numbers(f"{topic}-more", 0, 0, 3)
     end = latest(planner, start)
     assert end.offsets[f"{topic}-more", 0] == 3
@@ -188,7 +190,7 @@ def test_a_topic_that_is_gone_or_made_anew_is_data_loss(broker, writer, topic):
     with pytest.raises(DataLossError, match=f"{topic}-0 is gone; it was read up to offset 5"):
         latest(planner, start)
     assert latest(careless, start) == StreamOffset({}, {})
-    broker.create_topic(topic, partitions=2)
+    broker.create_topic(topic, partitions=2, settings=KEPT)
     writer.numbers(topic, 0, 0, 9)
     with pytest.raises(DataLossError, match="made anew"):
         latest(planner, start)

@@ -1,0 +1,283 @@
+"""Values as typed columns: parsed all at once where that is safe, never in another row's place."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import urllib.request
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from goqueue.spark.errors import BrokerAwayError, ColumnsError, ValueFormatError
+from goqueue.spark.options import parse_read_options
+from goqueue.spark.ranges import OffsetRange
+from goqueue.spark.shape import default_schema, shape_of
+from goqueue.spark.values import registry as registry_module
+from goqueue.spark.values.json_values import _loads, one_by_one, parse_json
+from goqueue.spark.values.parsing import parser_of
+from goqueue.spark.values.registry import SchemaRegistry
+from goqueue.spark.values.value_types import avro_type, json_type
+from goqueue.testing import Broker
+
+KIND = pa.struct(
+    [
+        pa.field("a", pa.int64()),
+        pa.field("b", pa.list_(pa.field("element", pa.string()))),
+        pa.field("c", pa.struct([pa.field("d", pa.float64())])),
+    ]
+)
+SOURCE = OffsetRange("orders", "id", 0, 0, 100)
+
+
+def options(**given):
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    return parse_read_options({"bootstrap.servers": "x", "subscribe": "orders"} | named, "batch")
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+documents = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "a": st.one_of(st.integers(-(2**70), 2**70), st.none(), st.text(max_size=3)),
+            "b": st.lists(st.text(max_size=3), max_size=3),
+            "c": st.fixed_dictionaries({}, optional={"d": st.floats(-1e9, 1e9)}),
+            "z": st.booleans(),
+        },
+    ).map(lambda tree: json.dumps(tree).encode()),
+    st.sampled_from(
+        [b"", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":', b'{"a":{}', b'{"a":"}', b"[1]", b"1",
+         b"{}\n", b'{"a":\n1}', b" {}", b'{"b":["x\\n"]}', b'{"a":[{}', b'{"a":1,"a":2}',
+         b"\xff{}"]
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(documents, max_size=12))
+def test_all_at_once_gives_what_one_by_one_does(values):
+    array = pa.array(values, pa.binary())
+    found, bad = parse_json(array, KIND)
+    found.validate(full=True)
+    expected, expected_bad = one_by_one(values, KIND, _loads)
+    assert found.to_pylist() == expected.to_pylist()
+    assert bad == expected_bad
+
+
+def test_good_values_are_parsed_all_at_once(monkeypatch):
+    monkeypatch.setattr("goqueue.spark.values.json_values.one_by_one", None)
+    values = pa.array([b'{"a": %d, "b": ["x"]}' % n for n in range(1000)], pa.binary())
+    found, bad = parse_json(values, KIND)
+    assert found.field("a").to_pylist() == list(range(1000))
+    assert not bad
+
+
+def parse_column(values, **given):
+    shape = shape_of(StructType([StructField("value", SIMPLE)]), options(**given))
+    parse = shape.value_parser(options(**given))
+    offsets = pa.array(range(50, 50 + len(values)), pa.int64())
+    return parse(pa.array(values, pa.binary()), SOURCE, offsets).to_pylist()
+
+
+SIMPLE = StructType([StructField("a", LongType())])
+
+
+def test_what_does_not_parse_is_null_or_ends_the_query():
+    values = [b'{"a": 1}', None, b"nonsense", b'{"a": 2}', b'{"a": "x"}']
+    json_options = {"valueFormat": "json", "valueSchema": "a bigint"}
+    assert parse_column(values, **json_options) == [{"a": 1}, None, None, {"a": 2}, None]
+    with pytest.raises(ValueFormatError, match=r"2 values of orders-0 .* offsets \[52, 54\]"):
+        parse_column(values, **json_options, valueMode="failfast")
+
+
+def test_types_that_json_has_no_values_of_are_refused():
+    kind = StructType([StructField("at", ArrayType(TimestampType()))])
+    with pytest.raises(ValueFormatError, match=r"value.at\[\] cannot be timestamp"):
+        shape_of(
+            StructType([StructField("value", kind)]), options(valueFormat="json", valueSchema="x")
+        )
+    with pytest.raises(ColumnsError, match="value is a struct"):
+        shape_of(
+            StructType([StructField("value", StringType())]),
+            options(valueFormat="json", valueSchema="x"),
+        )
+
+
+def test_the_type_comes_from_a_ddl_or_a_json_schema():
+    assert "value struct<a int, b string>" in default_schema(
+        options(valueFormat="json", valueSchema="a int, b string")
+    )
+    text = json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer"},
+                "price": {"type": ["null", "number"]},
+                "tags": {"type": "array", "items": {"type": "string"}},
+            },
+        }
+    )
+    assert json_type(text) == StructType(
+        [
+            StructField("id", LongType()),
+            StructField("price", DoubleType()),
+            StructField("tags", ArrayType(StringType())),
+        ]
+    )
+    for open_ended in ({}, {"type": "object"}, {"type": "string"}):
+        with pytest.raises(ValueFormatError):
+            json_type(json.dumps(open_ended))
+
+
+# --- Avro --------------------------------------------------------------------------------------
+
+AVRO = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "colour", "type": {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}},
+        {"name": "other", "type": ["null", "Colour"]},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        },
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+        {"name": "lines", "type": {"type": "array", "items": "int"}},
+    ],
+}
+ORDER = {
+    "id": 7,
+    "colour": "RED",
+    "other": None,
+    "day": date(2026, 1, 2),
+    "at": datetime(2026, 1, 2, tzinfo=UTC),
+    "price": Decimal("12.50"),
+    "tags": {"a": "b"},
+    "lines": [1, 2],
+}
+
+
+def as_avro(tree, schema):
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), tree)
+    return out.getvalue()
+
+
+def test_avro_records_become_rows():
+    given = {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)}
+    schema = default_schema(options(**given))
+    kind = schema["value"].dataType
+    assert kind == avro_type(json.dumps(AVRO))
+    assert kind["day"].dataType == DateType()
+    assert kind["lines"].dataType == ArrayType(IntegerType())
+    shape = shape_of(StructType([schema["value"]]), options(**given))
+    parse = shape.value_parser(options(**given))
+    good = as_avro(ORDER, AVRO)
+    values = pa.array([good, good[:-2], good + b"x", None, b""], pa.binary())
+    found = parse(values, SOURCE, pa.array(range(5)))
+    row, *others = found.to_pylist()
+    assert row == ORDER | {"tags": [("a", "b")]}
+    assert others == [None] * 4
+
+
+def test_avro_that_cannot_be_a_column_is_refused():
+    union = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}
+    for schema in (union, "int", {"type": "array", "items": "int"}):
+        with pytest.raises(ValueFormatError):
+            avro_type(json.dumps(schema))
+    with pytest.raises(ValueFormatError, match="no Avro schema"):
+        parser_of(options(valueFormat="avro", valueSchema='{"type": "nope"}'), KIND)
+
+
+# --- A registry --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def registry_url():
+    with Broker() as broker:
+        yield broker.http_url
+
+
+def register(url, subject, schema, kind="AVRO"):
+    body = json.dumps({"schema": json.dumps(schema), "schemaType": kind}).encode()
+    request = urllib.request.Request(
+        f"{url}/subjects/{subject}/versions", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)["id"]
+
+
+def framed(schema_id, body):
+    return struct.pack(">bi", 0, schema_id) + body
+
+
+def test_values_are_read_by_the_schema_they_were_written_with(registry_url):
+    old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    new = {
+        "type": "record",
+        "name": "R",
+        "fields": [*old["fields"], {"name": "b", "type": "string", "default": "none"}],
+    }
+    first = register(registry_url, "orders-value", old)
+    second = register(registry_url, "orders-value", new)
+    given = {"valueFormat": "confluent", "schema__registry__url": registry_url}
+    schema = default_schema(options(**given))
+    assert schema["value"].dataType.names == ["a", "b"]
+    parse = shape_of(StructType([schema["value"]]), options(**given)).value_parser(options(**given))
+    values = [
+        framed(first, as_avro({"a": 1}, old)),
+        framed(second, as_avro({"a": 2, "b": "x"}, new)),
+        as_avro({"a": 1}, old),
+        b"",
+    ]
+    found = parse(pa.array(values, pa.binary()), SOURCE, pa.array(range(4)))
+    assert found.to_pylist() == [{"a": 1, "b": "none"}, {"a": 2, "b": "x"}, None, None]
+
+
+def test_json_with_an_id_in_front(registry_url):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    number = register(registry_url, "events-value", schema, "JSON")
+    given = {
+        "valueFormat": "confluent",
+        "schema__registry__url": registry_url,
+        "valueSubject": "events-value",
+    }
+    made = default_schema(options(**given))
+    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    values = pa.array([framed(number, b'{"a": 5}'), b'{"a": 5}', b""], pa.binary())
+    assert parse(values, SOURCE, pa.array(range(3))).to_pylist() == [{"a": 5}, None, None]
+
+
+def test_a_subject_that_is_not_there_is_named(registry_url):
+    given = {"valueFormat": "confluent", "schema__registry__url": registry_url}
+    with pytest.raises(ValueFormatError, match="no subject 'nothing'"):
+        default_schema(options(**given, valueSubject="nothing"))
+    with pytest.raises(ValueFormatError, match="valueSubject is needed"):
+        default_schema(options(**given, subscribe="a,b"))
+
+
+def test_a_registry_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr(registry_module, "_FIRST_PAUSE_S", 0.001)
+    with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9 does not answer"):
+        SchemaRegistry("http://127.0.0.1:9").latest("x")
