@@ -121,6 +121,7 @@ class Settler:
         generation = self._queues.shard_of(group).generation
         now_ms = self._queues.now_ms()
         accepted: defaultdict[QueueKey, list[int]] = defaultdict(list)
+        seen: set[Receipt] = set()
         failures: list[tuple[Run, int, GoQueueError]] = []
         for run, places in named:
             offsets = [run.offsets[place] for place in places]
@@ -134,9 +135,10 @@ class Settler:
                 continue
             for place in places:
                 receipt = run.receipt(place)
-                error = _refusal(queue, receipt, now_ms, accepted.get(run.key, ()))
+                error = _refusal(queue, receipt, now_ms, seen)
                 if error is None:
                     accepted[run.key].append(receipt.offset)
+                    seen.add(receipt)
                 else:
                     failures.append((run, place, error))
         await self._apply(group, accepted, judgement, now_ms)
@@ -271,11 +273,11 @@ def _check(judgement: Judgement) -> None:
 
 
 def _refusal(
-    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, accepted: Sequence[int]
+    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, seen: set[Receipt]
 ) -> ReceiptError | None:
     if queue is None:
         return UnknownReceiptError(f"{receipt}: the group reads that partition no more")
-    if receipt.offset in accepted:
+    if receipt in seen:
         return UnknownReceiptError(f"{receipt} is there twice")
     return refusal(queue, receipt, now_ms)
 

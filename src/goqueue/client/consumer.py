@@ -257,15 +257,26 @@ class AsyncConsumer:
                 told = from_call(failure, self._channels.address)
                 failures += 1
                 if not _may_join_again(failure, told):
-                    self._failure = told
-                    self._is_joined.set()
-                    self._news.set()
+                    self._give_up(told)
                     return
                 logger.info("group %s is joined again in a moment: %s", self._join.group, told)
             except asyncio.InvalidStateError:
                 failures += 1
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                failures += 1  # only the call was cancelled: somebody has closed the connection
+            except GoQueueError as error:  # the client was closed before its consumer
+                self._give_up(error)
+                return
             self._forget_session()
             await asyncio.sleep(self._channels.settings.backoff_s(max(failures, 1)))
+
+    def _give_up(self, error: GoQueueError) -> None:
+        self._failure = error
+        self._is_joined.set()
+        self._news.set()
 
     def _forget_session(self) -> None:
         self._call = None

@@ -360,6 +360,22 @@ def test_a_message_that_outlives_itself_is_not_handed_out(tmp_path):
     played(tmp_path, scenario)
 
 
+def test_many_messages_that_were_extended_are_acknowledged_like_others(tmp_path):
+    async def scenario(client, node):
+        await fill(client, 500)
+        async with client.queue("g", ["t"]) as queue:
+            messages = await taken(queue, 500)
+            for message in messages:
+                message.extend(60)
+            await queue.flush()
+            for message in messages:
+                message.ack()
+            await queue.flush()
+            assert left(node) == (0, 0)
+
+    played(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -411,10 +427,11 @@ def test_a_queue_without_a_broker_says_so():
     asyncio.run(main())
 
 
-def test_a_client_that_is_closed_before_its_queue_ends_it(tmp_path):
+@pytest.mark.parametrize("kind", ["queue", "subscribe"])
+def test_a_client_that_is_closed_before_its_queue_ends_it(tmp_path, kind):
     async def scenario(client, node):
         other = AsyncClient(node.address)
-        queue = other.queue("g", ["t"])
+        queue = getattr(other, kind)("g", ["t"])
         await queue.__aenter__()
         waiting = asyncio.create_task(anext(queue))
         await asyncio.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import grpc
 import pytest
@@ -92,6 +93,36 @@ def test_a_receipt_whose_time_is_over_is_refused_also_after_the_next_delivery(tm
         await call(node.stubs.acks, again[0])
 
     played(tmp_path, scenario, count=1)
+
+
+def test_no_forged_receipt_is_the_broker_s_own_failure(tmp_path):
+    """Bytes of a real receipt changed at random: each is refused, and told why."""
+
+    async def scenario(node, member):
+        (real,) = await receipts(node, member, 1)
+        chance = random.Random(5)
+        forged = set()
+        while len(forged) < 400:
+            letters = list(real)
+            for _ in range(chance.randint(1, 3)):
+                letters[chance.randrange(len(letters))] = chance.choice(
+                    "0123456789abcdef:-t\u00e9 "
+                )
+            forged.add("".join(letters))
+        forged.discard(real)
+        request = pb.BatchAckRequest(receipt_handles=forged)
+        outcomes = (await node.stubs.acks.BatchAck(request)).outcomes
+        assert {each.error.name for each in outcomes} <= {
+            "MalformedReceiptError",
+            "UnknownReceiptError",
+            "ExpiredReceiptError",
+        }
+        for handle in list(forged)[:30]:
+            status, _ = await refused(node.stubs.acks.Ack(pb.AckRequest(receipt_handle=handle)))
+            assert status in {NOT_FOUND, EXPIRED, INVALID}
+        await node.stubs.acks.Ack(pb.AckRequest(receipt_handle=real))
+
+    played(tmp_path, scenario)
 
 
 def test_a_receipt_of_another_group_is_refused_where_a_group_is_named(tmp_path):
