@@ -19,18 +19,22 @@ from goqueue.broker.dead_letters import dead_letter_topic
 from goqueue.broker.handover import EPOCH, Handover
 from goqueue.broker.letters import REDRIVEN_HEADER, LetterFilter, Letters
 from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.publish import PublishRequest
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import QueueSettings
+from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
     BatchError,
+    DelayError,
     GoQueueError,
     InternalTopicError,
+    SchemaError,
     TooManyRedrivesError,
     UnknownRedriveError,
 )
-from goqueue.records import Record
+from goqueue.records import DELIVERY, Record, encode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -49,6 +53,8 @@ MAX_RUNNING: Final = 10
 MAX_KEPT: Final = 100
 """Redrives whose end is remembered; of more, the oldest is forgotten."""
 BATCH_BYTES: Final = 512 * 1024
+_REFUSALS: Final = (BatchError, DelayError, SchemaError)
+"""What a topic has against single messages; everything else is in the way of all."""
 _PAUSES_PER_S: Final = 10
 """How often a redrive with a rate puts in a pause, so that it goes smoothly."""
 
@@ -270,7 +276,7 @@ class Redrives:
         target = self._target(redrive, letters[0])
         try:
             await self._append(group, key, target, letters)
-        except BatchError as error:
+        except _REFUSALS as error:
             self._handover = None  # so that the numbers of this attempt are nobody's
             if len(letters) == 1:
                 redrive.failed += 1
@@ -288,19 +294,28 @@ class Redrives:
     async def _append(
         self, group: QueueGroup, key: QueueKey, target: Partition, letters: list[Letter]
     ) -> None:
-        """Store what is about to happen, append, wait, and store that it has happened."""
+        """Store what is about to happen, publish, wait, and store that it has happened."""
         if self._handover is None:
             self._handover = Handover(await self._broker.producer_ids.allocate())
         handover = self._handover
-        settings = self._broker.topics.catalogue.topic(target.id.topic).settings
         now_ms = self._broker.clock.now_ms()
         records = [_alive(at, letter, now_ms) for at, letter in enumerate(letters)]
         offsets = [letter.record.offset for letter in letters]
         sequence = handover.next_sequence(target)
         moving = ops.Moving(*target.id, sequence, offsets, handover.producer_id)
         await self._change(group, key, moving)
-        placed = handover.append(target, settings, records, sequence)
-        await target.durable(placed)
+        speaks = any(name in DELIVERY_HEADERS for record in records for name, _ in record.headers)
+        batch = encode(
+            records,
+            attributes=DELIVERY if speaks else 0,
+            producer_id=handover.producer_id,
+            producer_epoch=EPOCH,
+            base_sequence=sequence,
+        )
+        request = PublishRequest(target.id, memoryview(batch), delivery=speaks)
+        published = self._broker.publisher.publish(request)
+        if published.durable is not None:
+            await published.durable
         await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
 
     async def _resolve(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:

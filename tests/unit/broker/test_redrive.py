@@ -1,0 +1,194 @@
+"""Redriving dead letters: each goes once, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.broker.letters import LetterFilter
+from goqueue.broker.messages import NewMessage
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.queues import QUEUE_TOPIC
+from goqueue.broker.redrive import MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.delivery.group import REDRIVE_GROUP
+from goqueue.model.errors import GoQueueError, UnknownRedriveError
+from support.brokers import publish, read_all, running_broker
+from support.clocks import ManualClock
+from support.disks import FaultyDisk, SimulatedCrash
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.redrive import Redrive
+
+LETTERS = tuple(b"%d" % number for number in range(5))
+
+
+async def bury(broker: Broker, partitions: int = 1) -> None:
+    """A topic with dead letters, as somebody might have put them there."""
+    for name in ("t", "t.dlq"):
+        await broker.create_topic(name, partitions)
+    publish(broker, "t.dlq", *LETTERS)
+
+
+async def redrive(broker: Broker, **request: object) -> Redrive:
+    found = broker.redrives.begin(RedriveRequest("t", **request))  # type: ignore[arg-type]  # its own
+    assert found.task is not None
+    await found.task
+    return found
+
+
+async def values(broker: Broker, topic: str = "t") -> list[bytes | None]:
+    return [each.value for each in await read_all(broker, topic)]
+
+
+async def left(broker: Broker) -> list[bytes | None]:
+    return [each.record.value async for found in broker.letters.read("t") for each in found]
+
+
+def test_letters_that_have_gone_are_neither_listed_nor_sent_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await bury(broker)
+            chosen = LetterFilter(offsets={0: frozenset({1, 3})})
+            first = await redrive(broker, chosen=chosen)
+            assert (first.state, first.total, first.done) == (RedriveState.DONE, 2, 2)
+            assert await left(broker) == [b"0", b"2", b"4"]
+        async with running_broker(tmp_path, clock=clock) as broker:
+            assert broker.letters.count("t") == 3
+            second = await redrive(broker)
+            assert (second.total, second.done) == (3, 3)
+            assert await values(broker) == [b"1", b"3", b"0", b"2", b"4"]
+            assert (await redrive(broker)).total == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("operations", range(10))
+def test_a_letter_goes_once_whenever_the_process_is_killed(tmp_path: Path, operations: int) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk(tmp_path)
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await bury(broker)
+            await redrive(broker, limit=1)
+        with suppress(SimulatedCrash, GoQueueError):
+            async with running_broker(tmp_path, clock=clock, disk=disk, clean=False) as broker:
+                disk.crash_after(operations)
+                await redrive(broker, limit=2)
+        disk.kill()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            gone = await values(broker)
+            assert sorted([*gone, *await left(broker)]) == sorted(LETTERS)
+            await redrive(broker)
+            assert await values(broker) == list(LETTERS)
+            assert await left(broker) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("skip", range(3))
+def test_a_disk_that_refuses_keeps_the_letters(tmp_path: Path, skip: int) -> None:
+    """Of the writes of a redrive: what is about to go, the messages, that they have gone."""
+
+    async def scenario() -> None:
+        disk = FaultyDisk(tmp_path)
+        async with running_broker(tmp_path, disk=disk) as broker:
+            await bury(broker)
+            await redrive(broker, limit=1)
+            disk.fail_next("write", errno.EIO, skip=skip)
+            failed = await redrive(broker)
+            assert failed.state is RedriveState.FAILED
+            assert failed.error
+            shard = broker.queues._shard_number(REDRIVE_GROUP)
+            for place in (PartitionId("t", 0), PartitionId(QUEUE_TOPIC, shard)):
+                partition = broker.partitions.partition(place)
+                if partition.log.failure is not None:
+                    await partition.recover()
+            await redrive(broker)
+            assert await values(broker) == list(LETTERS)
+            assert await left(broker) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_letter_that_the_target_refuses_stays_and_its_neighbours_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await bury(broker)
+            await broker.writer.publish("t.dlq", [NewMessage(b"x" * 5000), NewMessage(b"last")])
+            await broker.configure_topic("t", {"max.message.bytes": "1000"})
+            done = await redrive(broker)
+            assert (done.state, done.total) == (RedriveState.DONE, 7)
+            assert (done.done, done.failed) == (6, 1)
+            assert "1000" in done.error
+            assert await values(broker) == [*LETTERS, b"last"]
+            assert await left(broker) == [b"x" * 5000]
+
+    asyncio.run(scenario())
+
+
+def test_two_redrives_at_once_send_each_letter_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await bury(broker)
+            both = await asyncio.gather(redrive(broker), redrive(broker))
+            assert sum(each.done for each in both) == len(LETTERS)
+            assert await values(broker) == list(LETTERS)
+
+    asyncio.run(scenario())
+
+
+def test_letters_that_come_later_are_not_meant(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await bury(broker)
+            found = broker.redrives.begin(RedriveRequest("t", rate=1000))
+            await asyncio.sleep(0)
+            publish(broker, "t.dlq", b"later")
+            assert found.task is not None
+            await found.task
+            assert found.total == found.done == len(LETTERS)
+            assert await left(broker) == [b"later"]
+
+    asyncio.run(scenario())
+
+
+def test_a_redrive_goes_to_the_partition_of_the_same_number_if_there_is_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for name, count in (("t", 3), ("t.dlq", 3), ("small", 2)):
+                await broker.create_topic(name, count)
+            said = [(f"goqueue-dlq-{name}", b"2") for name in ("partition", "attempts")]
+            letters = [NewMessage(b"%d" % n, headers=tuple(said), partition=2) for n in range(2)]
+            await broker.writer.publish("t.dlq", letters)
+            await redrive(broker, limit=1)
+            await redrive(broker, to="small")
+            ends = {
+                str(each.id): each.log_end
+                for each in broker.partitions
+                if each.id.topic in {"t", "small"} and each.log_end
+            }
+            assert ends == {"t-2": 1, "small-0": 1}
+
+    asyncio.run(scenario())
+
+
+def test_redrives_that_are_long_over_are_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            for _ in range(MAX_KEPT + 5):
+                await redrive(broker, dry_run=True)
+            assert len(list(broker.redrives)) == MAX_KEPT
+            with pytest.raises(UnknownRedriveError):
+                broker.redrives.get(1)
+            assert broker.redrives.get(MAX_KEPT + 5).state is RedriveState.DONE
+
+    asyncio.run(scenario())
