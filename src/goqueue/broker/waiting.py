@@ -12,7 +12,7 @@ class Waiter:
 
     def __init__(self, missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def offer(self, size_bytes: int) -> None:
         """Note that this many more bytes can be read."""
@@ -22,13 +22,24 @@ class Waiter:
 
     def wake(self) -> None:
         """End the wait: there is enough, or something else that the reader must hear of."""
-        if not self._future.done():
-            self._future.set_result(None)
+        self._end(woken=True)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return when woken, or when the time is over; says whether it was woken."""
-        await asyncio.wait((self._future,), timeout=timeout_s)
-        return self._future.done()
+        """Return when woken, or when the time is over; says whether it was woken. Once only.
+
+        By hand, since this happens at every poll: `asyncio.wait` costs several times as much.
+        """
+        if self._future.done():
+            return self._future.result()
+        timer = self._future.get_loop().call_later(timeout_s, lambda: self._end(woken=False))
+        try:
+            return await self._future
+        finally:
+            timer.cancel()
+
+    def _end(self, *, woken: bool) -> None:
+        if not self._future.done():
+            self._future.set_result(woken)
 
 
 class Waiters:
