@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from goqueue.client.errors import ClientClosedError
 from goqueue.client.outgoing import to_ms
 from goqueue.client.queue_messages import AsyncQueueMessage
 from goqueue.client.queue_stream import QueueStream
@@ -93,15 +95,19 @@ class AsyncQueue:
 
     async def _process(self, work: Callable[[AsyncQueueMessage], Awaitable[object]]) -> None:
         async for message in self:
+            failure: Exception | None = None
             try:
                 await work(message)
             except Exception as error:  # noqa: BLE001 - whatever it is, the message has failed
                 logger.warning("%r comes again: %r", message, error)
-                if not message.is_settled:
-                    message.nack(reason=repr(error)[:_REASON_CHARS])
-            else:
-                if not message.is_settled:
+                failure = error
+            if message.is_settled:
+                continue
+            with suppress(ClientClosedError):  # then it was handed back
+                if failure is None:
                     message.ack()
+                else:
+                    message.nack(reason=repr(failure)[:_REASON_CHARS])
 
     def settle(
         self,

@@ -281,6 +281,25 @@ def test_a_queue_is_processed_by_several_tasks_at_a_time(tmp_path):
     played(tmp_path, scenario)
 
 
+def test_work_that_ends_after_the_queue_was_closed_is_done_again(tmp_path):
+    async def scenario(client, node):
+        await fill(client, 1)
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        async def work(_message):
+            began.set()
+            await may_end.wait()
+
+        async with client.queue("g", ["t"]) as queue:
+            working = asyncio.create_task(queue.process(work))
+            await began.wait()
+        may_end.set()
+        await asyncio.wait_for(working, WAIT_S)
+        assert left(node) == (1, 0)
+
+    played(tmp_path, scenario)
+
+
 def test_the_prefetch_bounds_what_a_member_has(tmp_path):
     async def scenario(client, node):
         await fill(client, 50)
