@@ -86,7 +86,7 @@ class Rows:
 
     @property
     def all(self):
-        return sorted(row for batch in self.batches.values() for row in batch)
+        return sorted(row for batch in list(self.batches.values()) for row in batch)
 
 
 def failure(frame):

@@ -26,6 +26,21 @@ class TopicWriter:
     def __exit__(self, *_: object) -> None:
         self._cluster.close()
 
+    def create(self, topic: str, partitions: int, **settings: object) -> None:
+        """Make a topic; a setting `a.b` is written `a_b`."""
+        configs = [{"name": k.replace("_", "."), "value": str(v)} for k, v in settings.items()]
+        wanted = {
+            "name": topic,
+            "num_partitions": partitions,
+            "replication_factor": -1,
+            "assignments": [],
+            "configs": configs,
+        }
+        answer = self._cluster.to_any().call(
+            ApiKey.CREATE_TOPICS, 7, topics=[wanted], timeout_ms=10_000, validate_only=False
+        )
+        assert answer.topics[0].error_code == 0
+
     def append(self, topic: str, partition: int, records: Iterable[Record], **options: int) -> int:
         """Store one batch and return its first offset."""
         return self.append_batch(topic, partition, encode(list(records), **options))

@@ -29,6 +29,7 @@ def every_error() -> Iterator[type[GoQueueError]]:
                 "goqueue.server",
                 "goqueue.cli",
                 "goqueue.client",
+                "goqueue.spark",
                 "goqueue.protocols.http",
                 "goqueue.protocols.grpc",
             )
