@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
-    from goqueue.transactions.coordinator import TransactionCoordinator
+    from goqueue.transactions.together import SeriesCoordinator
 
 _log = logging.getLogger(__name__)
 _R = TypeVar("_R")
@@ -33,7 +33,7 @@ class TransactionShard:
     def __init__(
         self,
         state: StateLog,
-        coordinator: TransactionCoordinator,
+        coordinator: SeriesCoordinator,
         now_ms: Callable[[], int],
         executor: Executor,
     ) -> None:
@@ -69,7 +69,7 @@ class TransactionShard:
         """The size of the log."""
         return self._state.partition.log.size_bytes
 
-    def perform(self, event: Callable[[TransactionCoordinator, Effects], _R]) -> tuple[_R, Effects]:
+    def perform(self, event: Callable[[SeriesCoordinator, Effects], _R]) -> tuple[_R, Effects]:
         """Let the coordinator see an event, and store what it changes.
 
         Raises:

@@ -17,8 +17,9 @@ from goqueue.broker.transaction_ends import TransactionEnds
 from goqueue.broker.transaction_shard import TransactionShard
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.runtime.tasks import PeriodicTasks
-from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.registry import EVERYTHING, verify
+from goqueue.transactions.series import series_of
+from goqueue.transactions.together import SeriesCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         TransactionFilter,
         TransactionView,
     )
+    from goqueue.transactions.series import TogetherRequest
     from goqueue.transactions.settings import TransactionSettings
     from goqueue.transactions.transaction import Transaction
 
@@ -119,9 +121,7 @@ class Transactions:
                 broker.clock,
                 partial(broker.measures.snapshot_saved, TRANSACTIONS_NAME),
             )
-            coordinator = TransactionCoordinator(
-                self.settings, self._by_producer, _new_transaction_id
-            )
+            coordinator = SeriesCoordinator(self.settings, self._by_producer, _new_transaction_id)
             shard = self._shards[number] = TransactionShard(
                 state, coordinator, self.now_ms, broker.executor
             )
@@ -133,7 +133,7 @@ class Transactions:
             raise UnknownProducerError(
                 f"nobody has initialised a producer for {transactional_id!r}"
             )
-        number: int = mmh3.hash(transactional_id, signed=False)
+        number: int = mmh3.hash(series_of(transactional_id), signed=False)
         return self._shard(number % self._partition_count)
 
     # --- Producers -------------------------------------------------------------------------------
@@ -240,6 +240,31 @@ class Transactions:
         await shard.durable()
         await self._ends.finish(shard, out, self.now_ms)
 
+    # --- Many transactions -----------------------------------------------------------------------
+
+    async def commit_together(self, request: TogetherRequest) -> bool:
+        """Commit the transactions of a batch, all or none; False when that was done before.
+
+        The decision is durable when this returns, whoever is killed then. Asked again, it answers
+        the same and does nothing: whoever got no answer may ask until there is one.
+        """
+        await self._ensure_topic()
+        shard = self._shard_of(request.series)
+        is_new, out = shard.perform(
+            lambda core, out: core.commit_together(request, self.now_ms(), out)
+        )
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+        return is_new
+
+    async def abort_together(self, request: TogetherRequest) -> None:
+        """Abort what a series has open, for a batch that was given up."""
+        await self._ensure_topic()
+        shard = self._shard_of(request.series)
+        _, out = shard.perform(lambda core, out: core.abort_together(request, self.now_ms(), out))
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
     # --- Writing ---------------------------------------------------------------------------------
 
     def _verify(self, info: BatchInfo, partition: PartitionId) -> None:
@@ -262,16 +287,14 @@ class Transactions:
         for shard in self._shards.values():
             if transactional_id in shard.coordinator.by_id:
                 return shard.coordinator.describe(transactional_id)
-        return TransactionCoordinator(self.settings, {}, _new_transaction_id).describe(
-            transactional_id
-        )
+        return SeriesCoordinator(self.settings, {}, _new_transaction_id).describe(transactional_id)
 
     def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
         """The ids that a filter lets through."""
         now_ms = self.now_ms()
         return [line for core in self.coordinators() for line in core.list(wanted, now_ms)]
 
-    def coordinators(self) -> Iterator[TransactionCoordinator]:
+    def coordinators(self) -> Iterator[SeriesCoordinator]:
         """Every coordinator that has ids, for reading."""
         return (shard.coordinator for shard in self._shards.values())
 
@@ -308,7 +331,7 @@ class Transactions:
 
 
 def _init(
-    core: TransactionCoordinator, out: Effects, *, request: InitRequest, fresh_id: int, now_ms: int
+    core: SeriesCoordinator, out: Effects, *, request: InitRequest, fresh_id: int, now_ms: int
 ) -> Identity | None:
     return core.init_producer(request, fresh_id, now_ms, out)
 

@@ -1,4 +1,7 @@
-"""How transactions are stored in `__transaction_state`: one record an id, the newest counts."""
+"""How transactions are stored in `__transaction_state`: one record an id, the newest counts.
+
+The first byte of keys and values says what they are: a transactional id, or a series of batches.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from goqueue.model.errors import CorruptTransactionStateError, UnsupportedFormat
 
 VERSION: Final = 1
 _VERSION_BYTE: Final = bytes([VERSION])
+_SERIES_BYTE: Final = b"\x02"
 
 Places: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Topics and the numbers of their partitions."""
@@ -38,7 +42,16 @@ class TransactionValue(msgspec.Struct, frozen=True, array_like=True):
     session_timeout_ms: int | None = None
 
 
+class SeriesValue(msgspec.Struct, frozen=True, array_like=True):
+    """How far a series of batches is."""
+
+    last_number: int
+    updated_ms: int
+    keep_ms: int
+
+
 _decoder: Final = msgspec.msgpack.Decoder(TransactionValue)
+_series_decoder: Final = msgspec.msgpack.Decoder(SeriesValue)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -50,6 +63,37 @@ def put(transactional_id: str, value: TransactionValue) -> Entry:
 def remove(transactional_id: str) -> Entry:
     """An entry that removes what was stored."""
     return Entry(_key(transactional_id), None)
+
+
+def put_series(name: str, value: SeriesValue) -> Entry:
+    """An entry that stores how far a series is."""
+    return Entry(_SERIES_BYTE + name.encode(), _SERIES_BYTE + _encode(value))
+
+
+def remove_series(name: str) -> Entry:
+    """An entry that removes a series."""
+    return Entry(_SERIES_BYTE + name.encode(), None)
+
+
+def is_series(entry: Entry) -> bool:
+    """Whether an entry is about a series, for `decode_series`."""
+    return entry.key[:1] == _SERIES_BYTE
+
+
+def decode_series(entry: Entry) -> tuple[str, SeriesValue | None]:
+    """Read the entry of a series back.
+
+    Raises:
+        CorruptTransactionStateError: the bytes are not an entry at all.
+    """
+    try:
+        name = entry.key[1:].decode()
+        value = None if entry.value is None else _series_decoder.decode(entry.value[1:])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise CorruptTransactionStateError(
+            f"the entry of the series {entry.key[1:]!r} does not decode: {error}"
+        ) from error
+    return name, value
 
 
 def _key(transactional_id: str) -> bytes:

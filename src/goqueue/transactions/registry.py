@@ -12,8 +12,15 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
-from goqueue.transactions.encoding import decode, remove
+from goqueue.transactions.encoding import (
+    decode,
+    decode_series,
+    is_series,
+    remove,
+    remove_series,
+)
 from goqueue.transactions.messages import TransactionFilter, TransactionView
+from goqueue.transactions.series import Series, is_member, series_of
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import Transaction
 
@@ -37,6 +44,9 @@ class TransactionRegistry:
         self._by_producer = by_producer
         self._open: dict[str, Transaction] = {}
         """Those that wait for an end: few, so that time passing costs little."""
+        self.series: dict[str, Series] = {}
+        self._members: dict[str, set[str]] = {}
+        """The transactional ids of each series."""
         self._sweep_at_ms = 0
 
     def __len__(self) -> int:
@@ -55,17 +65,24 @@ class TransactionRegistry:
         """The transactions that wait for an end."""
         return list(self._open.values())
 
+    def members_of(self, series: str) -> list[Transaction]:
+        """The transactions of a series, whatever their state."""
+        return [self.by_id[name] for name in sorted(self._members.get(series, ()))]
+
     def check_room(self) -> None:
         """Raise `TooManyTransactionalIdsError` where a further id is one too many."""
-        if len(self.by_id) >= self.settings.max_ids:
+        if max(len(self.by_id), len(self.series)) >= self.settings.max_ids:
             raise TooManyTransactionalIdsError(
-                f"there are {len(self.by_id)} transactional ids, as many as the settings allow: "
-                "use fewer, or wait until old ones expire"
+                f"there are {len(self.by_id)} transactional ids and {len(self.series)} series, as "
+                "many as the settings allow: use fewer, or wait until old ones expire"
             )
 
     def install(self, transaction: Transaction) -> None:
         """After every change of state: keep the transaction under everything it is found by."""
-        self.by_id[transaction.transactional_id] = transaction
+        name = transaction.transactional_id
+        self.by_id[name] = transaction
+        if is_member(name):
+            self._members.setdefault(series_of(name), set()).add(name)
         self._by_producer[transaction.producer_id] = transaction
         if transaction.state.is_open:
             self._open[transaction.transactional_id] = transaction
@@ -74,7 +91,13 @@ class TransactionRegistry:
 
     def uninstall(self, transaction: Transaction) -> None:
         """Forget a transaction, or a producer id that it is about to lose."""
-        self.by_id.pop(transaction.transactional_id, None)
+        name = transaction.transactional_id
+        self.by_id.pop(name, None)
+        if is_member(name):
+            members = self._members.get(series_of(name), set())
+            members.discard(name)
+            if not members:
+                self._members.pop(series_of(name), None)
         self._by_producer.pop(transaction.producer_id, None)
         self._open.pop(transaction.transactional_id, None)
 
@@ -82,6 +105,7 @@ class TransactionRegistry:
         """Forget everything, also what others find by producer id."""
         for transaction in list(self.by_id.values()):
             self.uninstall(transaction)
+        self.series.clear()
 
     # --- Listing ---------------------------------------------------------------------------------
 
@@ -107,13 +131,25 @@ class TransactionRegistry:
         if now_ms < self._sweep_at_ms:
             return
         self._sweep_at_ms = now_ms + self.settings.id_check_interval_ms
-        before_ms = now_ms - self.settings.id_expiration_ms
         for transaction in list(self.by_id.values()):
-            if transaction.state.is_open or transaction.updated_ms > before_ms:
+            kept_ms = self._kept_ms(transaction.transactional_id)
+            if transaction.state.is_open or now_ms - transaction.updated_ms < kept_ms:
                 continue
             transaction.move_to(TransactionState.DEAD, now_ms)
             self.uninstall(transaction)
             out.persist.append(remove(transaction.transactional_id))
+        for series in list(self.series.values()):
+            if now_ms - series.updated_ms >= series.keep_ms:
+                del self.series[series.name]
+                out.persist.append(remove_series(series.name))
+
+    def _kept_ms(self, transactional_id: str) -> int:
+        settings = self.settings
+        return (
+            settings.member_expiration_ms
+            if is_member(transactional_id)
+            else settings.id_expiration_ms
+        )
 
     # --- Loading and dumping ---------------------------------------------------------------------
 
@@ -124,12 +160,22 @@ class TransactionRegistry:
             StorageError: an entry cannot be read; its message names the id.
         """
         for entry in entries:
+            if is_series(entry):
+                self._load_series(entry)
+                continue
             transactional_id, value = decode(entry)
             known = self.by_id.get(transactional_id)
             if known is not None:
                 self.uninstall(known)
             if value is not None:
                 self.install(Transaction.load(transactional_id, value))
+
+    def _load_series(self, entry: Entry) -> None:
+        name, value = decode_series(entry)
+        if value is None:
+            self.series.pop(name, None)
+        else:
+            self.series[name] = Series(name, value.last_number, value.updated_ms, value.keep_ms)
 
     def resume(self, now_ms: int) -> None:
         """Loading is over: everyone's session begins anew."""
@@ -138,7 +184,8 @@ class TransactionRegistry:
 
     def dump(self) -> Iterator[Entry]:
         """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
-        return (transaction.stored() for transaction in self.by_id.values())
+        yield from (transaction.stored() for transaction in self.by_id.values())
+        yield from (series.stored() for series in self.series.values())
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where an id is not found by what it should be found by."""
@@ -149,6 +196,9 @@ class TransactionRegistry:
                 raise InvariantError(f"{transactional_id!r} is open and not listed, or listed")
             if transaction.partitions and not transaction.state.is_open:
                 raise InvariantError(f"{transactional_id!r} is done and has partitions left")
+        members = {name for names in self._members.values() for name in names}
+        if members != set(filter(is_member, self.by_id)):
+            raise InvariantError("a transaction of a series is not found by it")
 
 
 def verify(

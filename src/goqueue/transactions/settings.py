@@ -25,8 +25,15 @@ class TransactionSettings:
     id_expiration_ms: int = 7 * _DAY_MS
     """`transactional.id.expiration.ms`: an id that nobody used for so long is forgotten."""
 
+    member_expiration_ms: int = 60 * _MINUTE_MS
+    """The same for the transactions of a series, of which each batch has new ones."""
+
+    max_series_keep_ms: int = 400 * _DAY_MS
+    """How long a series may ask to be remembered after its last batch."""
+
     id_check_interval_ms: int = 60 * _MINUTE_MS
     """How often ids are looked at for that."""
 
     max_ids: int = 100_000
-    """Transactional ids in one coordinator; a further one is refused until an old one expires."""
+    """Transactional ids in one coordinator, and series; a further one is refused until an old one
+    expires."""

@@ -20,6 +20,7 @@ from goqueue.protocols.http.queue_stats import QueueStatsRoutes
 from goqueue.protocols.http.routing import Router
 from goqueue.protocols.http.schema_ids import SchemaRoutes
 from goqueue.protocols.http.schema_subjects import SubjectRoutes
+from goqueue.protocols.http.together import TogetherRoutes
 from goqueue.protocols.http.topics import TopicRoutes
 from goqueue.protocols.http.transactions import TransactionRoutes
 
@@ -40,6 +41,7 @@ def build_router(node: NodeState) -> Router:
         AckRoutes(node.broker),
         OffsetRoutes(node.broker),
         TransactionRoutes(node.broker),
+        TogetherRoutes(node.broker),
         QueueStatsRoutes(node.broker),
         DeadLetterRoutes(node.broker),
         DelayedRoutes(node.broker),

@@ -26,6 +26,7 @@ from goqueue.protocols.kafka.share_fetch import ShareFetchApi
 from goqueue.protocols.kafka.share_groups import ShareGroupsApi
 from goqueue.protocols.kafka.share_offsets import ShareOffsetsApi
 from goqueue.protocols.kafka.share_sessions import ShareSessions
+from goqueue.protocols.kafka.together import TogetherApi
 from goqueue.protocols.kafka.transaction_admin import TransactionAdminApi
 from goqueue.protocols.kafka.transactions import TransactionsApi
 from goqueue.protocols.kafka.users import UsersApi
@@ -49,6 +50,7 @@ def build_registry(
         ProducersApi(broker),
         TransactionsApi(broker),
         TransactionAdminApi(broker),
+        TogetherApi(broker),
         CoordinatorsApi(broker, advertised),
         GroupMembersApi(broker),
         ConsumerGroupsApi(broker),

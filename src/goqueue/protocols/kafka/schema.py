@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from goqueue.protocols.kafka.api_keys import ApiKey
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,6 +39,10 @@ _ZEROS: Final[dict[str, Any]] = {
     "bool": False,
     "float64": 0.0,
 }
+
+OWN_FROM: Final = 20_000
+"""APIs of our own have numbers from here on, far from what Kafka may come to use, and no versions
+but 0 so far."""
 
 FIXED: Final = {
     "int8": "b",
@@ -102,7 +108,8 @@ class Schema:
     @property
     def label(self) -> str:
         """For messages to people."""
-        where = ".".join((api_key_map[self.api_key], self.direction, *self.path))
+        name = api_key_map.get(self.api_key) or ApiKey(self.api_key).name.lower()
+        where = ".".join((name, self.direction, *self.path))
         return f"{where} v{self.version}"
 
     def elsewhere(self, name: str) -> Field | None:
@@ -115,6 +122,8 @@ class Schema:
 
 def versions(api_key: int) -> range:
     """The versions of an API that there are schemas for."""
+    if api_key >= OWN_FROM:
+        return range(1)
     known = schema_name_map[api_key_map[api_key]]
     return range(min(known), max(known) + 1)
 
@@ -122,6 +131,10 @@ def versions(api_key: int) -> range:
 @cache
 def schema_of(api_key: int, version: int, direction: Direction) -> Schema:
     """The schema of one message; loaded on first use, then kept."""
+    if api_key >= OWN_FROM:
+        from goqueue.protocols.kafka.own_schemas import own_schema  # noqa: PLC0415 - it needs us
+
+        return own_schema(api_key, direction)
     entity: Any = _LOADERS[direction](api_key, version)
     return _convert(entity, (), api_key, direction)
 

@@ -1,0 +1,111 @@
+"""Batches of transactions that end in one decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import msgspec
+
+from goqueue.protocols.http.routing import route
+from goqueue.protocols.http.shapes import doc
+from goqueue.protocols.http.transactions import (  # noqa: TC001 - read by the router
+    Epoch,
+    ProducerId,
+    TransactionalId,
+)
+from goqueue.transactions.messages import Identity
+from goqueue.transactions.series import MAX_MEMBERS, Member, TogetherRequest
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_TAG: Final = "transactions"
+_BODY_BYTES: Final = 4 * 1024 * 1024
+_WEEK_MS: Final = 7 * 24 * 3600 * 1000
+
+SeriesName: TypeAlias = Annotated[
+    str,
+    doc(
+        "Names a job that writes in numbered batches. Its transactional ids start with it and "
+        "`::`.",
+        "nightly-import",
+        min_length=1,
+        max_length=200,
+    ),
+]
+BatchNumber: TypeAlias = Annotated[
+    int, doc("Of the batch; each is higher than the one before.", 7, ge=0, le=2**63 - 1)
+]
+
+
+class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One transaction of the batch."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    epoch: Epoch
+
+
+class TogetherBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which transactions are the batch."""
+
+    series: SeriesName
+    number: BatchNumber
+    members: Annotated[
+        list[MemberBody],
+        doc(
+            "All of them count, at once; none is a batch without messages.", max_length=MAX_MEMBERS
+        ),
+    ]
+    keep_ms: Annotated[
+        int,
+        doc("How long the number is remembered if no batch follows.", _WEEK_MS, ge=1, le=2**53),
+    ] = _WEEK_MS
+
+
+class TogetherAnswer(msgspec.Struct):
+    """What became of the batch."""
+
+    series: SeriesName
+    number: BatchNumber
+    is_new: Annotated[bool, doc("False: it was committed before, and what came again is aborted.")]
+
+
+class AbortTogetherBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which batch is given up."""
+
+    series: SeriesName
+    number: BatchNumber
+
+
+class TogetherRoutes:
+    """Ends transactions by the batch."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._transactions = broker.transactions
+
+    @route("POST", "/transactions/commit-together", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    async def commit_together(self, body: TogetherBody) -> TogetherAnswer:
+        """Commit the transactions of a batch in one decision, once.
+
+        Asked again for this batch or an earlier one, nothing more is committed. Whatever else the
+        series has open is aborted.
+        """
+        members = tuple(
+            Member(each.transactional_id, Identity(each.producer_id, each.epoch))
+            for each in body.members
+        )
+        is_new = await self._transactions.commit_together(
+            TogetherRequest(
+                series=body.series, number=body.number, members=members, keep_ms=body.keep_ms
+            )
+        )
+        return TogetherAnswer(body.series, body.number, is_new)
+
+    @route("POST", "/transactions/abort-together", tag=_TAG)
+    async def abort_together(self, body: AbortTogetherBody) -> TogetherAnswer:
+        """Abort whatever the series has open; does nothing if the batch was committed."""
+        await self._transactions.abort_together(
+            TogetherRequest(series=body.series, number=body.number, keep_ms=_WEEK_MS)
+        )
+        return TogetherAnswer(body.series, body.number, is_new=False)

@@ -1,0 +1,73 @@
+"""Transactions that are committed together, batch after batch.
+
+A *series* is a job that writes in numbered batches, each of them in as many transactions as it
+has writers. Its transactions are named `{series}::{anything}`, and by that name they all belong to
+the coordinator that knows the series: so one record batch of its log can decide all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.transactions.encoding import SeriesValue, put_series
+
+if TYPE_CHECKING:
+    from goqueue.transactions.encoding import Entry
+    from goqueue.transactions.messages import Identity
+
+SEPARATOR: Final = "::"
+MAX_MEMBERS: Final = 10_000
+"""Transactions of one batch; more are refused, so that the decision is one record batch."""
+MAX_MEMBER_PARTITIONS: Final = 1_000_000
+"""Of all members of one batch together, each partition counted for each; for the same reason."""
+
+
+def series_of(transactional_id: str) -> str:
+    """The series that a transactional id belongs to; of most ids, the id itself."""
+    return transactional_id.partition(SEPARATOR)[0]
+
+
+def is_member(transactional_id: str) -> bool:
+    """Whether an id names a transaction of a series."""
+    return SEPARATOR in transactional_id
+
+
+class Member(NamedTuple):
+    """One transaction of a batch, and who wrote it."""
+
+    transactional_id: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TogetherRequest:
+    """A batch of a series is complete, or given up."""
+
+    series: str
+    number: int
+    """Of the batch. What was committed under a number is never committed again under it, nor
+    under a lower one."""
+    members: tuple[Member, ...] = ()
+    keep_ms: int
+    """How long the last number is to be remembered when nothing more comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """How far a series is."""
+
+    name: str
+    last_number: int
+    """Of the newest batch that was committed. It only ever rises."""
+    updated_ms: int
+    keep_ms: int
+
+    def advanced(self, request: TogetherRequest, now_ms: int) -> Series:
+        """The series after a batch."""
+        return replace(self, last_number=request.number, updated_ms=now_ms, keep_ms=request.keep_ms)
+
+    def stored(self) -> Entry:
+        """The entry that loads it as it is now."""
+        value = SeriesValue(self.last_number, self.updated_ms, self.keep_ms)
+        return put_series(self.name, value)
