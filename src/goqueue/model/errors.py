@@ -660,5 +660,20 @@ class CorruptCredentialError(StorageError):
     """The stored keys of a user do not decode."""
 
 
+# --- Traces --------------------------------------------------------------------------------------
+
+
+class TraceError(GoQueueError):
+    """Something is wrong with what is asked of traces."""
+
+
+class UnknownTraceError(TraceError):
+    """There is no such trace, or not any more."""
+
+
+class TraceExportError(TraceError):
+    """Traces cannot be given to whom they should go to."""
+
+
 class InvariantError(GoQueueError):
     """A check of our own state failed: a bug, never a user's mistake."""

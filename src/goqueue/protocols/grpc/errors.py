@@ -91,6 +91,8 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.RedriveError: Told(StatusCode.INVALID_ARGUMENT, 310),
     model.UnknownRedriveError: Told(StatusCode.NOT_FOUND, 310),
     model.TooManyRedrivesError: Told(StatusCode.RESOURCE_EXHAUSTED, 310),
+    model.TraceError: Told(StatusCode.INVALID_ARGUMENT, 311),
+    model.UnknownTraceError: Told(StatusCode.NOT_FOUND, 311),
     model.GroupModeError: Told(StatusCode.FAILED_PRECONDITION, 205),
     model.ShareSessionNotFoundError: Told(StatusCode.ABORTED, 202),
     model.InvalidShareSessionEpochError: Told(StatusCode.ABORTED, 202),

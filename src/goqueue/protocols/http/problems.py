@@ -96,6 +96,8 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.RedriveError: Kind(400, "redrive_refused"),
     model.UnknownRedriveError: Kind(404, "unknown_redrive", "id"),
     model.TooManyRedrivesError: Kind(429, "too_many_redrives"),
+    model.TraceError: Kind(400, "trace_refused"),
+    model.UnknownTraceError: Kind(404, "unknown_trace", "id"),
     model.GroupModeError: Kind(409, "group_mode", "assignment"),
     model.ShareSessionError: Kind(409, "share_session"),
     model.ShareSessionNotFoundError: Kind(404, "share_session_not_found"),

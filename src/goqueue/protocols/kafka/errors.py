@@ -98,6 +98,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.ReceiptError: ErrorCode.invalid_record_state,
     model.RedriveError: ErrorCode.invalid_request,
     model.TooManyRedrivesError: ErrorCode.throttling_quota_exceeded,
+    model.TraceError: ErrorCode.invalid_request,
     model.GroupModeError: ErrorCode.inconsistent_group_protocol,
     model.ShareSessionError: ErrorCode.invalid_share_session_epoch,
     model.ShareSessionNotFoundError: ErrorCode.share_session_not_found,

@@ -1,0 +1,1 @@
+"""Traces: what happened to a message, from its publishing to its end, event by event."""

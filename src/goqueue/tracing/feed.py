@@ -1,0 +1,114 @@
+"""Getting entries out: to files, to standard output, to a collector, each at its own pace.
+
+An exporter works in a thread of its own: the event loop waits for none, and a slow one keeps no
+other waiting. What it cannot take is dropped, the oldest first, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from goqueue.runtime.tasks import in_thread
+
+if TYPE_CHECKING:
+    from goqueue.tracing.events import Entry
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING: Final = 100_000
+"""Entries that wait for one exporter; of more, the oldest is dropped."""
+_STOP_S: Final = 5.0
+
+
+class Exporter(Protocol):
+    """Somewhere that entries go."""
+
+    name: str
+
+    def export(self, entries: list[Entry]) -> None:
+        """Take entries; in a thread. Raises whatever it likes: they are lost then."""
+        ...
+
+    def close(self) -> None:
+        """Take no more; what is under way may be cut off."""
+        ...
+
+
+class Feed:
+    """What waits for one exporter."""
+
+    def __init__(
+        self, exporter: Exporter, batch: int, flush_s: float, limit: int = MAX_WAITING
+    ) -> None:
+        self.exporter = exporter
+        self.exported = self.dropped = 0
+        self._batch = batch
+        self._flush_s = flush_s
+        self._waiting: deque[Entry] = deque(maxlen=limit)
+        self._limit = limit
+        self._full = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._fails = False
+
+    def put(self, entry: Entry) -> None:
+        """Let an entry go out soon."""
+        waiting = self._waiting
+        if len(waiting) == self._limit:
+            self.dropped += 1
+        waiting.append(entry)
+        if len(waiting) == self._batch:
+            self._full.set()
+
+    def start(self) -> None:
+        """Send when there is a batch, or some time is over."""
+        name = f"traces to {self.exporter.name}"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
+
+    async def stop(self) -> None:
+        """Send what waits, as far as that is possible soon."""
+        if self._task is None or self._thread is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await self.flush()
+        except TimeoutError:
+            logger.warning("traces to %s are lost: it takes too long", self.exporter.name)
+        self.exporter.close()
+        self._thread.shutdown(wait=False)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._flush_s):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+            self._full.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send what waits now."""
+        if self._thread is None:
+            return
+        while self._waiting:
+            count = min(len(self._waiting), 10 * self._batch)
+            portion = [self._waiting.popleft() for _ in range(count)]
+            try:
+                await in_thread(self._thread, partial(self.exporter.export, portion))
+            except Exception as error:  # noqa: BLE001 - a collector may fail in any way
+                self.dropped += len(portion)
+                if not self._fails:
+                    logger.warning("traces to %s are lost: %s", self.exporter.name, error)
+                self._fails = True
+            else:
+                self.exported += len(portion)
+                self._fails = False

@@ -1,0 +1,164 @@
+"""Entries on the disk: lines of JSON in files that are begun anew when they are large.
+
+`traces-{date}-{number}.json`, a line an entry. What was written last may be torn after a crash, and
+a file may be damaged or not ours: what cannot be read is counted, said once for each file, and
+passed over. Everything here reads and writes, and belongs into a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from goqueue.model.errors import DiskError
+from goqueue.tracing.events import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from goqueue.runtime.disk import Disk, DiskFile
+
+logger = logging.getLogger(__name__)
+
+FILE_BYTES: Final = 10 * 1024 * 1024
+KEPT_FILES: Final = 20
+"""Of more, the oldest are removed: 200 MB with files of the usual size."""
+KEPT_DAYS: Final = 7
+
+_NAME: Final = re.compile(r"traces-(\d{4}-\d{2}-\d{2})-(\d{6})\.json", re.ASCII)
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Entry)
+_MAX_NUMBER: Final = 999_999
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """How much is kept."""
+
+    file_bytes: int = FILE_BYTES
+    kept_files: int = KEPT_FILES
+    kept_days: int = KEPT_DAYS
+
+
+class TraceFiles:
+    """The files of one folder. One writer; readers may be others."""
+
+    def __init__(self, disk: Disk, folder: Path, limits: FileLimits | None = None) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._limits = limits or FileLimits()
+        self._file: DiskFile | None = None
+        self._size = 0
+        self._day = ""
+        self._reported: set[str] = set()
+        """Names of files of which it was said that they are damaged; no more than are kept."""
+        self.damaged_lines = 0
+
+    def names(self) -> list[str]:
+        """The files that there are, the oldest first."""
+        return sorted(name for name in self._disk.names(self._folder) if _NAME.fullmatch(name))
+
+    # --- Writing ---------------------------------------------------------------------------------
+
+    def write(self, entries: Sequence[Entry], now_ms: int) -> None:
+        """Append entries; a full file, or one of another day, is followed by a new one.
+
+        Raises:
+            DiskError: the disk refused.
+        """
+        day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d")
+        if self._file is None or day != self._day or self._size >= self._limits.file_bytes:
+            self._begin(day)
+        assert self._file is not None
+        lines = _ENCODER.encode_lines(entries)
+        try:
+            self._file.write(self._size, lines)
+        except DiskError:
+            self.close()  # what is half there is torn, and a new file begins
+            raise
+        self._size += len(lines)
+
+    def _begin(self, day: str) -> None:
+        self.close()
+        self._disk.make_folder(self._folder)
+        numbers = [int(found[2]) for name in self.names() if (found := _match(name))[1] == day]
+        number = min(max(numbers, default=0) + 1, _MAX_NUMBER)
+        self._file = self._disk.open(self._folder / f"traces-{day}-{number:06d}.json", create=True)
+        self._size, self._day = self._file.size(), day
+        self._remove_old(day)
+
+    def _remove_old(self, day: str) -> None:
+        oldest = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(self._limits.kept_days)
+        names = self.names()
+        for name in names[: -self._limits.kept_files]:
+            self._disk.remove(self._folder / name)
+        for name in names[-self._limits.kept_files : -1]:
+            if _match(name)[1] < oldest.strftime("%Y-%m-%d"):
+                self._disk.remove(self._folder / name)
+
+    def close(self) -> None:
+        """Let go of the file that is written to."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    def newest(self, limit: int) -> list[Entry]:
+        """The newest entries, the oldest first."""
+        found: list[Entry] = []
+        for name in reversed(self.names()):
+            found = [*self._read(name), *found]
+            if len(found) >= limit:
+                break
+        return found[-limit:] if limit else []
+
+    def all(self) -> Iterator[list[Entry]]:
+        """Every entry, a file at a time, the oldest first."""
+        for name in self.names():
+            yield self._read(name)
+
+    def _read(self, name: str) -> list[Entry]:
+        path = self._folder / name
+        try:
+            file = self._disk.open(path, write=False)
+            try:
+                data = file.read(0, min(file.size(), 4 * self._limits.file_bytes))
+            finally:
+                file.close()
+        except DiskError as error:
+            logger.warning("traces are missing: %s", error)
+            return []
+        entries = []
+        damaged = 0
+        for line in data.splitlines():
+            entry = _decoded(line)
+            if entry is None:
+                damaged += 1
+            else:
+                entries.append(entry)
+        if damaged and name not in self._reported:
+            self._reported = {*self._reported, name} & {*self.names()}
+            self.damaged_lines += damaged
+            logger.warning("%s: %d lines are no trace events: passed over", path, damaged)
+        return entries
+
+
+def _decoded(line: bytes) -> Entry | None:
+    try:
+        entry = _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return entry if entry.is_sound else None
+
+
+def _match(name: str) -> re.Match[str]:
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    return found

@@ -1,0 +1,41 @@
+"""Which batches are traced: decided once for a batch, and found again from its first offset.
+
+Multiples of an irrational number are spread evenly between 0 and 1; a batch is traced when that of
+its first offset lies below the rate. So the same batch is always the same, nothing need be stored,
+and also regular batches are met as often as the rate says.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from goqueue.tracing.context import spread
+
+ALL: Final = 1 << 64
+
+
+def threshold_of(rate: float) -> int:
+    """What `is_sampled` compares with, for a rate from 0 to 1."""
+    return min(max(round(rate * ALL), 0), ALL)
+
+
+def is_sampled(threshold: int, base_offset: int) -> bool:
+    """Whether the batch that begins at an offset is traced."""
+    return spread(base_offset) < threshold
+
+
+class Turns:
+    """Every so many-th, for what has no offset yet."""
+
+    __slots__ = ("_sum",)
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def draw(self, threshold: int) -> bool:
+        """Whether this one is traced."""
+        self._sum += threshold
+        if self._sum < ALL:
+            return False
+        self._sum -= ALL
+        return True

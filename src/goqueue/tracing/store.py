@@ -1,0 +1,228 @@
+"""What is known of traces: the newest in memory, older ones in files; and the way out to others."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from goqueue.model.errors import TraceExportError, UnknownTraceError
+from goqueue.runtime.tasks import in_thread
+from goqueue.tracing.events import Event
+from goqueue.tracing.exporters import FileExporter, StdoutExporter
+from goqueue.tracing.feed import Feed
+from goqueue.tracing.files import FileLimits, TraceFiles
+from goqueue.tracing.ring import RING_SPANS, Ring
+from goqueue.tracing.search import TraceQuery, search, trace_at
+from goqueue.tracing.views import assemble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+    from goqueue.tracing.events import Entry
+    from goqueue.tracing.search import FoundTraces
+    from goqueue.tracing.views import Trace
+
+_T = TypeVar("_T")
+
+_FILE_BATCH: Final = 500
+_FILE_FLUSH_S: Final = 1.0
+_STDOUT_BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """Where a collector listens."""
+
+    endpoint: str
+    protocol: str = "grpc"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    service: str = "goqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """How much is traced, and where it goes."""
+
+    is_on: bool = True
+    sampling: float = 1.0
+    """The share of batches that is traced, of topics that say nothing else."""
+    ring_spans: int = RING_SPANS
+    writes_files: bool = True
+    files: FileLimits = field(default_factory=FileLimits)
+    stdout: bool = False
+    otlp: OtlpSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterStats:
+    """How an exporter gets on."""
+
+    name: str
+    exported: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStats:
+    """How tracing gets on."""
+
+    is_on: bool
+    sampling: float
+    spans: int
+    capacity: int
+    noted: int
+    traced_batches: int
+    damaged_lines: int
+    exporters: list[ExporterStats]
+
+
+class TraceStore:
+    """Every entry of this node. Belongs to the event loop; what takes long is done in threads."""
+
+    def __init__(
+        self, settings: TracingSettings, disk: Disk, folder: Path, clock: Clock, node: str
+    ) -> None:
+        self.settings = settings
+        self.ring = Ring(settings.ring_spans)
+        self.noted = 0
+        """Entries, since the start."""
+        self.files = TraceFiles(disk, folder, settings.files)
+        self._readable = TraceFiles(disk, folder, settings.files)
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="trace queries")
+        self._feeds = self._make_feeds(clock, node) if settings.is_on else []
+
+    def _make_feeds(self, clock: Clock, node: str) -> list[Feed]:
+        settings = self.settings
+        feeds = []
+        if settings.writes_files:
+            feeds.append(Feed(FileExporter(self.files, clock), _FILE_BATCH, _FILE_FLUSH_S))
+        if settings.stdout:
+            feeds.append(Feed(StdoutExporter(), _STDOUT_BATCH, _FILE_FLUSH_S))
+        if settings.otlp is not None:
+            feeds.append(_otlp_feed(settings.otlp, node))
+        return feeds
+
+    async def start(self) -> list[Entry]:
+        """Take up what the files hold of the last process; returns it, the oldest first."""
+        if not self.settings.is_on:
+            return []
+        known: list[Entry] = []
+        if self.settings.writes_files:
+            known = await self._in_thread(partial(self._readable.newest, self.ring.capacity))
+            self.ring.extend(known)
+        for feed in self._feeds:
+            feed.start()
+        return known
+
+    async def stop(self) -> None:
+        """Let out what waits."""
+        for feed in self._feeds:
+            await feed.stop()
+        self._threads.shutdown(wait=False)
+
+    async def flush(self) -> None:
+        """Let out what waits, without stopping."""
+        for feed in self._feeds:
+            await feed.flush()
+
+    def add(self, entry: Entry) -> None:
+        """Note what happened."""
+        self.noted += 1
+        self.ring.append(entry)
+        for feed in self._feeds:
+            feed.put(entry)
+
+    # --- Asking ----------------------------------------------------------------------------------
+
+    async def get(self, trace_id: str) -> Trace:
+        """A trace; its beginning may be in the files alone.
+
+        Raises:
+            UnknownTraceError: nothing is known of it, or not any more.
+        """
+        entries = self.ring.entries()
+        found = await self._in_thread(lambda: assemble(entries, [trace_id]).get(trace_id))
+        if found is None or found.spans[0].event not in _BEGINNINGS:
+            await self.flush()
+            entries = self.ring.entries()
+            found = await self._in_thread(partial(self._from_files, trace_id, entries))
+        if found is None:
+            raise UnknownTraceError(
+                f"there is no trace {trace_id!r}: its messages were not sampled, or it is over "
+                "for so long that it was forgotten"
+            )
+        return found
+
+    async def of_message(self, topic: str, partition: int, offset: int) -> Trace:
+        """The trace of a stored message. Raises like `get`."""
+        entries = self.ring.entries()
+        find = partial(trace_at, topic=topic, partition=partition, offset=offset)
+        trace_id = await self._in_thread(partial(find, entries))
+        if trace_id is None:
+            await self.flush()
+            trace_id = await self._in_thread(lambda: self._find_in_files(find))
+        if trace_id is None:
+            raise UnknownTraceError(
+                f"no trace of the message at offset {offset} of partition {partition} of topic "
+                f"{topic!r}: it was not sampled, or was forgotten"
+            )
+        return await self.get(trace_id)
+
+    async def search(self, query: TraceQuery) -> FoundTraces:
+        """The newest traces in memory that are wanted."""
+        entries = self.ring.entries()
+        return await self._in_thread(partial(search, entries, query))
+
+    def stats(self, traced_batches: int) -> TraceStats:
+        """How tracing gets on."""
+        return TraceStats(
+            self.settings.is_on,
+            self.settings.sampling,
+            len(self.ring),
+            self.ring.capacity,
+            self.noted,
+            traced_batches,
+            self._readable.damaged_lines,
+            [
+                ExporterStats(feed.exporter.name, feed.exported, feed.dropped)
+                for feed in self._feeds
+            ],
+        )
+
+    def _from_files(self, trace_id: str, newest: Sequence[Entry]) -> Trace | None:
+        found: list[Entry] = []
+        for entries in self._readable.all():
+            found += (entry for entry in entries if entry.belongs_to(trace_id) is not None)
+        return assemble([*found, *newest], [trace_id]).get(trace_id)
+
+    def _find_in_files(self, find: Callable[[Sequence[Entry]], str | None]) -> str | None:
+        newest = None
+        for entries in self._readable.all():
+            newest = find(entries) or newest
+        return newest
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await in_thread(self._threads, work)
+
+
+_BEGINNINGS: Final = frozenset({Event.RECEIVED, Event.VALIDATION_FAILED, Event.REBALANCE_STARTED})
+
+
+def _otlp_feed(settings: OtlpSettings, node: str) -> Feed:
+    try:
+        from goqueue.tracing import otlp  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise TraceExportError(
+            f"tracing.otlp_endpoint needs the extra goqueue[otlp]: pip install 'goqueue[otlp]' "
+            f"({error})"
+        ) from error
+    resource = {"service.name": settings.service, "service.instance.id": node}
+    exporter = otlp.OtlpExporter(
+        settings.endpoint, settings.protocol, headers=settings.headers, resource=resource
+    )
+    return Feed(exporter, otlp.BATCH, otlp.FLUSH_S)

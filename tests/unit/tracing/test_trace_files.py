@@ -1,0 +1,84 @@
+"""Trace files: written, rotated, removed, and read whatever is in them."""
+
+from __future__ import annotations
+
+import logging
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goqueue.runtime.disk import SystemDisk
+from goqueue.tracing.events import Entry, Event
+from goqueue.tracing.files import FileLimits, TraceFiles
+
+DAY_MS = 24 * 3600 * 1000
+NOW_MS = 20_000 * DAY_MS
+
+
+def entry(at):
+    return Entry(Event.PERSISTED, at, "orders", 1, at, 3, "a" * 16, attributes={"x": "\u00e9\n"})
+
+
+def test_entries_are_read_back_across_files_and_restarts(tmp_path):
+    limits = FileLimits(file_bytes=400)
+    written = []
+    for restart in range(3):
+        files = TraceFiles(SystemDisk(), tmp_path / "traces", limits)
+        for at in range(10):
+            files.write([entry(100 * restart + at)], NOW_MS)
+            written.append(entry(100 * restart + at))
+        files.close()
+    files = TraceFiles(SystemDisk(), tmp_path / "traces", limits)
+    assert len(files.names()) > 3
+    assert files.names()[0] == "traces-2024-10-04-000001.json"
+    assert [each for portion in files.all() for each in portion] == written
+    assert files.newest(7) == written[-7:]
+    assert files.newest(1000) == written
+    assert files.newest(0) == []
+
+
+def test_another_day_begins_another_file_and_old_ones_go(tmp_path):
+    files = TraceFiles(SystemDisk(), tmp_path, FileLimits(kept_files=3, kept_days=2))
+    for day in range(4):
+        files.write([entry(day)], NOW_MS + day * DAY_MS)
+    assert files.names() == [f"traces-2024-10-0{day}-000001.json" for day in (5, 6, 7)]
+    files.write([entry(9)], NOW_MS + 30 * DAY_MS)
+    assert files.names() == ["traces-2024-11-03-000001.json"]
+    files.close()
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
+def test_what_is_no_entry_is_reported_and_passed_over(tmp_path_factory, garbage, torn):
+    folder = tmp_path_factory.mktemp("traces")
+    files = TraceFiles(SystemDisk(), folder)
+    good = [entry(at) for at in range(len(garbage) + 1)]
+    files.write(good, NOW_MS)
+    files.close()
+    path = folder / files.names()[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    mixed = [
+        each
+        for pair in zip(lines, [*garbage, b""], strict=True)
+        for each in (pair[0], pair[1] + b"\n")
+    ]
+    path.write_bytes(b"".join(mixed) + lines[0][: -1 - torn])
+    found = TraceFiles(SystemDisk(), folder).newest(1000)
+    assert [each for each in found if each.topic == "orders"][: len(good)] == good or torn == 0
+    assert all(each.is_sound for each in found)
+
+
+def test_a_broken_file_is_reported_once(tmp_path, caplog):
+    (tmp_path / "traces-2024-10-04-000001.json").write_bytes(
+        b'\x00\x01\n{"event": 3}\n{"event":"publish.received","at_ns":1,"count":0}\n'
+        b'{"event":"x","at_ns":1,"trace":"nothex","offset":1}\n'
+        b'{"event":"x","at_ns":1,"place":"aaaaaaaaaaaaaaaa","offset":-5}\n'
+    )
+    (tmp_path / "traces-2024-10-05-000001.json").mkdir()
+    (tmp_path / "notes.txt").write_text("not ours")
+    files = TraceFiles(SystemDisk(), tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert files.newest(10) == []
+        assert files.newest(10) == []
+    assert files.damaged_lines == 5
+    assert sum("5 lines are no trace events" in each.message for each in caplog.records) == 1

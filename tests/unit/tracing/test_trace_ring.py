@@ -1,0 +1,81 @@
+"""The ring and the index against dumb twins."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.tracing.context import TraceContext
+from goqueue.tracing.events import Entry
+from goqueue.tracing.index import Traced, TracedIndex
+from goqueue.tracing.ring import Ring
+
+
+@given(st.integers(1, 20), st.lists(st.lists(st.integers(0, 99), max_size=30), max_size=10))
+def test_the_ring_is_the_end_of_a_list(capacity, portions):
+    ring, twin = Ring(capacity), []
+    for portion in portions:
+        entries = [Entry("publish.received", at, place="0" * 15 + "1", offset=0) for at in portion]
+        ring.extend(entries[:-1])
+        if entries:
+            ring.append(entries[-1])
+        twin = [*twin, *entries][-capacity:]
+        assert ring.entries() == twin
+        assert len(ring) == len(twin) <= capacity
+
+
+CONTEXT = st.none() | st.just(TraceContext("1" * 32, "2" * 16))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.integers(0, 12),
+            st.dictionaries(st.integers(0, 4), CONTEXT, max_size=3),
+        ),
+        max_size=15,
+    ),
+    st.integers(0, 70),
+    st.integers(0, 30),
+)
+def test_the_index_knows_what_is_traced_in_which_trace(added, first, length):
+    index = TracedIndex()
+    twin: dict[tuple[str, int], TraceContext | str | None] = {}
+    for place, number, own in added:
+        base = number * 5
+        traced = Traced(base, base + 5, {base + at: context for at, context in own.items()})
+        index.add(place, traced)
+        for offset in range(base, base + 5):
+            twin.setdefault((place, offset), traced.own.get(offset, "derived"))
+    for place in "ab":
+        found = {}
+        for context, start, end in index.within(place, first, first + length):
+            assert start < end
+            for offset in range(start, end):
+                assert offset not in found
+                found[offset] = "derived" if context is None else context
+        expected = {
+            offset: twin[place, offset]
+            for offset in range(first, first + length)
+            if twin.get((place, offset)) is not None
+        }
+        assert found == expected
+        assert index.knows(place) == any(each == place for each, _ in twin)
+
+
+def test_of_too_many_traced_batches_the_oldest_is_forgotten():
+    index = TracedIndex(limit=10)
+    for at in range(20):
+        index.add("a", Traced(at, at + 1, {at: TraceContext("1" * 32, "2" * 16)}))
+    assert len(index) == 5
+    assert [first for _, first, _ in index.within("a", 0, 100)] == [15, 16, 17, 18, 19]
+
+
+def test_what_overlaps_is_told_once():
+    index = TracedIndex()
+    index.add("a", Traced(5, 10, {}))
+    index.add("a", Traced(0, 20, {}))
+    told = [offset for _, first, end in index.within("a", 0, 30) for offset in range(first, end)]
+    assert told == sorted(set(told))
+    assert set(range(5, 10)) <= set(told)
