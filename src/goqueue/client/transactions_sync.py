@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.client.sync_client import Consumer, LoopThread
+    from goqueue.client.sync_client import LoopThread
+    from goqueue.client.sync_consumer import Consumer
     from goqueue.client.transactions import AsyncTransaction, AsyncTransactions
     from goqueue.client.types import Content, Headers, Place, TransactionInfo
 
