@@ -11,17 +11,36 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import threading
+import time
 from typing import Any
 
 GROUP = "workers"
 SOURCE = "in"
 TARGET = "out"
 TIMEOUT_S = 20
+STUCK_S = 4.0
+"""When its broker comes back, librdkafka may wait for ever for a connection that it does not make,
+whatever timeout it was given. A worker that gets nowhere for so long dies, and is started anew."""
 
 
 def transformed(value: bytes) -> bytes:
     return b"done " + value
+
+
+class Watchdog:
+    """Ends the process when a step takes too long, from a thread that the step cannot block."""
+
+    def __init__(self) -> None:
+        self.seen_s = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while time.monotonic() - self.seen_s < STUCK_S:
+            time.sleep(0.2)
+        os._exit(1)
 
 
 def confluent(said: dict[str, Any]) -> None:
@@ -37,7 +56,9 @@ def confluent(said: dict[str, Any]) -> None:
     reading = {"group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     consumer = Consumer({**quiet, **reading, "fetch.wait.max.ms": 50})
     consumer.assign([TopicPartition(SOURCE, n, OFFSET_STORED) for n in said["partitions"]])
+    watchdog = Watchdog()
     while True:
+        watchdog.seen_s = time.monotonic()
         messages = consumer.consume(said["batch"], 0.2)
         if not messages:
             continue
@@ -84,10 +105,13 @@ async def aiokafka(said: dict[str, Any]) -> None:
 
 def main() -> None:
     said = json.loads(sys.argv[1])
-    if said["client"] == "aiokafka":
-        asyncio.run(asyncio.wait_for(aiokafka(said), 600))
-    else:
-        confluent(said)
+    try:
+        if said["client"] == "aiokafka":
+            asyncio.run(asyncio.wait_for(aiokafka(said), 600))
+        else:
+            confluent(said)
+    finally:
+        os._exit(1)  # at once: a client may take for ever to say goodbye to a broker that is gone
 
 
 if __name__ == "__main__":
