@@ -29,6 +29,7 @@ from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
 from goqueue.broker.topics import Topics
+from goqueue.broker.tracer import Tracer
 from goqueue.broker.transaction_writer import TransactionWriter
 from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
 from goqueue.broker.users import Users
@@ -37,6 +38,7 @@ from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.tracing.store import TraceStore, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 TOPICS_FOLDER: Final = "topics"
+TRACES_FOLDER: Final = "traces"
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
@@ -78,6 +81,7 @@ class BrokerSettings:
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions_partitions: int = TRANSACTIONS_PARTITIONS
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and passwords of users to make at the first start."""
 
@@ -112,9 +116,18 @@ class Broker:
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)
-        self.publisher = Publisher(self.partitions, self.clock, self.measures)
+        node = str(settings.node_id)
+        traces = settings.data_dir / TRACES_FOLDER
+        self.traces = TraceStore(settings.tracing, self.disk, traces, self.clock, node)
+        self.tracer = Tracer(self.traces, self.topics, self.clock, node)
+        self.publisher = Publisher(self.partitions, self.clock, self.measures, self.tracer)
         self.fetcher = Fetcher(
-            self.partitions, self.clock, self.executor, self.measures, self._on_damage
+            self.partitions,
+            self.clock,
+            self.executor,
+            self.measures,
+            self._on_damage,
+            tracer=self.tracer,
         )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self.transactions = Transactions(
@@ -143,6 +156,7 @@ class Broker:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.topics.load()
         await self.users.load()
+        await self.tracer.start()
         for topic in self.topics.catalogue.by_name.values():
             self.partitions.open_topic(topic)
         await self.groups.start()
@@ -186,6 +200,7 @@ class Broker:
         await self.schemas.stop()
         await self.groups.stop()
         await self.partitions.close()
+        await self.tracer.stop()
         self.executor.shutdown()
         self._syncs.shutdown()
 

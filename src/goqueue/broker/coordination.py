@@ -99,7 +99,10 @@ class Groups:
                 self._broker.clock,
                 partial(self._broker.measures.snapshot_saved, GROUPS_NAME),
             )
-            shard = self._shards[number] = GroupShard(state, self._settings, self._now_ms)
+            on_rebalance = self._broker.tracer.rebalanced
+            shard = self._shards[number] = GroupShard(
+                state, self._settings, self._now_ms, on_rebalance
+            )
         return shard
 
     def shard_number(self, group_id: str) -> int:

@@ -148,6 +148,10 @@ class DeadLetters:
         if self._producer_id is None:
             self._producer_id = await self._broker.producer_ids.allocate()
         now_ms = self._queues.now_ms()
+        tracer, topics = self._broker.tracer, self._broker.topics.catalogue.by_name
+        source_place = tracer.place(topics[source.id.topic], source.id.number)
+        if tracer.is_on:
+            records = tracer.burying(source_place, records)
         letters = [
             Record(
                 index,
@@ -159,7 +163,7 @@ class DeadLetters:
             )
             for index, record in enumerate(records)
         ]
-        reasons = [dooms[record.offset].reason for record in records]
+        dead = [(record, dooms[record.offset]) for record in records]
         sequence = target.state.sequences.last_sequence(self._producer_id, 0) + 1
         moved = [record.offset for record in records]
         moving = ops.Moving(*target.id, sequence, moved, self._producer_id)
@@ -170,7 +174,11 @@ class DeadLetters:
         placed = target.append(batch, peek(batch))
         await target.durable(placed)
         await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
+        reasons = [doom.reason for _, doom in dead]
         self._broker.measures.buried(source.id.topic, group.group_id, reasons)
+        if tracer.is_on and target.id.topic in topics:
+            target_place = tracer.place(topics[target.id.topic], target.id.number)
+            tracer.buried(source_place, target_place, group.group_id, dead, placed.first_offset)
 
     async def _resolve(
         self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from goqueue.broker.partition import PartitionId
@@ -20,7 +20,7 @@ from goqueue.model.errors import DelayError, GoQueueError, StorageError, TopicEr
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.delay_intake import DelayIntake
@@ -52,6 +52,10 @@ _RECORD_BYTES: Final = 400
 """What a record costs beside its bytes, roughly."""
 RETRY_MS: Final = 1000
 """Before another attempt at a partition that took nothing."""
+
+
+OnFired: TypeAlias = "Callable[[Topic, int, int, Sequence[Due]], None]"
+"""Told of messages that were handed over: topic, partition, the first offset, and what they are."""
 
 
 class Due(NamedTuple):
@@ -86,9 +90,9 @@ class Courier:
         partitions: Partitions,
         executor: Executor,
         clock: Clock,
-        on_fired: Callable[[str, int], None],
+        on_fired: OnFired,
     ) -> None:
-        """Tell `on_fired` the topic and the number of messages handed over."""
+        """Tell `on_fired` what was handed over."""
         self._store = store
         self._ledger = ledger
         self._index = index
@@ -274,7 +278,7 @@ class Courier:
             self._to_release.append(intent)
             return 0
         self._sent.append(_Sent(intent, partition, placed.end_offset, partition.log.recovery))
-        self._on_fired(topic.name, len(records))
+        self._on_fired(topic, partition.id.number, placed.first_offset, messages)
         return len(records)
 
     def _required_handover(self) -> Handover:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.delay_courier import OnFired
     from goqueue.broker.delay_recovery import Recovered
     from goqueue.delay.book import DelayBook
 
@@ -52,7 +53,7 @@ class DelayParts:
 
 
 async def open_parts(
-    broker: Broker, on_fired: Callable[[str, int], None], on_saved: Callable[[float], None]
+    broker: Broker, on_fired: OnFired, on_saved: Callable[[float], None]
 ) -> DelayParts:
     """Find out what waits, and what was on its way."""
     store, log = await _open_logs(broker, on_saved)

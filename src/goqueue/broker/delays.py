@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.delay_admission import Opened
+    from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_intake import TakenIn
     from goqueue.broker.delay_parts import DelayParts
     from goqueue.broker.topics import Topic
@@ -189,6 +190,9 @@ class Delays:
         parts.index.cancel(delayed_id)
         parts.courier.forget(delayed_id)
         await parts.ledger.durable(placed)
+        topic = self._broker.topics.catalogue.by_name.get(topic_name)
+        if self._broker.tracer.is_on and topic is not None:
+            self._broker.tracer.cancelled(topic, message)
         return message._replace(state=DelayedState.CANCELLED)
 
     def stats(self) -> DelayStats:
@@ -214,9 +218,12 @@ class Delays:
             for topic, count in self.stats().pending_by_topic.items():
                 samples.put(names.DELAYED_PENDING, count, topic)
 
-    def _on_fired(self, topic: str, count: int) -> None:
-        self._broker.metrics.counter(names.DELAYED_FIRED, topic).add(count)
-        self._broker.measures.topic(topic).messages_published.add(count)
+    def _on_fired(self, topic: Topic, partition: int, first: int, messages: Sequence[Due]) -> None:
+        count = len(messages)
+        self._broker.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
+        self._broker.measures.topic(topic.name).messages_published.add(count)
+        if self._broker.tracer.is_on:
+            self._broker.tracer.ready(topic, partition, first, messages)
 
     def _saved(self, took_s: float) -> None:
         if self._parts is not None:
@@ -235,7 +242,16 @@ class Delays:
         for found in parts.book.ranges_of(topic_id):
             look = partial(ids_in, parts.store, topic_id, found)
             ids = await in_thread(self._broker.executor, look)
-            self._end(topic_id, [each for each in ids if parts.book.is_pending(each)])
+            ids = [each for each in ids if parts.book.is_pending(each)]
+            self._end(topic_id, ids)
+            if self._broker.tracer.is_on:
+                await self._trace_expired(ids)
+
+    async def _trace_expired(self, ids: Sequence[int]) -> None:
+        for start in range(0, len(ids), _EXPIRED_AT_ONCE):
+            read = partial(self._running().store.read, ids[start : start + _EXPIRED_AT_ONCE])
+            records = await in_thread(self._broker.executor, read)
+            self._broker.tracer.lapsed(records.items())
 
     def _end(self, topic_id: bytes, ids: Sequence[int]) -> None:
         parts = self._running()

@@ -73,7 +73,7 @@ class Deliverer:
         found = [delivery for portion in portions for delivery in portion.deliveries()]
         if len({delivery.priority for delivery in found}) > 1:
             found.sort(key=lambda delivery: delivery.priority)
-        self._measure(member.group_id, portions, len(found))
+        self._measure(member, portions, len(found))
         return found
 
     async def poll_runs(
@@ -91,10 +91,10 @@ class Deliverer:
         portions = await self._acquire(member, wanted, max_wait_ms)
         shard = self._queues.shard_of(self._queues.group(member.group_id))
         runs = runs_of(portions, shard.generation)
-        self._measure(member.group_id, portions, sum(len(records) for _, records in runs))
+        self._measure(member, portions, sum(len(records) for _, records in runs))
         return runs
 
-    def _measure(self, group_id: str, portions: list[Portion], count: int) -> None:
+    def _measure(self, member: QueueMember, portions: list[Portion], count: int) -> None:
         measures = self._broker.measures
         measures.polls.add()
         if not count:
@@ -103,7 +103,9 @@ class Deliverer:
         measures.poll_batch_size.observe(count)
         for portion in portions:
             taken = sum(end - first for _, first, end in portion.loaded.parts)
-            measures.delivered(portion.partition.id.topic, group_id, taken)
+            measures.delivered(portion.partition.id.topic, member.group_id, taken)
+        if self._broker.tracer.is_on:
+            self._broker.tracer.fetched(member.group_id, member.member_id, portions)
 
     async def acquire(
         self,
@@ -123,7 +125,7 @@ class Deliverer:
         wanted = _Wanted(limit, None, max_bytes, grant)
         portions = await self._acquire(member, wanted, max_wait_ms, partitions)
         count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
-        self._measure(member.group_id, portions, count)
+        self._measure(member, portions, count)
         return portions
 
     async def _acquire(
@@ -284,6 +286,8 @@ class Deliverer:
             return
         self._broker.measures.expired(topic, len(expired))
         ranges = ops.ranges_of(expired)
+        if self._broker.tracer.is_on:
+            self._broker.tracer.outlived(group.group_id, portion.key, ranges)
         portion.change(ops.Untaken(ranges))
         if not settings.dead_letters_expired:
             portion.change(ops.Settled(ranges))

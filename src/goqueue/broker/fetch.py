@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.measures import Measures
     from goqueue.broker.partitions import Partitions
+    from goqueue.broker.tracer import Tracer
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk, Region
@@ -88,12 +89,15 @@ class Fetcher:
         executor: Executor,
         measures: Measures,
         on_damage: Callable[[PartitionId, DamagedRangeError], None],
+        *,
+        tracer: Tracer,
     ) -> None:
         self._partitions = partitions
         self._clock = clock
         self._executor = executor
         self._measures = measures
         self._on_damage = on_damage
+        self._tracer = tracer
 
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
         """Read every partition asked for, one result for each, in the order asked.
@@ -126,6 +130,12 @@ class Fetcher:
                 topic.messages_consumed.add(item.count)
                 topic.bytes_consumed.add(len(item.data))
                 topic.bytes_read.add(len(item.data))
+        if self._tracer.is_on:
+            for item in fetched:
+                if item.data:
+                    self._tracer.log_fetched(
+                        item.read.partition, item.read.offset, item.next_offset
+                    )
 
     async def _find_enough(self, request: FetchRequest) -> list[_Found]:
         """Look up every read; again, each time that it is woken, until there is enough to read."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.broker.state_log import StateLog
     from goqueue.groups.effects import Reply
     from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.stats import OnRebalance
 
 _log = logging.getLogger(__name__)
 _R = TypeVar("_R")
@@ -36,7 +37,14 @@ _RETRY_S: Final = 1.0
 class GroupShard:
     """The groups whose ids lead to one partition of the offsets topic."""
 
-    def __init__(self, state: StateLog, settings: GroupSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        state: StateLog,
+        settings: GroupSettings,
+        now_ms: Callable[[], int],
+        on_rebalance: OnRebalance,
+    ) -> None:
+        self._on_rebalance = on_rebalance
         self._state = state
         self._settings = settings
         self._now_ms = now_ms
@@ -54,6 +62,7 @@ class GroupShard:
         coordinator = GroupCoordinator(self._settings, lambda: str(uuid4()))
         coordinator.load(Entry(key, value) for key, value in self._state.replay())
         coordinator.resume(self._now_ms())
+        coordinator.stats.on_rebalance = self._on_rebalance
         return coordinator
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.delay_admission import (
     check_delayable,
@@ -16,11 +16,15 @@ from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
     BatchTooLargeError,
     DelayDisabledError,
+    DelayError,
+    DeliveryHeaderError,
     DiskFullError,
     GoQueueError,
     InternalTopicError,
     InvalidTransactionStateError,
     MalformedBatchError,
+    PriorityError,
+    SchemaError,
 )
 from goqueue.records import DELIVERY, Compression, encode
 from goqueue.records.batch import peek, validate
@@ -36,9 +40,14 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition, PartitionId
     from goqueue.broker.partitions import Partitions
     from goqueue.broker.topics import Topic
+    from goqueue.broker.tracer import TracedPublish, Tracer
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
+
+
+_REFUSALS: Final = (SchemaError, DelayError, DeliveryHeaderError, PriorityError)
+"""What a topic has against messages, rather than against a batch."""
 
 
 class Acks(IntEnum):
@@ -64,6 +73,8 @@ class PublishRequest(NamedTuple):
     """The broker itself publishes, which alone may write to internal topics."""
     delivery: bool = False
     """The batch was made here, and its attribute `DELIVERY` is true: nobody else may set it."""
+    traced: bool = False
+    """Messages of the batch were traced before, and name their traces: they are traced on."""
     opened: Opened | None = None
     """What is in such a batch, from whoever made it; the batch is opened otherwise."""
 
@@ -95,8 +106,11 @@ def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
 class Publisher:
     """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
 
-    def __init__(self, partitions: Partitions, clock: Clock, measures: Measures) -> None:
+    def __init__(
+        self, partitions: Partitions, clock: Clock, measures: Measures, tracer: Tracer
+    ) -> None:
         self._partitions = partitions
+        self.tracer = tracer
         self._clock = clock
         self._measures = measures
         self.check_schemas: Callable[[Topic, memoryview], None] = _no_schemas
@@ -124,22 +138,36 @@ class Publisher:
             published = self._store(topic, partition, request)
         except GoQueueError as error:
             self._measures.refused(topic.name, error)
+            if isinstance(error, _REFUSALS) and self.tracer.is_on:
+                self.tracer.refused(topic, request, error)
             raise
         measures = self._measures.topic(topic.name)
         placed = published.placed
         count = placed.end_offset - placed.first_offset - len(published.delayed)
         measures.messages_published.add(max(count, 0))
         measures.bytes_published.add(len(request.batch))
+        traced = None
+        if self.tracer.is_on and not published.delayed:
+            traced = self.tracer.published(topic, request, placed, started_s)
         if published.durable is None:
             measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+            if traced is not None:
+                self.tracer.persisted(traced)
             return published
-        return published._replace(durable=self._timed(published.durable, measures, started_s))
+        durable = self._timed(published.durable, measures, started_s, traced)
+        return published._replace(durable=durable)
 
     async def _timed(
-        self, durable: Awaitable[None], measures: TopicMeasures, started_s: float
+        self,
+        durable: Awaitable[None],
+        measures: TopicMeasures,
+        started_s: float,
+        traced: TracedPublish | None,
     ) -> None:
         await durable
         measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+        if traced is not None:
+            self.tracer.persisted(traced)
 
     def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
         if topic.is_internal and not request.internal:
@@ -206,6 +234,7 @@ class Publisher:
         if self.delays is None:
             raise DelayDisabledError("this broker does not take delayed messages")
         always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        started_s = self._clock.monotonic_s()
         known = partition.state.check(info)
         if known is not None:
             again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
@@ -213,6 +242,9 @@ class Publisher:
             durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
             return Published(placed, partition.log_start, durable=durable, delayed=again)
         taken = self.delays.take(topic, request.partition.number, info, found)
+        if self.tracer.is_on:
+            number = request.partition.number
+            self.tracer.scheduled(topic, number, found, taken.messages, started_s)
         later = {number for number, _, _ in taken.messages}
         rest = [record for at, record in enumerate(found.records) if at not in later]
         published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
@@ -221,11 +253,22 @@ class Publisher:
             batch = memoryview(_without_delayed(info, rest, keeps_places=keeps_places))
             request = request._replace(batch=batch)
             published = self._append(topic, partition, request, peek(batch))
+            self._trace_rest(topic, request, published.placed, started_s)
         self.delays.finish(topic, request.partition.number, info)
         published = published._replace(delayed=taken.messages)
         if not always:
             return published
         return published._replace(durable=_both(self.delays.durable(taken), published.durable))
+
+    def _trace_rest(
+        self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
+    ) -> None:
+        """Note what did not wait of a batch of which something does."""
+        traced = None
+        if self.tracer.is_on:
+            traced = self.tracer.published(topic, request, placed, started_s)
+        if traced is not None:
+            self.tracer.persisted(traced)
 
 
 def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.lane_index import LaneIndex
-    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.operations import Operation, Range
 
 _log = logging.getLogger(__name__)
 
@@ -65,13 +65,13 @@ class QueueShard:
         executor: Executor,
         *,
         on_change: Callable[[QueueGroup], None],
-        on_timeout: Callable[[QueueGroup, QueueKey, int], None],
+        on_timeout: Callable[[QueueGroup, QueueKey, list[Range]], None],
     ) -> None:
         """Keep groups in `state`.
 
         `lanes` finds the lanes of a partition, None when it is gone; `on_change` is told of groups
-        in which time, rather than a request, has changed something; `on_timeout` of how many
-        messages of a partition were with a member for too long.
+        in which time, rather than a request, has changed something; `on_timeout` of messages of a
+        partition that were with a member for too long.
         """
         self._state = state
         self._lanes = lanes
@@ -246,7 +246,7 @@ class QueueShard:
             _merge(changes, group.release_member(member_id, now_ms))
         for place, queue in group.queues.items():
             for ranges in queue.overdue(now_ms):
-                self._on_timeout(group, place, sum(end - first for first, end in ranges))
+                self._on_timeout(group, place, ranges)
                 for operation in release(queue, ranges, group.settings, now_ms, TIMED_OUT):
                     queue.apply(operation)
                     changes.setdefault(place, []).append(operation)

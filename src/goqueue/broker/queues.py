@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.lane_index import LaneIndex
-    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.operations import Operation, Range
 
 QUEUE_TOPIC: Final = "__queue_state"
 QUEUE_PARTITIONS: Final = 8
@@ -183,10 +183,13 @@ class Queues:
         self.waiters(group.group_id).wake()
         self._broker.dead_letters.look(group)
 
-    def _on_timeout(self, group: QueueGroup, key: QueueKey, count: int) -> None:
+    def _on_timeout(self, group: QueueGroup, key: QueueKey, ranges: list[Range]) -> None:
         topic = self._broker.topics.catalogue.by_id.get(key[0])
         if topic is not None:
+            count = sum(end - first for first, end in ranges)
             self._broker.measures.timed_out(topic.name, group.group_id, count)
+        if self._broker.tracer.is_on:
+            self._broker.tracer.timed_out(group.group_id, key, ranges)
 
     # --- Groups ----------------------------------------------------------------------------------
 

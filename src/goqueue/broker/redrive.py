@@ -312,7 +312,7 @@ class Redrives:
             producer_epoch=EPOCH,
             base_sequence=sequence,
         )
-        request = PublishRequest(target.id, memoryview(batch), delivery=speaks)
+        request = PublishRequest(target.id, memoryview(batch), delivery=speaks, traced=True)
         published = self._broker.publisher.publish(request)
         if published.durable is not None:
             await published.durable

@@ -210,6 +210,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "Whether messages that outlive their time in a queue group go to its dead letters.",
             kind="boolean",
         ),
+        Setting(
+            "goqueue.trace",
+            "default",
+            "default, or a number from 0 to 1",
+            lambda text: text == "default" or _ratio(text),
+            "The share of the topic's batches that is traced: 0 is none, 1 is all, default is what "
+            "the broker's setting says (tracing.sampling).",
+        ),
         *(
             Setting(name, default, "anything", lambda _: True, _NO_EFFECT)
             for name, default in _WITHOUT_EFFECT.items()
@@ -320,6 +328,12 @@ class TopicSettings:
     def dead_letters_expired(self) -> bool:
         """Messages that outlive their time go to the dead letters instead of just going."""
         return self.text("goqueue.ttl.dead.letter") == "true"
+
+    @cached_property
+    def trace_rate(self) -> float | None:
+        """The share of batches that is traced; None is what the broker says."""
+        text = self.text("goqueue.trace")
+        return None if text == "default" else float(text)
 
     def log_config(self) -> LogConfig:
         """What the log of each partition is told."""

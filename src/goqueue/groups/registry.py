@@ -62,11 +62,11 @@ class GroupRegistry:
 
     def fresh_classic(self, group_id: str) -> ClassicGroup:
         """A group that is not in the registry yet."""
-        return ClassicGroup(group_id, self.settings, GroupStats(parent=self.stats))
+        return ClassicGroup(group_id, self.settings, GroupStats(self.stats, group_id))
 
     def fresh_consumer(self, group_id: str) -> ConsumerGroup:
         """A group that is not in the registry yet."""
-        return ConsumerGroup(group_id, self.settings, GroupStats(parent=self.stats))
+        return ConsumerGroup(group_id, self.settings, GroupStats(self.stats, group_id))
 
     def check_room(self, group_id: str) -> None:
         """Raise `TooManyGroupsError` where a further group is one too many."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 SMOOTHING: Final = 0.3
 """Weight of the newest duration in the moving average."""
 
 MAX_DURATIONS: Final = 10_000
 """Durations that are kept until somebody takes them out; of more, the oldest go."""
+
+
+OnRebalance: TypeAlias = Callable[[str, int, str, int | None], None]
+"""Group, number of the rebalance, and its reason; or how long it took, when it is over."""
 
 
 class RebalanceReason(StrEnum):
@@ -45,6 +50,9 @@ class GroupStats:
     """
 
     parent: GroupStats | None = None
+    group_id: str = ""
+    on_rebalance: OnRebalance | None = None
+    """Told when a rebalance begins and when it has come to its end; known to a parent."""
     total: int = 0
     successful: int = 0
     failed: int = 0
@@ -76,6 +84,7 @@ class GroupStats:
             stats.total += 1
             stats.reasons[reason] += 1
         self.started_at_ms = now_ms
+        self._tell(reason, None)
 
     def completed(self, now_ms: int, *, revoked: int = 0, assigned: int = 0) -> None:
         """The rebalance under way has come to its end."""
@@ -93,6 +102,7 @@ class GroupStats:
             first = stats.successful == 1
             change = duration_ms - stats.average_duration_ms
             stats.average_duration_ms += change if first else SMOOTHING * change
+        self._tell("", duration_ms)
 
     def given_up(self) -> None:
         """The rebalance under way failed."""
@@ -129,6 +139,10 @@ class GroupStats:
         for stats in self._with_parent():
             stats.offset_commits += accepted
             stats.offset_commit_errors += refused
+
+    def _tell(self, reason: str, duration_ms: int | None) -> None:
+        if self.parent is not None and self.parent.on_rebalance is not None:
+            self.parent.on_rebalance(self.group_id, self.total, reason, duration_ms)
 
     def _with_parent(self) -> tuple[GroupStats, ...]:
         return (self,) if self.parent is None else (self, self.parent)

@@ -97,6 +97,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.UnknownRedriveError: Kind(404, "unknown_redrive", "id"),
     model.TooManyRedrivesError: Kind(429, "too_many_redrives"),
     model.TraceError: Kind(400, "trace_refused"),
+    model.TraceExportError: Kind(500, "trace_export"),
     model.UnknownTraceError: Kind(404, "unknown_trace", "id"),
     model.GroupModeError: Kind(409, "group_mode", "assignment"),
     model.ShareSessionError: Kind(409, "share_session"),

@@ -1,0 +1,65 @@
+"""Which traces the records of a batch name, found with as little opening of batches as possible."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import BatchError
+from goqueue.records import Compression, decode_rows
+from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.records.compression import decompress
+from goqueue.tracing.context import TRACEPARENT_HEADER, context_in
+from goqueue.tracing.index import Traced
+
+if TYPE_CHECKING:
+    from goqueue.records import Headers
+    from goqueue.records.batch import BatchInfo
+    from goqueue.tracing.context import TraceContext
+
+_NAME: Final = re.compile(re.escape(TRACEPARENT_HEADER.encode()))
+
+
+def traced_batch(batch: memoryview, first: int, end: int, *, only_named: bool = False) -> Traced:
+    """A batch that lies at [first, end) of its partition, and the traces that its records name.
+
+    Records that say that they are not sampled are left out; with `only_named`, also those that
+    name no trace. What is compressed must be decompressed to see; only what has the header is
+    decoded. A batch that cannot be opened names nothing: whoever reads it will be told.
+    """
+    info = peek_header(batch)
+    is_dense = info.count == info.last_offset_delta + 1
+    try:
+        if is_dense and not only_named and not _may_name(batch, info):
+            return Traced(first, end, {})
+        shift = first - info.base_offset
+        own: dict[int, TraceContext | None] = {}
+        if only_named or not is_dense:
+            own = dict.fromkeys(range(first, end))
+        for record in decode_rows(batch, check_crc=False):
+            offset = record.offset + shift
+            context = sampled_context(record.headers)
+            if context is not None:
+                own[offset] = context
+            elif not only_named and context_in(record.headers) is None:
+                own.pop(offset, None)
+            else:
+                own[offset] = None
+    except BatchError:
+        return Traced(first, end, {})
+    return Traced(first, end, own)
+
+
+def _may_name(batch: memoryview, info: BatchInfo) -> bool:
+    if info.compression == 0:
+        return _NAME.search(batch) is not None
+    packed = batch[HEADER_BYTES : info.size_bytes]
+    return _NAME.search(decompress(Compression.of(info.compression), packed)) is not None
+
+
+def sampled_context(headers: Headers) -> TraceContext | None:
+    """The trace that headers name, if it is sampled."""
+    if not headers:
+        return None
+    found = context_in(headers)
+    return found[0] if found is not None and found[1] else None

@@ -1,0 +1,129 @@
+"""How much of each partition is traced, which of its messages are, and noting what happens to them.
+
+What is noted when is told in `goqueue.broker.tracer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from goqueue.broker.trace_clock import TraceClock
+from goqueue.tracing.context import TraceContext, place_of
+from goqueue.tracing.events import Entry, Event
+from goqueue.tracing.index import Traced, TracedIndex
+from goqueue.tracing.sampling import Turns, threshold_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.broker.topics import Topic, Topics
+    from goqueue.runtime.clock import Clock
+    from goqueue.tracing.store import TraceStore
+
+MAX_PLACES: Final = 10_000
+"""Partitions whose sampling is remembered; at the bound all are worked out anew."""
+
+Parts: TypeAlias = "list[tuple[TraceContext | None, int, int]]"
+"""Messages of one partition: one with the trace that it names, or a range with traces of their
+own."""
+
+
+class Place(NamedTuple):
+    """A partition, and how much of it is traced."""
+
+    topic: Topic
+    partition: int
+    id: str
+    threshold: int
+
+
+class TraceNotes:
+    """Where what happens is noted."""
+
+    def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
+        self.store = store
+        self.is_on = store.settings.is_on
+        self.index = TracedIndex()
+        self._topics = topics
+        self._clock = TraceClock(clock)
+        self._node = node
+        self._turns = Turns()
+        self._default = threshold_of(store.settings.sampling)
+        self._places: dict[tuple[str, int], Place] = {}
+
+    async def start(self) -> None:
+        """Know again which messages are traced."""
+        for entry in await self.store.start():
+            if entry.place and entry.offset >= 0:
+                own: dict[int, TraceContext | None] = {}
+                if entry.trace:
+                    own[entry.offset] = TraceContext(entry.trace, entry.parent)
+                self.index.add(entry.place, Traced(entry.offset, entry.end, own))
+
+    async def stop(self) -> None:
+        """Let out what was noted."""
+        await self.store.stop()
+
+    def place(self, topic: Topic, partition: int) -> Place:
+        """A partition, and how much of it is traced."""
+        found = self._places.get((topic.name, partition))
+        if found is not None and found.topic is topic:
+            return found
+        if len(self._places) >= MAX_PLACES:
+            self._places.clear()
+        rate = topic.settings.trace_rate
+        threshold = self._default if rate is None else threshold_of(rate)
+        if topic.is_internal or not self.is_on:
+            threshold = 0
+        found = Place(topic, partition, place_of(topic.topic_id.bytes, partition), threshold)
+        self._places[topic.name, partition] = found
+        return found
+
+    # --- Noting ----------------------------------------------------------------------------------
+
+    def _note(
+        self,
+        event: Event,
+        place: Place,
+        parts: Iterable[tuple[TraceContext | None, int, int]],
+        at_ns: int,
+        **said: Any,
+    ) -> None:
+        add, (topic, partition, place_id, _), node = self.store.add, place, self._node
+        for context, first, end in parts:
+            trace, parent = ("", "") if context is None else context
+            add(
+                Entry(
+                    event,
+                    at_ns,
+                    topic.name,
+                    partition,
+                    first,
+                    end - first,
+                    place_id,
+                    trace,
+                    parent,
+                    node=node,
+                    **said,
+                )
+            )
+
+    def _add(
+        self,
+        event: Event,
+        place: Place,
+        context: TraceContext,
+        at_ns: int | None = None,
+        **said: Any,
+    ) -> None:
+        """Note what happened to a message that has no offset."""
+        self._add_bare(
+            event, context, at_ns, topic=place.topic.name, partition=place.partition, **said
+        )
+
+    def _add_bare(
+        self, event: Event, context: TraceContext, at_ns: int | None = None, **said: Any
+    ) -> None:
+        at_ns = self._clock.now_ns() if at_ns is None else at_ns
+        trace, parent = context
+        self.store.add(Entry(event, at_ns, trace=trace, parent=parent, node=self._node, **said))

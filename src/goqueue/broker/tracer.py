@@ -1,0 +1,379 @@
+"""Tracing as the use cases see it: one object that is told what happens, and notes what is sampled.
+
+Whoever calls looks at `is_on` first, and that is all that tracing costs when it is off. A batch
+that is not sampled costs one comparison when it is published, and one look into the index, which
+knows nothing of it, when its messages are delivered and acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from goqueue.broker.trace_batches import traced_batch
+from goqueue.broker.trace_notes import Parts, Place, TraceNotes
+from goqueue.delivery import operations as ops
+from goqueue.delivery.receipts import Receipt
+from goqueue.records.batch import peek_header
+from goqueue.tracing.context import (
+    TRACEPARENT_HEADER,
+    TraceContext,
+    context_in,
+    derived_context,
+    event_trace,
+    place_of,
+    spread,
+)
+from goqueue.tracing.events import Event
+from goqueue.tracing.index import Traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from goqueue.broker.delay_admission import Opened
+    from goqueue.broker.delay_courier import Due
+    from goqueue.broker.delay_intake import Delayed
+    from goqueue.broker.delay_views import DelayedMessage
+    from goqueue.broker.partition import PartitionId, Placed
+    from goqueue.broker.portions import Portion, Span
+    from goqueue.broker.publish import PublishRequest
+    from goqueue.broker.record_reader import StoredBatch
+    from goqueue.broker.topics import Topic
+    from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.queue import Doom
+    from goqueue.model.errors import GoQueueError
+    from goqueue.records import Headers, Record
+
+_LONGEST: Final = 1000
+_DELAYED: Final = place_of(b"delayed", 0)
+"""In place of a partition, for messages that wait."""
+_VERDICTS: Final = {
+    "ack": Event.ACKED,
+    "nack": Event.NACKED,
+    "release": Event.NACKED,
+    "return": Event.NACKED,
+    "reject": Event.REJECTED,
+    "extend": Event.EXTENDED,
+}
+_FAILURES: Final = frozenset({Event.NACKED, Event.REJECTED})
+
+
+class TracedPublish(NamedTuple):
+    """A batch that was published and is traced."""
+
+    place: Place
+    parts: Parts
+    received_ns: int
+    attributes: dict[str, str]
+
+
+class Tracer(TraceNotes):
+    """Notes what happens to sampled messages."""
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    def published(
+        self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
+    ) -> TracedPublish | None:
+        """A batch is in the log; None when it is not traced."""
+        place = self.place(topic, request.partition.number)
+        first, end, is_duplicate = placed
+        is_sampled = spread(first) < place.threshold
+        if is_duplicate or not (is_sampled or (request.traced and place.threshold)):
+            return None
+        batch = traced_batch(request.batch, first, end, only_named=not is_sampled)
+        if not is_sampled and not any(batch.own.values()):
+            return None
+        self.index.add(place.id, batch)
+        attributes = {"redriven": "true"} if request.traced else {}
+        parts = list(self.index.within(place.id, first, end))
+        received_ns = self._clock.at_ns(started_s)
+        traced = TracedPublish(place, parts, received_ns, attributes)
+        self._note(Event.RECEIVED, place, parts, received_ns, attributes=attributes)
+        self._note(Event.PARTITIONED, place, parts, received_ns, attributes=attributes)
+        return traced
+
+    def persisted(self, traced: TracedPublish) -> None:
+        """A batch is as durable as its publisher asked for."""
+        place, parts, received_ns, attributes = traced
+        now_ns = max(self._clock.now_ns(), received_ns)
+        took_ns = now_ns - received_ns
+        self._note(
+            Event.PERSISTED, place, parts, now_ns, duration_ns=took_ns, attributes=attributes
+        )
+
+    def refused(self, topic: Topic, request: PublishRequest, error: GoQueueError) -> None:
+        """A batch was refused for what its messages are."""
+        place = self.place(topic, request.partition.number)
+        if not self._turns.draw(place.threshold):
+            return
+        count = peek_header(request.batch).last_offset_delta + 1
+        batch = traced_batch(request.batch, 0, count, only_named=True)
+        named = [context for context in batch.own.values() if context is not None]
+        for context in named or [_new_trace()]:
+            self._add(Event.VALIDATION_FAILED, place, context, error=str(error)[:_LONGEST])
+
+    # --- Delayed messages ------------------------------------------------------------------------
+
+    def scheduled(
+        self,
+        topic: Topic,
+        partition: int,
+        found: Opened,
+        messages: Iterable[Delayed],
+        started_s: float,
+    ) -> None:
+        """Messages wait until they are due."""
+        place = self.place(topic, partition)
+        received_ns, now_ns = self._clock.at_ns(started_s), self._clock.now_ns()
+        for number, delayed_id, due_ms in messages:
+            if delayed_id is None:
+                continue
+            context = _waiting(found.records[number].headers, delayed_id, place.threshold)
+            if context is None:
+                continue
+            self._add(Event.RECEIVED, place, context, received_ns)
+            self._add(Event.PARTITIONED, place, context, received_ns)
+            self._add(
+                Event.DELAY_SCHEDULED,
+                place,
+                context,
+                now_ns,
+                deliver_at_ms=due_ms,
+                delay_ms=max(due_ms - now_ns // 1_000_000, 0),
+                attributes={"delayed_id": str(delayed_id)},
+            )
+
+    def ready(self, topic: Topic, partition: int, first: int, messages: Sequence[Due]) -> None:
+        """Messages have waited, and are in their partition from an offset on."""
+        place = self.place(topic, partition)
+        own = {
+            first + at: _waiting(record.headers, delayed_id, place.threshold)
+            for at, (delayed_id, _, record) in enumerate(messages)
+        }
+        if any(own.values()):
+            end = first + len(messages)
+            self.index.add(place.id, Traced(first, end, own))
+            parts = self.index.within(place.id, first, end)
+            self._note(Event.DELAY_READY, place, parts, self._clock.now_ns())
+
+    def cancelled(self, topic: Topic, message: DelayedMessage) -> None:
+        """A message will never be delivered."""
+        place = self.place(topic, message.partition)
+        context = _waiting(message.headers, message.delayed_id, place.threshold)
+        if context is not None:
+            attributes = {"delayed_id": str(message.delayed_id)}
+            self._add(Event.DELAY_CANCELLED, place, context, attributes=attributes)
+
+    def lapsed(self, records: Iterable[tuple[int, Record]]) -> None:
+        """Messages that waited have gone with their topic."""
+        for delayed_id, record in records:
+            context = _waiting(record.headers, delayed_id, self._default)
+            if context is not None:
+                attributes = {"delayed_id": str(delayed_id)}
+                self._add_bare(Event.DELAY_EXPIRED, context, attributes=attributes)
+
+    # --- Delivering ------------------------------------------------------------------------------
+
+    def fetched(self, group: str, consumer: str, portions: Iterable[Portion]) -> None:
+        """Messages were handed to a member of a queue group."""
+        for portion in portions:
+            place = self.place_at(portion)
+            if place is None or not (place.threshold or self.index.knows(place.id)):
+                continue
+            for span in portion.spans():
+                if self._knows(place, span.batch):
+                    self._fetched(place, span, group, consumer, portion.taken.deadline_ms)
+
+    def _fetched(
+        self, place: Place, span: Span, group: str, consumer: str, deadline_ms: int
+    ) -> None:
+        now_ns = self._clock.now_ns()
+        first = span.first
+        for count, same in groupby(span.counts):
+            end = first + sum(1 for _ in same)
+            receipt = ""
+            if end - first == 1:
+                nonce = span.nonces[first - span.first]
+                receipt = str(Receipt(place.topic.name, place.partition, first, count, nonce))
+            self._note(
+                Event.FETCHED,
+                place,
+                self.index.within(place.id, first, end),
+                now_ns,
+                group=group,
+                consumer=consumer,
+                priority=span.lane,
+                receipt=receipt,
+                attributes={"attempt": str(count), "deadline_ms": str(deadline_ms)},
+            )
+            first = end
+
+    def _knows(self, place: Place, batch: StoredBatch) -> bool:
+        """Whether a batch is traced; one that was forgotten is known again from now on."""
+        info = batch.info
+        if self.index.batch(place.id, info.base_offset) is None:
+            if spread(info.base_offset) >= place.threshold:
+                return self.index.knows(place.id)  # parts of it may be, since the last process
+            traced = traced_batch(batch.data, info.base_offset, info.next_offset)
+            self.index.add(place.id, traced)
+        return True
+
+    def place_at(self, portion: Portion) -> Place | None:
+        """The place of a portion; None when its topic is gone."""
+        topic = self._topics.catalogue.by_id.get(portion.key[0])
+        return None if topic is None else self.place(topic, portion.key[1])
+
+    def log_fetched(self, partition: PartitionId, first: int, end: int) -> None:
+        """Somebody has read a log; only messages that name their trace are told of."""
+        topic = self._topics.catalogue.by_name.get(partition.topic)
+        if topic is None:
+            return
+        place = self.place(topic, partition.number)
+        if self.index.knows(place.id):
+            named = [each for each in self.index.within(place.id, first, end) if each[0]]
+            if named:
+                self._note(Event.FETCHED, place, named, self._clock.now_ns())
+
+    # --- What became of them ---------------------------------------------------------------------
+
+    def settled(
+        self,
+        accepted: Mapping[str, Mapping[QueueKey, Sequence[int]]],
+        verdict: str,
+        reason: str,
+        delay_ms: int | None,
+        took_s: float,
+    ) -> None:
+        """Members have said what became of messages, group by group."""
+        event = _VERDICTS[verdict]
+        error = reason if event in _FAILURES else ""
+        for group, by_queue in accepted.items():
+            for key, offsets in by_queue.items():
+                self.happened(
+                    event,
+                    group,
+                    key,
+                    ops.ranges_of(offsets),
+                    error=error,
+                    delay_ms=delay_ms or 0,
+                    duration_ns=round(took_s * 1e9),
+                )
+
+    def committed(self, group: str, changes: Mapping[QueueKey, Sequence[Operation]]) -> None:
+        """A member is done with everything up to somewhere."""
+        for key, operations in changes.items():
+            for operation in operations:
+                if isinstance(operation, ops.Settled):
+                    self.happened(Event.ACKED, group, key, operation.ranges)
+
+    def happened(
+        self, event: Event, group: str, key: QueueKey, ranges: Iterable[Range], **said: Any
+    ) -> None:
+        """The same thing happened to messages of one partition in a group."""
+        topic = self._topics.catalogue.by_id.get(key[0])
+        if topic is None:
+            return
+        place = self.place(topic, key[1])
+        if not self.index.knows(place.id):
+            return
+        now_ns = self._clock.now_ns()
+        for first, end in ranges:
+            parts = self.index.within(place.id, first, end)
+            self._note(event, place, parts, now_ns, group=group, **said)
+
+    def outlived(self, group: str, key: QueueKey, ranges: Iterable[Range]) -> None:
+        """Messages were no longer worth delivering."""
+        said = {"reason": "ttl"}
+        self.happened(Event.DELAY_EXPIRED, group, key, ranges, attributes=said)
+
+    def timed_out(self, group: str, key: QueueKey, ranges: Iterable[Range]) -> None:
+        """Messages were taken back from a member that did not acknowledge them in time."""
+        self.happened(Event.TIMED_OUT, group, key, ranges, error="not acknowledged in time")
+
+    # --- Dead letters ----------------------------------------------------------------------------
+
+    def burying(self, place: Place, records: list[Record]) -> list[Record]:
+        """Messages on their way to the dead letters, naming their traces if they are traced."""
+        if not self.index.knows(place.id):
+            return records
+        return [
+            record._replace(headers=(*record.headers, (TRACEPARENT_HEADER, context.traceparent)))
+            if context_in(record.headers) is None
+            and (context := self._context(place, record.offset)) is not None
+            else record
+            for record in records
+        ]
+
+    def _context(self, place: Place, offset: int) -> TraceContext | None:
+        for context, _, _ in self.index.within(place.id, offset, offset + 1):
+            return context or derived_context(place.id, offset)
+        return None
+
+    def buried(
+        self, source: Place, target: Place, group: str, dead: Sequence[tuple[Record, Doom]], at: int
+    ) -> None:
+        """Messages were put among the dead letters, from an offset on."""
+        own = dict[int, TraceContext | None]()
+        now_ns = self._clock.now_ns()
+        for number, (record, doom) in enumerate(dead):
+            context = self._context(source, record.offset)
+            own[at + number] = context
+            if context is not None:
+                self._note(
+                    Event.DEAD_LETTERED,
+                    source,
+                    self.index.within(source.id, record.offset, record.offset + 1),
+                    now_ns,
+                    group=group,
+                    consumer=doom.member,
+                    error=doom.error or str(doom.reason),
+                    attributes={
+                        "reason": str(doom.reason),
+                        "attempts": str(doom.deliveries),
+                        "letter": f"{target.topic.name}/{target.partition}/{at + number}",
+                    },
+                )
+        if any(own.values()):
+            self.index.add(target.id, Traced(at, at + len(dead), own))
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    def rebalanced(self, group: str, number: int, reason: str, took_ms: int | None) -> None:
+        """A group begins to share its partitions out anew; or has done so, in so long."""
+        if not self.is_on or not self._default:
+            return
+        context = event_trace("rebalance", self._node, group, number)
+        if took_ms is None:
+            said = {"reason": reason, "number": str(number)}
+            self._add_bare(Event.REBALANCE_STARTED, context, group=group, attributes=said)
+        else:
+            said = {"number": str(number)}
+            self._add_bare(
+                Event.REBALANCE_COMPLETED,
+                context,
+                group=group,
+                duration_ns=took_ms * 1_000_000,
+                attributes=said,
+            )
+
+
+def _new_trace() -> TraceContext:
+    return event_trace(os.urandom(16).hex())
+
+
+def _waiting(headers: Headers, delayed_id: int, threshold: int) -> TraceContext | None:
+    """The trace of a delayed message, which has no offset yet; None when it is not traced.
+
+    One that names none has that of its id, also once it has an offset.
+    """
+    if not threshold:
+        return None
+    named = context_in(headers)
+    if named is not None:
+        return named[0] if named[1] else None
+    if spread(delayed_id) >= threshold:
+        return None
+    return derived_context(_DELAYED, delayed_id)
