@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.receipt_owners import MOST_LOOKS, owner
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, postpone, refusal, release
 from goqueue.delivery.operations import Reason
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode
 from goqueue.model.errors import (
-    ExpiredReceiptError,
-    ForeignReceiptError,
     GoQueueError,
     InvalidGroupRequestError,
     PartitionNotAssignedError,
@@ -21,7 +22,8 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from typing import Any, TypeAlias
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.receipts import Receipt
+
+    _Accepted: TypeAlias = defaultdict[str, defaultdict[QueueKey, list[int]]]
 
 MAX_REASON_CHARS: Final = 1000
 
@@ -62,6 +66,15 @@ class Judgement(NamedTuple):
     much longer from now on."""
 
 
+class _Applied(NamedTuple):
+    """What was done in a group, and must be stored before anybody is told."""
+
+    group: QueueGroup
+    changes: dict[QueueKey, list[Operation]]
+    has_news: bool
+    """Somebody may be handed more now."""
+
+
 class Settler:
     """Takes verdicts, and makes them true."""
 
@@ -82,30 +95,58 @@ class Settler:
         """
         started_s = self._broker.clock.monotonic_s()
         _check(judgement)
-        outcomes: list[GoQueueError | None] = [None] * len(receipts)
-        accepted: defaultdict[str, defaultdict[QueueKey, list[int]]]
-        accepted = defaultdict(lambda: defaultdict(list))
+        outcomes: list[GoQueueError | None] = []
+        accepted: _Accepted = defaultdict(lambda: defaultdict(list))
         seen: set[Receipt] = set()
-        readers: dict[tuple[str, int], list[tuple[QueueGroup, QueueKey]]] = {}
+        while len(outcomes) < len(receipts):
+            if outcomes:
+                await asyncio.sleep(0)
+            rest = islice(receipts, len(outcomes), None)
+            outcomes += await self._settle_some(rest, judgement, group_id, seen, accepted)
+        self._measure(accepted, judgement, started_s)
+        return outcomes
+
+    async def _settle_some(
+        self,
+        receipts: Iterator[Receipt],
+        judgement: Judgement,
+        group_id: str | None,
+        seen: set[Receipt],
+        accepted: _Accepted,
+    ) -> list[GoQueueError | None]:
+        """Settle the first of the receipts, as many as can be told apart without a pause."""
+        outcomes: list[GoQueueError | None] = []
         now_ms = self._queues.now_ms()
-        for index, receipt in enumerate(receipts):
-            if receipt in seen:
-                outcomes[index] = UnknownReceiptError(f"{receipt} is there twice")
-                continue
-            seen.add(receipt)
+        mine: _Accepted = defaultdict(lambda: defaultdict(list))
+        readers: dict[tuple[str, int], list[tuple[QueueGroup, QueueKey]]] = {}
+        looks = 0
+        for receipt in receipts:
             place = receipt[:2]
             reading = readers.get(place)
             if reading is None:
                 reading = readers[place] = self._readers(*place)
-            found = _owner(reading, receipt, now_ms, group_id)
+            if receipt in seen:
+                outcomes.append(UnknownReceiptError(f"{receipt} is there twice"))
+                continue
+            seen.add(receipt)
+            found, looked = owner(reading, receipt, now_ms, group_id)
+            looks += looked
             if isinstance(found, ReceiptError):
-                outcomes[index] = found
+                outcomes.append(found)
             else:
                 group, key = found
-                accepted[group.group_id][key].append(receipt.offset)
-        for name, by_queue in accepted.items():
-            await self._apply(self._queues.group(name), by_queue, judgement, now_ms)
-        self._measure(accepted, judgement, started_s)
+                mine[group.group_id][key].append(receipt.offset)
+                outcomes.append(None)
+            if looks >= MOST_LOOKS:
+                break
+        # All of them at once: what was looked at before a pause need not be so after it.
+        applied = [
+            self._apply(name, by_queue, judgement, now_ms) for name, by_queue in mine.items()
+        ]
+        await _all([self._store(each, judgement) for each in applied])
+        for name, by_queue in mine.items():
+            for key, offsets in by_queue.items():
+                accepted[name][key] += offsets
         return outcomes
 
     async def settle_runs(
@@ -141,7 +182,7 @@ class Settler:
                     seen.add(receipt)
                 else:
                     failures.append((run, place, error))
-        await self._apply(group, accepted, judgement, now_ms)
+        await self._store(self._apply(group_id, accepted, judgement, now_ms), judgement)
         self._measure({group_id: accepted}, judgement, started_s)
         return failures
 
@@ -180,19 +221,22 @@ class Settler:
         for key, (settled,) in changes.items():
             group.queues[key].apply(settled)
         await self._queues.shard_of(group).store(group, changes)
+        if self._broker.tracer.is_on:
+            self._broker.tracer.committed(group.group_id, changes)
         self._after(group)
 
     # --- Making it true --------------------------------------------------------------------------
 
-    async def _apply(
+    def _apply(
         self,
-        group: QueueGroup,
+        group_id: str,
         by_queue: Mapping[QueueKey, list[int]],
         judgement: Judgement,
         now_ms: int,
-    ) -> None:
-        changes: dict[QueueKey, list[Operation]] = {}
+    ) -> _Applied:
+        group = self._queues.group(group_id)
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
+        changes: dict[QueueKey, list[Operation]] = {}
         decide = _DECISIONS[judgement.verdict]
         for key, offsets in by_queue.items():
             queue = group.queues[key]
@@ -200,6 +244,10 @@ class Settler:
             for operation in operations:
                 queue.apply(operation)
             changes[key] = operations
+        return _Applied(group, changes, has_news)
+
+    async def _store(self, applied: _Applied, judgement: Judgement) -> None:
+        group, changes, has_news = applied
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
         if judgement.verdict is not Verdict.ACK:
@@ -221,6 +269,9 @@ class Settler:
         started_s: float,
     ) -> None:
         took_s = self._broker.clock.monotonic_s() - started_s
+        if self._broker.tracer.is_on:
+            verdict, reason, delay_ms = judgement
+            self._broker.tracer.settled(accepted, verdict, reason, delay_ms, took_s)
         topics = self._broker.topics.catalogue.by_id
         for group_id, by_queue in accepted.items():
             for (topic_id, _), offsets in by_queue.items():
@@ -230,23 +281,15 @@ class Settler:
                     )
 
 
-def _owner(
-    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int, group_id: str | None
-) -> tuple[QueueGroup, QueueKey] | ReceiptError:
-    """The group and the queue in which a receipt counts, or why it counts in none."""
-    worst: ReceiptError | None = None
-    for owner in readers:
-        group, key = owner
-        error = refusal(group.queues[key], receipt, now_ms)
-        if error is None:
-            if group_id is not None and group.group_id != group_id:
-                return ForeignReceiptError(
-                    f"{receipt} is of a delivery to another group than {group_id!r}"
-                )
-            return owner
-        if worst is None or isinstance(error, ExpiredReceiptError):
-            worst = error
-    return worst or UnknownReceiptError(f"no group reads the partition of {receipt}")
+async def _all(stores: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Let everything be stored that was done, also when some of it cannot be."""
+    if len(stores) == 1:
+        await stores[0]
+        return
+    told = await asyncio.shield(asyncio.gather(*stores, return_exceptions=True))
+    for error in told:
+        if error is not None:
+            raise error
 
 
 def _somebody_waits_for_acks(group: QueueGroup) -> bool:

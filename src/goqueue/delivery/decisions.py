@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 TIMED_OUT = "the visibility timeout ran out"
 
 
+def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:
+    """Whether a receipt counts."""
+    delivery = queue.window.delivery(receipt.offset)
+    return (
+        delivery is not None
+        and delivery.nonce == receipt.nonce
+        and delivery.number == receipt.delivery_count
+        and queue.window.leases[delivery.lease].deadline_ms > now_ms
+    )
+
+
 def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
     """Why a receipt does not count; None when it does."""
     window, offset = queue.window, receipt.offset

@@ -1,0 +1,86 @@
+"""Receipts on a partition that many groups read: whose they are, and what it costs to find out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.broker.ack import Judgement, Verdict
+from goqueue.broker.queues import QUEUE_TOPIC
+from goqueue.delivery.receipts import Receipt
+from goqueue.delivery.settings import QueueSettings
+from goqueue.model.errors import ReceiptError, UnknownReceiptError
+from support.brokers import publish, running_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.portions import Delivery
+
+ACK = Judgement(Verdict.ACK)
+REJECT = Judgement(Verdict.REJECT, "never")
+
+
+async def handed_to(broker: Broker, group_id: str) -> list[Delivery]:
+    member = await broker.queues.join(group_id, ["t"], QueueSettings())
+    return await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
+
+
+def test_each_receipt_finds_its_group_among_hundreds(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1, {})
+            publish(broker, "t", b"one", b"two")
+            handed = {f"g{number}": await handed_to(broker, f"g{number}") for number in range(200)}
+            receipts = [each.receipt for taken in handed.values() for each in taken]
+            receipts.reverse()
+            assert await broker.settler.settle(receipts, ACK) == [None] * 400
+            assert all(
+                queue.start == 2 for group in broker.queues for queue in group.queues.values()
+            )
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_receipts_of_nobody_are_looked_up(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1, {})
+            publish(broker, "t", b"one")
+            for number in range(100):
+                await handed_to(broker, f"g{number}")
+            turns = 0
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += 1
+
+            task = asyncio.create_task(others())
+            forged = [Receipt("t", 0, 0, 1, number) for number in range(200)]
+            outcomes = await broker.settler.settle(forged, ACK)
+            task.cancel()
+            assert all(isinstance(each, UnknownReceiptError) for each in outcomes)
+            assert turns >= 5
+
+    asyncio.run(scenario())
+
+
+def test_a_message_is_settled_once_however_many_groups_a_request_speaks_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            settings = {"cleanup.policy": "delete", "goqueue.fsync": "always"}
+            await broker.create_topic(QUEUE_TOPIC, 8, settings)
+            await broker.create_topic("t", 1, {})
+            publish(broker, "t", b"one")
+            (mine,), (other,) = await handed_to(broker, "g"), await handed_to(broker, "h")
+            both = broker.settler.settle([mine.receipt, other.receipt], REJECT)
+            first = asyncio.create_task(both)
+            await asyncio.sleep(0)  # now its first store is on the way to the disk
+            (late,) = await broker.settler.settle([other.receipt], ACK)
+            assert await first == [None, None]
+            assert isinstance(late, ReceiptError)
+
+    asyncio.run(scenario())
