@@ -38,7 +38,7 @@ BatchNumber: TypeAlias = Annotated[
 ]
 
 
-class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
+class TogetherPart(msgspec.Struct, forbid_unknown_fields=True):
     """One transaction of the batch."""
 
     transactional_id: TransactionalId
@@ -52,7 +52,7 @@ class TogetherBody(msgspec.Struct, forbid_unknown_fields=True):
     series: SeriesName
     number: BatchNumber
     members: Annotated[
-        list[MemberBody],
+        list[TogetherPart],
         doc(
             "All of them count, at once; none is a batch without messages.", max_length=MAX_MEMBERS
         ),
