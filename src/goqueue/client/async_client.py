@@ -14,11 +14,9 @@ from goqueue.client.queue import PREFETCH, AsyncQueue, queue_join
 from goqueue.client.reading import read_batches
 from goqueue.client.receipts import AsyncReceipts
 from goqueue.client.settings import DEFAULT_ADDRESS, ClientSettings
-from goqueue.client.transactions import (
-    AsyncTransaction,
-    AsyncTransactions,
-    TransactionalProducers,
-)
+from goqueue.client.transaction_admin import AsyncTransactions
+from goqueue.client.transaction_producers import TransactionalProducers
+from goqueue.client.transactions import AsyncTransaction
 from goqueue.client.types import SendStats
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
     from goqueue.client.sync_client import LoopThread
     from goqueue.client.sync_consumer import Consumer
-    from goqueue.client.transactions import AsyncTransaction, AsyncTransactions
+    from goqueue.client.transaction_admin import AsyncTransactions
+    from goqueue.client.transactions import AsyncTransaction
     from goqueue.client.types import Content, Headers, Place, TransactionInfo
 
 

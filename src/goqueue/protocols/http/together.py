@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import doc
-from goqueue.protocols.http.transactions import (  # noqa: TC001 - read by the router
+from goqueue.protocols.http.transaction_shapes import (  # noqa: TC001 - read by the router
     Epoch,
     ProducerId,
     TransactionalId,
