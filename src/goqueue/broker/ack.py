@@ -124,7 +124,7 @@ class Settler:
             place = receipt[:2]
             reading = readers.get(place)
             if reading is None:
-                reading = readers[place] = self._readers(*place)
+                reading = readers[place] = self._readers(*place, group_id)
             if receipt in seen:
                 outcomes.append(UnknownReceiptError(f"{receipt} is there twice"))
                 continue
@@ -186,13 +186,18 @@ class Settler:
         self._measure({group_id: accepted}, judgement, started_s)
         return failures
 
-    def _readers(self, topic_name: str, number: int) -> list[tuple[QueueGroup, QueueKey]]:
-        """The groups that read a partition, and what it is called there."""
+    def _readers(
+        self, topic_name: str, number: int, first: str | None
+    ) -> list[tuple[QueueGroup, QueueKey]]:
+        """The groups that read a partition, one of them first, and what it is called there."""
         topic = self._broker.topics.catalogue.by_name.get(topic_name)
         if topic is None:
             return []
         key = (topic.topic_id, number)
-        return [(group, key) for group in self._queues.reading(key)]
+        groups = self._queues.reading(key)
+        if first is not None:
+            groups.sort(key=lambda group: group.group_id != first)
+        return [(group, key) for group in groups]
 
     async def commit(self, member: QueueMember, offsets: Mapping[PartitionId, int]) -> None:
         """Be done with everything before these offsets, as a reader of the log would say it.
