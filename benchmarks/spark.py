@@ -6,15 +6,16 @@ the same rows out of memory, through the same decoder, and out of a Parquet file
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks._brokers import start_goqueue
 from benchmarks._logs import FIRST_TIMESTAMP_MS, MB
+from benchmarks._processes import below, cpu_s, peak_bytes, spark_workers
 from benchmarks._spark_data import MemorySource, Topic, batch_at
 from benchmarks._spark_session import TUNED, running_spark
 from benchmarks._turns import Turns, expect
@@ -22,6 +23,7 @@ from benchmarks.harness import Run, benchmark, percentiles, timed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -85,13 +87,21 @@ def read(run: Run) -> None:
         for make in ways.values():
             consume(make())
         turns = Turns(plain=MEMORY)
+        used_s = dict.fromkeys(ways, 0.0)
         for _ in run.progress(TURNS, "reading"):
             for way, make in ways.items():
-                turns.call(way, lambda make=make: consume(make()))  # type: ignore[misc]  # a default holds the loop's value
+                before_s = cpu_s(below())
+                with timed() as watch:
+                    consume(make())
+                turns.add(way, watch.seconds)
+                used_s[way] += cpu_s(below()) - before_s
         turns.report_rates(run, "rows from", MESSAGES, "rows/s")
+        for way, seconds in used_s.items():
+            run.row(f"rows a CPU second, {way}", TURNS * MESSAGES / seconds, "rows/s")
     run.note(
         f"{MESSAGES} messages of 100 bytes, keys of 8, batches of 500, {PARTITIONS} partitions"
     )
+    run.note("a CPU second is one of all processes together: JVM, Python workers, broker")
     run.note(f"local[2], {TURNS} turns, into Spark's noop sink; planning is in the figures")
 
 
@@ -158,7 +168,7 @@ def latency(run: Run) -> None:
         for label, value in percentiles(found, (50, 95)).items():
             run.row(f"{name}: {label}", value * 1000, "ms")
     run.note(f"{PER_PARTITION} messages a partition and batch, noop sink, default trigger")
-    run.note("tuned: " + ", ".join(f"{key.rpartition('.')[2]}" for key in TUNED))
+    run.note("tuned: " + ", ".join(f"{name}={value}" for name, value in TUNED.items()))
 
 
 def _start(spark: SparkSession, address: str, checkpoint: Path) -> StreamingQuery:
@@ -190,8 +200,7 @@ def _rows_done(query: StreamingQuery) -> int:
     """Offsets behind the last finished micro-batch, over all partitions."""
     progress: Any = query.lastProgress
     end = progress["sources"][0]["endOffset"] if progress else None
-    offsets = (end or {}).get(TOPIC, {}).get("offsets", {})
-    return sum(offsets.values())
+    return sum(json.loads(end)[TOPIC]["offsets"].values()) if end else 0
 
 
 # --- Memory ------------------------------------------------------------------------------------
@@ -205,44 +214,10 @@ def memory(run: Run) -> None:
             end = MESSAGES // PARTITIONS // share
             ends = ", ".join(f'"{number}": {end}' for number in range(PARTITIONS))
             options = {"endingOffsets": f'{{"{TOPIC}": {{{ends}}}}}', "minPartitions": "2"}
-            for process in _workers():
+            for process in spark_workers():
                 (process / "clear_refs").write_text("5")
             consume(bench.read(**options))
-            peaks[share] = max((_peak_bytes(process) for process in _workers()), default=0)
+            peaks[share] = max(map(peak_bytes, spark_workers()), default=0)
         run.row("a tenth of the topic", peaks[10] / MB, "MB")
         run.row("all of it", peaks[1] / MB, "MB", peaks[1] / peaks[10], "a tenth of the topic")
     run.note("peak resident memory of the largest Python worker, libraries and all; two tasks")
-
-
-def _workers() -> list[Path]:
-    """The Python processes below this one."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(stat.parent.name)] = int(fields[1])
-    found = []
-    for number in parents:
-        above = number
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        name = Path(f"/proc/{number}/cmdline")
-        if above == os.getpid() and number != above and b"pyspark" in _read(name):
-            found.append(name.parent)
-    return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _peak_bytes(process: Path) -> int:
-    for line in _read(process / "status").splitlines():
-        if line.startswith(b"VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.spark.kafka import sharing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -49,3 +51,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_connection_is_left_open() -> Iterator[None]:
+    """What a worker keeps until it ends, a test run closes."""
+    yield
+    for cluster in sharing._clusters.values():
+        cluster.close()

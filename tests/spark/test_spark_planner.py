@@ -87,8 +87,10 @@ def test_a_stream_starts_where_the_options_say(broker, writer, topic):
     with pytest.raises(OffsetsError, match=f"missing: {topic}-1"):
         planner_for(broker, topic, startingOffsets=given).initial()
     given = f'{{"{topic}": {{"0": 30, "1": 0}}}}'
-    with pytest.raises(DataLossError):
+    with pytest.raises(DataLossError, match=rf"{topic}-0 cannot start at 30: it holds \[0, 10\)"):
         planner_for(broker, topic, startingOffsets=given).initial()
+    careless = planner_for(broker, topic, startingOffsets=given, failOnDataLoss="false")
+    assert numbers(careless.initial()) == [10, 0]
 
 
 def test_an_unknown_topic_is_named(broker):

@@ -68,8 +68,10 @@ class StreamPlanner:
             place: min(max(at, ends.earliest[place]), ends.latest[place])
             for place, at in starts.items()
         }
-        if inside != starts:
-            self._lost(f"starting offsets outside of what is there: {starts}, there are {inside}")
+        for (topic, number), at in starts.items():
+            if inside[topic, number] != at:
+                first, last = ends.earliest[topic, number], ends.latest[topic, number]
+                self._lost(f"{topic}-{number} cannot start at {at}: it holds [{first}, {last})")
         return StreamOffset({name: view.topic_id for name, view in topics.items()}, inside)
 
     # --- How far the next micro-batch goes -------------------------------------------------------

@@ -208,7 +208,7 @@ class RangeFetcher:
         """Move on by what one partition answered."""
         data = part.records if part.records is not None else memoryview(b"")
         batches = list(whole_batches(data))
-        if not batches:
+        if not batches or batches[-1][1].next_offset <= progress.position:
             if is_first:
                 self._count_empty(progress, part)
             return None
@@ -216,7 +216,7 @@ class RangeFetcher:
         last_at, last = batches[-1]
         count = sum(info.count for _, info in batches)
         progress.record_bytes = (last_at + last.size_bytes) / max(count, 1)
-        progress.position = min(max(last.next_offset, position), progress.source.end)
+        progress.position = min(last.next_offset, progress.source.end)
         progress.empty_answers = 0
         aborted = [
             (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
