@@ -64,3 +64,11 @@ class DataLossError(SparkSourceError):
 
 class ValueFormatError(SparkSourceError):
     """A message's value is not what `valueFormat` says it is."""
+
+
+class RowError(SparkSourceError):
+    """A row cannot become a message."""
+
+
+class TransactionLostError(SparkSourceError):
+    """The broker has ended a task's transaction; its rows are not there."""

@@ -144,6 +144,10 @@ class Cluster:
         """A connection to one broker."""
         return self._to(self._nodes[node_id])
 
+    def to_address(self, host: str, port: int) -> Connection:
+        """A connection to a broker that another one has named."""
+        return self._to((host, port))
+
     def to_any(self) -> Connection:
         """A connection to whoever answers."""
         for connection in self._open.values():

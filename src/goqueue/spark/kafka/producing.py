@@ -1,0 +1,326 @@
+"""A producer for one task: its transaction, its sequences, and batches that are under way.
+
+A batch is numbered, so it may be sent again: after a lost connection everything that was not
+answered is sent anew, in its order, and the broker recognises what it has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.records import TRANSACTIONAL, Compression, encode
+from goqueue.spark.errors import (
+    BrokerAwayError,
+    BrokerRefusedError,
+    TopicMissingError,
+    TransactionLostError,
+)
+from goqueue.spark.kafka.cluster import TryAgainError, check_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from goqueue.records import Record
+    from goqueue.spark.bounds import Place
+    from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.connection import Connection
+
+INIT_VERSION: Final = 4
+ADD_PARTITIONS_VERSION: Final = 3
+PRODUCE_VERSION: Final = 9
+END_VERSION: Final = 3
+FIND_COORDINATOR_VERSION: Final = 4
+DESCRIBE_CONFIGS_VERSION: Final = 4
+_TOPIC: Final = 2
+_TRANSACTION_KEY: Final = 1
+_SEQUENCES: Final = 1 << 31
+_MAX_IN_FLIGHT: Final = 4
+"""Requests without an answer. A partition remembers the last five batches of a producer, so none
+of these can be taken for new when it comes again."""
+_TIMEOUT_MS: Final = 30_000
+_LOST: Final = frozenset(
+    {
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.transaction_abortable,
+    }
+)
+
+
+class Producer(NamedTuple):
+    """Who writes; a driver can end its transaction from this."""
+
+    transactional_id: str | None
+    producer_id: int
+    epoch: int
+
+
+class _Sent(NamedTuple):
+    """Batches of one request, each for another partition of the same leader."""
+
+    node_id: int
+    batches: tuple[tuple[Place, bytearray], ...]
+
+
+def transaction_coordinator(cluster: Cluster, transactional_id: str) -> Connection:
+    """A connection to the broker that keeps a transactional id, or a series."""
+    answer = cluster.to_any().call(
+        ApiKey.FIND_COORDINATOR,
+        FIND_COORDINATOR_VERSION,
+        key_type=_TRANSACTION_KEY,
+        coordinator_keys=[transactional_id],
+    )
+    (found,) = answer.coordinators
+    check_code(found.error_code, f"coordinator of {transactional_id!r}")
+    return cluster.to_address(found.host, found.port)
+
+
+def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
+    """What a topic's setting is; None where the broker has no such setting, or no such topic."""
+    resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [name]}
+    answer = cluster.patiently(
+        f"looking at the settings of {topic!r}",
+        lambda: cluster.to_any().call(
+            ApiKey.DESCRIBE_CONFIGS,
+            DESCRIBE_CONFIGS_VERSION,
+            resources=[resource],
+            include_synonyms=False,
+            include_documentation=False,
+        ),
+    )
+    for result in answer.results:
+        for each in result.configs:
+            if each.name == name:
+                return str(each.value)
+    return None
+
+
+def check_transaction_code(code: int, what: str) -> None:
+    """Raise what an answer about a transaction means.
+
+    Raises:
+        TransactionLostError: the broker has ended it.
+        TryAgainError, BrokerRefusedError: as for any request.
+    """
+    if code in _LOST:
+        raise TransactionLostError(
+            f"{what}: {ErrorCode(code).name}. The broker has ended the transaction: more time "
+            "passed between a task's first row and the driver's commit than "
+            "kafka.transaction.timeout.ms allows, or another attempt was committed meanwhile"
+        )
+    check_code(code, what)
+
+
+class TaskProducer:
+    """Writes record batches. Nothing in a transaction is visible before the driver says so."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        transactional_id: str | None,
+        timeout_ms: int,
+        compression: Compression = Compression.NONE,
+    ) -> None:
+        self._cluster = cluster
+        self._compression = compression
+        self._timeout_ms = timeout_ms
+        self._sequences: dict[Place, int] = {}
+        self._added: set[Place] = set()
+        self._in_flight: deque[_Sent] = deque()
+        self._must_resend = False
+        self.who = self._cluster.patiently(
+            "initialising a producer", lambda: self._init(transactional_id)
+        )
+
+    def _init(self, transactional_id: str | None) -> Producer:
+        connection = (
+            self._cluster.to_any()
+            if transactional_id is None
+            else transaction_coordinator(self._cluster, transactional_id)
+        )
+        answer = connection.call(
+            ApiKey.INIT_PRODUCER_ID,
+            INIT_VERSION,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        if answer.error_code == ErrorCode.invalid_transaction_timeout:
+            raise BrokerRefusedError(
+                f"kafka.transaction.timeout.ms={self._timeout_ms} is more than the broker allows "
+                "(transactions.max_timeout)",
+                answer.error_code,
+            )
+        check_code(answer.error_code, f"initialising {transactional_id!r}")
+        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    # --- The transaction -------------------------------------------------------------------------
+
+    def add_partitions(self, places: Iterable[Place]) -> None:
+        """Say where the transaction may write; what is never written to costs nothing."""
+        wanted = sorted(set(places) - self._added)
+        if not wanted or self.who.transactional_id is None:
+            return
+        self._settle_all()  # their answers come over the same connections
+        self._cluster.patiently("adding partitions", lambda: self._add(wanted))
+        self._added.update(wanted)
+
+    def _add(self, places: Sequence[Place]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, number in places:
+            topics.setdefault(topic, []).append(number)
+        name = self.who.transactional_id or ""
+        answer = transaction_coordinator(self._cluster, name).call(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ADD_PARTITIONS_VERSION,
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=self.who.producer_id,
+            v3_and_below_producer_epoch=self.who.epoch,
+            v3_and_below_topics=[
+                {"name": topic, "partitions": numbers} for topic, numbers in topics.items()
+            ],
+        )
+        codes = [
+            (each.partition_error_code, f"{topic.name}-{each.partition_index}")
+            for topic in answer.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+        for code, place in sorted(codes, key=lambda each: each[0] == _NOT_TRIED):
+            check_transaction_code(code, f"adding {place} to the transaction")
+
+    def abort(self) -> None:
+        """End the transaction, if it is not too late for that; for tasks that fail."""
+        name = self.who.transactional_id
+        if name is None:
+            return
+        self._cluster.close()  # whatever is under way there is nobody's any more
+        transaction_coordinator(self._cluster, name).call(
+            ApiKey.END_TXN,
+            END_VERSION,
+            transactional_id=name,
+            producer_id=self.who.producer_id,
+            producer_epoch=self.who.epoch,
+            committed=False,
+        )
+
+    # --- Batches ---------------------------------------------------------------------------------
+
+    def batch(self, place: Place, records: Sequence[Record]) -> bytearray:
+        """A record batch with the next numbers of its partition."""
+        first = self._sequences.get(place, 0)
+        self._sequences[place] = (first + len(records)) % _SEQUENCES
+        return encode(
+            records,
+            compression=self._compression,
+            attributes=TRANSACTIONAL if self.who.transactional_id is not None else 0,
+            producer_id=self.who.producer_id,
+            producer_epoch=self.who.epoch,
+            base_sequence=first,
+        )
+
+    def send(self, batches: Sequence[tuple[Place, bytearray]]) -> None:
+        """Send batches for different partitions; answers are taken later.
+
+        Raises:
+            SparkSourceError: something that was sent before could not be stored.
+        """
+        by_leader = self._cluster.patiently("finding leaders", lambda: self._by_leader(batches))
+        for sent in by_leader:
+            while len(self._in_flight) >= _MAX_IN_FLIGHT:
+                self._settle_oldest()
+            self._in_flight.append(sent)
+            if not self._must_resend:
+                try:
+                    self._post(sent)
+                except BrokerAwayError:
+                    self._must_resend = True
+
+    def finish(self) -> None:
+        """Return when everything is stored.
+
+        Raises:
+            SparkSourceError: something could not be.
+        """
+        self._settle_all()
+
+    def _settle_all(self) -> None:
+        while self._in_flight:
+            self._settle_oldest()
+
+    def _by_leader(self, batches: Iterable[tuple[Place, bytearray]]) -> list[_Sent]:
+        found: dict[int, list[tuple[Place, bytearray]]] = {}
+        for place, batch in batches:
+            try:
+                leader = self._cluster.leader_of(place)
+            except BrokerAwayError:
+                self._must_resend = True  # whoever tries again does so on new connections
+                raise
+            found.setdefault(leader, []).append((place, batch))
+        return [_Sent(node_id, tuple(each)) for node_id, each in found.items()]
+
+    def _post(self, sent: _Sent) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, number), batch in sent.batches:
+            topics.setdefault(topic, []).append({"index": number, "records": batch})
+        self._cluster.to_node(sent.node_id).send(
+            ApiKey.PRODUCE,
+            PRODUCE_VERSION,
+            transactional_id=self.who.transactional_id,
+            acks=-1,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=[{"name": name, "partition_data": parts} for name, parts in topics.items()],
+        )
+
+    def _settle_oldest(self) -> None:
+        self._cluster.patiently("writing", self._take_answer)
+
+    def _take_answer(self) -> None:
+        if self._must_resend:
+            self._resend()
+        oldest = self._in_flight[0]
+        try:
+            answer = self._cluster.to_node(oldest.node_id).receive()
+            for topic in answer.responses:
+                for each in topic.partition_responses:
+                    _check_stored(each.error_code, (topic.name, each.index))
+        except BrokerAwayError:
+            self._must_resend = True
+            raise
+        self._in_flight.popleft()
+
+    def _resend(self) -> None:
+        """Everything without an answer, one by one: leaders may have changed."""
+        waiting = [each for sent in self._in_flight for each in sent.batches]
+        again = deque(self._by_leader([each])[0] for each in waiting)
+        for sent in again:
+            self._post(sent)
+        self._in_flight = again
+        self._must_resend = False
+
+
+_NOT_TRIED: Final = ErrorCode.operation_not_attempted
+
+
+def _check_stored(code: int, place: Place) -> None:
+    what = f"writing to {place[0]}-{place[1]}"
+    if code in {ErrorCode.none, ErrorCode.duplicate_sequence_number}:
+        return
+    if code == ErrorCode.unknown_topic_or_partition:
+        raise TopicMissingError(f"{what}: the topic is gone")
+    if code in {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}:
+        raise TryAgainError(f"{what}: another broker leads it now")
+    if code == ErrorCode.message_too_large:
+        raise BrokerRefusedError(
+            f"{what}: a record batch is longer than the topic allows (max.message.bytes). Set "
+            "batchBytes lower; if one message alone is too long, raise the topic's limit",
+            code,
+        )
+    check_transaction_code(code, what)

@@ -1,0 +1,186 @@
+"""Rows on their way to record batches: sorted by partition, cut to size."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate, count, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.records import IMPLEMENTATION, Record
+from goqueue.spark.errors import RowError
+from goqueue.spark.partitioning import Partitioner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from goqueue.records import Headers
+    from goqueue.spark.bounds import Place
+    from goqueue.spark.write_rows import Rows
+
+_RECORD_BYTES: Final = 24
+"""About what a record takes beside its key, value and headers."""
+
+
+class Pending:
+    """Rows of one partition that are not sent yet, as columns."""
+
+    __slots__ = ("headers", "keys", "size_bytes", "timestamps_ms", "values")
+
+    def __init__(self) -> None:
+        self.timestamps_ms: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.headers: list[Headers] = []
+        self.size_bytes = 0
+
+    def records(self) -> list[Record]:
+        """The rows as the codec takes them.
+
+        The compiled one reads plain tuples as well, which are made three times as fast; only the
+        first and the last are looked at by name.
+        """
+        plain = zip(count(), self.timestamps_ms, self.keys, self.values, self.headers, strict=False)
+        if IMPLEMENTATION != "native":
+            return list(map(Record._make, plain))
+        rows: list[Any] = list(plain)
+        for at in (0, -1):
+            rows[at] = Record._make(rows[at])
+        return rows
+
+
+class BatchMaker:
+    """Takes rows, and says when those of a partition are enough for a record batch."""
+
+    def __init__(
+        self,
+        partition_count: Callable[[str], int],
+        *,
+        topic: str | None,
+        partitioner: str,
+        batch_bytes: int,
+        first_turn: int = 0,
+    ) -> None:
+        self._partition_count = partition_count
+        self._topic = topic
+        self._partitioner = partitioner
+        self._batch_bytes = batch_bytes
+        self._first_turn = first_turn
+        self._partitioners: dict[str, Partitioner] = {}
+        self._pending: dict[Place, Pending] = {}
+
+    def add(self, rows: Rows) -> Iterator[tuple[Place, Pending]]:
+        """Take in rows; what is full comes out, oldest first.
+
+        Raises:
+            RowError: a row has no topic, or names a partition that there is not.
+            TopicMissingError: there is no such topic.
+        """
+        for place, indexes in self._places(rows):
+            yield from self._put(place, rows, indexes)
+
+    def rest(self) -> Iterator[tuple[Place, Pending]]:
+        """Everything that is left."""
+        waiting, self._pending = self._pending, {}
+        yield from waiting.items()
+
+    # --- Where rows go ---------------------------------------------------------------------------
+
+    def _places(self, rows: Rows) -> Iterator[tuple[Place, list[int] | None]]:
+        """Partitions and the rows for each; None: all of them."""
+        if not rows.values:
+            return
+        if self._topic is not None:
+            yield from self._in_topic(self._topic, rows, None)
+            return
+        by_topic: dict[str | None, list[int]] = {}
+        for at, topic in enumerate(rows.topics or ()):
+            by_topic.setdefault(topic, []).append(at)
+        for name, indexes in by_topic.items():
+            if not name:
+                raise RowError(
+                    "a row's topic is null or empty: give it one, or set the option topic"
+                )
+            yield from self._in_topic(name, rows, indexes)
+
+    def _in_topic(
+        self, topic: str, rows: Rows, indexes: list[int] | None
+    ) -> Iterator[tuple[Place, list[int] | None]]:
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            partitioner = self._partitioners[topic] = Partitioner(
+                self._partitioner, self._partition_count(topic), self._first_turn
+            )
+        if rows.keys is None and rows.partitions is None:
+            yield (topic, partitioner.turn()), indexes
+            return
+        keys = rows.keys if rows.keys is not None else [None] * len(rows.values)
+        numbers = partitioner.partitions(keys if indexes is None else [keys[at] for at in indexes])
+        named = rows.partitions
+        groups: dict[int, list[int]] = {}
+        for at, number in zip(
+            range(len(keys)) if indexes is None else indexes, numbers, strict=True
+        ):
+            wanted = None if named is None else named[at]
+            if wanted is None:
+                wanted = number
+            elif not 0 <= wanted < partitioner.count:
+                raise RowError(
+                    f"a row names partition {wanted}: topic {topic!r} has 0 to "
+                    f"{partitioner.count - 1}"
+                )
+            groups.setdefault(wanted, []).append(at)
+        for number, group in groups.items():
+            yield (topic, number), group
+
+    # --- Cutting ---------------------------------------------------------------------------------
+
+    def _put(
+        self, place: Place, rows: Rows, indexes: list[int] | None
+    ) -> Iterator[tuple[Place, Pending]]:
+        keys = _chosen(rows.keys, indexes) if rows.keys is not None else None
+        values = _chosen(rows.values, indexes)
+        stamps = _chosen(rows.timestamps_ms, indexes)
+        headers = _chosen(rows.headers, indexes) if rows.headers is not None else None
+        ends = list(accumulate(_sizes(keys, values, headers)))
+        start, before = 0, 0
+        while start < len(values):
+            pending = self._pending.setdefault(place, Pending())
+            room = self._batch_bytes - pending.size_bytes
+            stop = bisect_right(ends, before + room, start)
+            if stop == start and not pending.values:
+                stop += 1  # larger than a batch should be: the broker says whether it may
+            pending.timestamps_ms += stamps[start:stop]
+            pending.values += values[start:stop]
+            pending.keys += keys[start:stop] if keys is not None else repeat(None, stop - start)
+            pending.headers += headers[start:stop] if headers else repeat((), stop - start)
+            if stop > start:
+                pending.size_bytes += ends[stop - 1] - before
+                before = ends[stop - 1]
+            if stop < len(values):
+                yield place, self._pending.pop(place)
+            start = stop
+
+
+def _chosen(column: Sequence[Any], indexes: list[int] | None) -> list[Any]:
+    if indexes is None:
+        return list(column)
+    if len(indexes) == 1:
+        return [column[indexes[0]]]
+    return list(itemgetter(*indexes)(column))
+
+
+def _sizes(
+    keys: list[bytes | None] | None,
+    values: list[bytes | None],
+    headers: list[Headers] | None,
+) -> list[int]:
+    sizes = [_RECORD_BYTES + len(value or b"") for value in values]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    if headers is not None:
+        sizes = [
+            size + sum(len(name) + len(value or b"") + 4 for name, value in row)
+            for size, row in zip(sizes, headers, strict=True)
+        ]
+    return sizes
