@@ -17,6 +17,7 @@ from goqueue.cli import (
     server,
     top,
     topic,
+    trace,
     transaction,
     version,
 )
@@ -40,6 +41,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(delayed.app, name="delayed")
 app.add_typer(schema.app, name="schema")
 app.add_typer(transaction.app, name="transaction")
+app.add_typer(trace.app, name="trace")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

@@ -32,6 +32,7 @@ from goqueue.server.config_node import (
     TlsSection,
 )
 from goqueue.server.config_table import Setting, table_of
+from goqueue.server.config_tracing import TracingSection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class Config:
     sasl: SaslSection = field(default_factory=SaslSection)
     logging: LoggingSection = field(default_factory=LoggingSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
+    tracing: TracingSection = field(default_factory=TracingSection)
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where the settings that are not at their defaults came from, by their full names."""
 

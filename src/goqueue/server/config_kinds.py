@@ -115,6 +115,25 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the whole."""
+
+    expected: str = "a number from 0 to 1, such as 0.01"
+
+    def parse(self, raw: object) -> float:
+        text = _text(raw)
+        if not re.fullmatch(r"[0-9]{0,2}(\.[0-9]{1,15})?", text) or not text:
+            raise MismatchError
+        value = float(text)
+        if not 0 <= value <= 1:
+            raise MismatchError
+        return value
+
+    def render(self, value: float) -> str:
+        return f"{value:g}"
+
+
+@dataclass(frozen=True, slots=True)
 class _Measure:
     """A number with a unit, kept in the smallest one."""
 

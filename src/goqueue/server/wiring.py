@@ -9,6 +9,8 @@ from goqueue.broker.broker import BrokerSettings
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
+from goqueue.tracing.files import FileLimits
+from goqueue.tracing.store import OtlpSettings, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
@@ -34,7 +36,25 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
             session_timeout_ms=config.transactions.session_timeout_ms,
             id_expiration_ms=config.transactions.id_expiration_ms,
         ),
+        tracing=tracing_settings(config),
         initial_users=config.sasl.users if config.sasl.enabled else (),
+    )
+
+
+def tracing_settings(config: Config) -> TracingSettings:
+    """What is traced, and where it goes."""
+    said = config.tracing
+    otlp = None
+    if said.otlp_endpoint is not None:
+        otlp = OtlpSettings(said.otlp_endpoint, said.otlp_protocol, service=said.otlp_service)
+    return TracingSettings(
+        is_on=said.enabled,
+        sampling=said.sampling,
+        ring_spans=said.ring_size,
+        writes_files=said.files,
+        files=FileLimits(said.file_bytes, said.kept_files, said.kept_days),
+        stdout=said.stdout,
+        otlp=otlp,
     )
 
 

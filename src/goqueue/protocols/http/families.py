@@ -22,6 +22,7 @@ from goqueue.protocols.http.schema_ids import SchemaRoutes
 from goqueue.protocols.http.schema_subjects import SubjectRoutes
 from goqueue.protocols.http.together import TogetherRoutes
 from goqueue.protocols.http.topics import TopicRoutes
+from goqueue.protocols.http.traces import TraceRoutes
 from goqueue.protocols.http.transactions import TransactionRoutes
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def build_router(node: NodeState) -> Router:
         QueueStatsRoutes(node.broker),
         DeadLetterRoutes(node.broker),
         DelayedRoutes(node.broker),
+        TraceRoutes(node.broker),
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),
         AdminRoutes(node),

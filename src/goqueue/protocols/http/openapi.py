@@ -38,6 +38,7 @@ _TAGS: Final = {
     "acknowledgement": "Say what became of messages that a queue group has handed out.",
     "dead letters": "What nobody could process: look at it, send it back, or throw it away.",
     "delayed messages": "Those that wait until they are due.",
+    "traces": "What happened to messages, one by one.",
     "offsets": "How far groups have read.",
     "transactions": "Messages, and offsets, that count all together or not at all.",
     "schemas": "The schema registry, as Confluent's clients use it.",

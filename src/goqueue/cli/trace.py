@@ -1,0 +1,181 @@
+"""`goqueue trace`: what happened to messages."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import Call, command
+from goqueue.cli.completion import topic_names
+from goqueue.cli.errors import UsageError
+from goqueue.cli.output import Format, note, printable
+from goqueue.cli.times import parse_span_ms, parse_time_ms, show_time
+
+app = typer.Typer(no_args_is_help=True, help="What happened to messages, event by event.")
+
+LimitOption: TypeAlias = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")
+]
+
+
+@command(app, "get")
+def get_trace(
+    call: Call,
+    trace: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A trace, or a message as TOPIC/PARTITION/OFFSET."),
+    ],
+) -> None:
+    """Show everything that happened to one message, in order."""
+    parts = trace.split("/")
+    if len(parts) == 3:
+        path = "/topics/{}/partitions/{}/messages/{}/trace"
+        found = call.api.get(path, *parts)
+    else:
+        found = call.api.get("/traces/{}", trace)
+    if call.output is Format.TABLE:
+        for line in timeline(found):
+            typer.echo(printable(line))
+    else:
+        call.show(found, found)
+
+
+@command(app, "list")
+def list_traces(call: Call, *, limit: LimitOption = 100) -> None:
+    """List the messages to which something happened last."""
+    _show(call, call.api.get("/traces", limit=limit))
+
+
+@command(app, "search")
+def search_traces(
+    call: Call,
+    *,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Of a topic.", autocompletion=topic_names)
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Of a partition.")
+    ] = None,
+    consumer_group: Annotated[
+        str | None, typer.Option("--consumer-group", "-g", help="Of a group.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--start", help="Something happened from then on: a time, or 15m.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", help="Something happened before then: a time, or 15m.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            "--status",
+            help="delayed, pending, in_progress, retrying, completed, failed, cancelled, expired.",
+        ),
+    ] = None,
+    min_duration: Annotated[
+        str | None, typer.Option("--min-duration", help="Took at least so long, such as 500ms.")
+    ] = None,
+    max_duration: Annotated[
+        str | None, typer.Option("--max-duration", help="Took at most so long, such as 5s.")
+    ] = None,
+    limit: LimitOption = 100,
+) -> None:
+    """Find messages by what happened to them."""
+    now_ms = time.time_ns() // 1_000_000
+    answer = call.api.get(
+        "/traces/search",
+        topic=topic,
+        partition=partition,
+        consumer_group=consumer_group,
+        start=None if start is None else parse_time_ms(start, "--start", now_ms),
+        end=None if end is None else parse_time_ms(end, "--end", now_ms),
+        status=status,
+        min_duration=_span_ms(min_duration, "--min-duration"),
+        max_duration=_span_ms(max_duration, "--max-duration"),
+        limit=limit,
+    )
+    _show(call, answer)
+
+
+@command(app, "stats")
+def show_stats(call: Call) -> None:
+    """Show how much is traced, and where it goes."""
+    stats = call.api.get("/traces/stats")
+    call.show(stats, stats)
+
+
+def _span_ms(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    found = parse_span_ms(text)
+    if found is None:
+        raise UsageError(f"{option} is {text!r}, expected a span of time such as 500ms or 5s")
+    return found
+
+
+def _show(call: Call, answer: dict[str, Any]) -> None:
+    call.show(answer, [_row(each) for each in answer["traces"]])
+    if not answer["complete"]:
+        note("there is more than one search looks at: say more of what is wanted")
+
+
+def _row(trace: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "trace": trace["trace_id"],
+        "message": _place(trace),
+        "status": trace["status"],
+        "start": show_time(trace["start"]),
+        "took": _took(trace["duration_ms"]),
+        "events": trace["spans"],
+    }
+
+
+def _place(trace: dict[str, Any]) -> str | None:
+    if trace["topic"] is None:
+        return None
+    offset = "-" if trace["offset"] is None else trace["offset"]
+    return f"{trace['topic']}/{trace['partition']}/{offset}"
+
+
+def _took(duration_ms: float) -> str:
+    if duration_ms < 1000:
+        return f"{duration_ms:.3g}ms"
+    return f"{duration_ms / 1000:.3f}s"
+
+
+def timeline(trace: dict[str, Any]) -> list[str]:
+    """A trace as lines: what it is, and what happened how long after the beginning."""
+    lines = [
+        f"trace    {trace['trace_id']}",
+        f"message  {_place(trace) or '-'}",
+        f"status   {trace['status']}",
+        f"start    {show_time(trace['start'])}",
+        f"took     {_took(trace['duration_ms'])}",
+        "",
+    ]
+    start_ns = min(
+        (each["timestamp_ns"] - round(each["duration_ms"] * 1e6) for each in trace["spans"]),
+        default=0,
+    )
+    width = max((len(each["event"]) for each in trace["spans"]), default=0)
+    for span in trace["spans"]:
+        after = "+" + _took((span["timestamp_ns"] - start_ns) / 1e6)
+        lines.append(f"{after:>12}  {span['event']:<{width}}  {_details(span)}".rstrip())
+    return lines
+
+
+def _details(span: dict[str, Any]) -> str:
+    said = {
+        "at": _place(span),
+        "group": span["consumer_group"],
+        "consumer": span["consumer"],
+        "priority": span["priority"],
+        "due": None if span["deliver_at"] is None else show_time(span["deliver_at"]),
+        "took": _took(span["duration_ms"]) if span["duration_ms"] else None,
+        **span["attributes"],
+        "error": span["error"],
+    }
+    shown = (f"{name}={value}" for name, value in said.items() if value not in {None, ""})
+    return " ".join(shown).replace("\n", " ")

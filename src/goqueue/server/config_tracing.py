@@ -1,0 +1,66 @@
+"""The settings of tracing."""
+
+# ruff: noqa: RUF009, FBT003 - `setting` makes a field, whatever its default is
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from goqueue.server.config_kinds import Choice, Share, Size, Switch, Whole, Word
+from goqueue.server.config_table import setting
+from goqueue.tracing.files import FileLimits
+from goqueue.tracing.ring import MAX_RING_SPANS, RING_SPANS
+from goqueue.tracing.store import TracingSettings
+
+_TRACING: Final = TracingSettings()
+_FILES: Final = FileLimits()
+
+
+class OtlpProtocol(StrEnum):
+    """How a collector is spoken to."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSection:
+    """What happens to messages, noted event by event; see the page on tracing."""
+
+    enabled: bool = setting(True, Switch(), "Messages are traced.")
+    sampling: float = setting(
+        _TRACING.sampling,
+        Share(),
+        "The share of batches that is traced. A topic may say otherwise (`goqueue.trace`).",
+    )
+    ring_size: int = setting(
+        RING_SPANS,
+        Whole(100, MAX_RING_SPANS),
+        "Events that are kept in memory, where searches look.",
+    )
+    files: bool = setting(
+        True, Switch(), "Events are written to files under `traces/` in the data folder."
+    )
+    file_bytes: int = setting(
+        _FILES.file_bytes,
+        Size(64 * 1024, 1 << 30),
+        "A file of this size is followed by a new one.",
+        name="file_size",
+    )
+    kept_files: int = setting(
+        _FILES.kept_files, Whole(1, 10_000), "Files that are kept; of more, the oldest go."
+    )
+    kept_days: int = setting(_FILES.kept_days, Whole(1, 3650), "Older files go.")
+    stdout: bool = setting(False, Switch(), "Spans are printed, a line of JSON each.")
+    otlp_endpoint: str | None = setting(
+        None,
+        Word(),
+        "Where a collector takes OTLP, such as `localhost:4317`, or `http://localhost:4318` for "
+        "HTTP. Needs the extra `goqueue[otlp]`. Without it nothing is sent.",
+    )
+    otlp_protocol: OtlpProtocol = setting(
+        OtlpProtocol.GRPC, Choice(OtlpProtocol), "How the collector is spoken to."
+    )
+    otlp_service: str = setting("goqueue", Word(), "What the collector is told that this is.")

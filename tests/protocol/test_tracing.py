@@ -1,0 +1,286 @@
+"""Traces over real sockets: from HTTP, gRPC and Kafka, through everything that can happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from goqueue import Client
+from support.http_api import HttpApi
+from support.server import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.server import ServerProcess
+
+__all__ = ["start_server"]
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN = "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
+PUBLISHED = ["publish.received", "publish.partitioned", "publish.persisted"]
+
+
+@pytest.fixture
+def traced(start_server: Callable[..., ServerProcess]) -> ServerProcess:
+    return start_server("--tracing-sampling", "1")
+
+
+@pytest.fixture
+def api(traced: ServerProcess) -> Iterator[HttpApi]:
+    client = HttpApi(traced.http_port)
+    yield client
+    client.close()
+
+
+def make(api: HttpApi, topic: str, **settings: Any) -> None:
+    api.post("/topics", {"name": topic, "num_partitions": 1, **settings})
+
+
+def join(api: HttpApi, group: str, topic: str, **fields: Any) -> str:
+    body = {"topics": [topic], "assignment": "shared", **fields}
+    return str(api.post(f"/groups/{group}/join", body)["member_id"])
+
+
+def poll(api: HttpApi, group: str, member: str, query: str = "") -> list[dict[str, Any]]:
+    path = f"/groups/{group}/poll?member_id={member}&timeout=8s&{query}"
+    found: list[dict[str, Any]] = api.get(path)["messages"]
+    return found
+
+
+def settle(api: HttpApi, verb: str, message: dict[str, Any], **fields: Any) -> None:
+    api.post(f"/messages/{verb}", {"receipt_handle": message["receipt_handle"], **fields})
+
+
+def of_message(api: HttpApi, topic: str, offset: int) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/topics/{topic}/partitions/0/messages/{offset}/trace")
+    return found
+
+
+def events(trace: dict[str, Any]) -> list[str]:
+    return [span["event"] for span in trace["spans"]]
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def redriven(api: HttpApi, topic: str) -> None:
+    eventually(lambda: api.get(f"/topics/{topic}/dlq")["letters"])
+    answer = api.ask("POST", f"/topics/{topic}/dlq/redrive", {})
+    path = f"/redrives/{answer.json['id']}"
+    eventually(lambda: api.get(path)["ended_at"])
+
+
+def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_restart(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    api.publish("orders", "pay", delay="300ms", priority="high")
+    member = join(api, "billing", "orders")
+    (first,) = poll(api, "billing", member, "visibility=400ms")
+    trace = of_message(api, "orders", first["offset"])
+    assert events(trace)[:2] == PUBLISHED[:2]
+    assert trace["status"] == "in_progress"
+    eventually(lambda: "visibility.timeout" in events(of_message(api, "orders", 0)))
+    assert of_message(api, "orders", 0)["status"] == "retrying"
+
+    api.close()
+    traced.restart()
+    again = HttpApi(traced.http_port)
+    member = join(again, "billing", "orders")
+    (second,) = poll(again, "billing", member)
+    settle(again, "ack", second)
+    trace = again.get(f"/traces/{trace['trace_id']}")
+    assert events(trace) == [
+        "publish.received",
+        "publish.partitioned",
+        "delay.scheduled",
+        "delay.ready",
+        "consume.fetched",
+        "visibility.timeout",
+        "consume.fetched",
+        "consume.acked",
+    ]
+    assert trace["status"] == "completed"
+    assert (trace["topic"], trace["partition"], trace["offset"]) == ("orders", 0, 0)
+    scheduled, fetched = trace["spans"][2], trace["spans"][-2]
+    assert scheduled["deliver_at"] - scheduled["timestamp"] == pytest.approx(300, abs=50)
+    assert fetched["consumer_group"] == "billing"
+    assert fetched["priority"] == "high"
+    assert fetched["attributes"]["attempt"] == "2"
+    assert trace["spans"][0]["parent_id"] is None
+    assert {span["parent_id"] for span in trace["spans"][1:]} == {trace["spans"][0]["span_id"]}
+    found = again.get("/traces/search?topic=orders&consumer_group=billing&status=completed")
+    assert [each["trace_id"] for each in found["traces"]] == [trace["trace_id"]]
+    again.close()
+
+
+def test_a_kafka_producers_own_trace_goes_into_the_dead_letters_and_back(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    producer = Producer({"bootstrap.servers": traced.kafka_address, "compression.type": "lz4"})
+    producer.produce("orders", b"plain" * 50, partition=0)
+    producer.produce("orders", b"bad" * 50, headers={"traceparent": TRACEPARENT}, partition=0)
+    producer.flush(20)
+    member = join(api, "billing", "orders")
+    for message in poll(api, "billing", member):
+        bad = message["offset"] == 1
+        settle(api, "reject" if bad else "ack", message, **({"reason": "torn"} if bad else {}))
+    redriven(api, "orders")
+    (back,) = poll(api, "billing", member)
+    assert TRACEPARENT in json.dumps(back["headers"])
+    settle(api, "ack", back)
+    trace = api.get(f"/traces/{TRACE}")
+    middle = ["consume.fetched", "consume.rejected", "dlq.routed"]
+    assert events(trace) == [*PUBLISHED, *middle, *PUBLISHED, "consume.fetched", "consume.acked"]
+    assert trace["status"] == "completed"
+    assert {span["parent_id"] for span in trace["spans"]} == {SPAN}
+    assert len({span["span_id"] for span in trace["spans"]}) == len(trace["spans"])
+    buried = trace["spans"][5]
+    assert buried["error"] == "torn"
+    assert buried["attributes"]["letter"] == "orders.dlq/0/0"
+    assert of_message(api, "orders", 0)["status"] == "completed"
+    assert of_message(api, "orders", 0)["trace_id"] != TRACE
+    assert of_message(api, "orders", back["offset"])["trace_id"] == TRACE
+
+
+def test_a_message_without_a_trace_of_its_own_keeps_its_trace_over_a_redrive(
+    api: HttpApi,
+) -> None:
+    make(api, "orders")
+    api.publish("orders", "bad")
+    member = join(api, "billing", "orders")
+    (message,) = poll(api, "billing", member)
+    settle(api, "reject", message, reason="torn")
+    redriven(api, "orders")
+    (back,) = poll(api, "billing", member)
+    settle(api, "ack", back)
+    trace = of_message(api, "orders", message["offset"])
+    assert trace["trace_id"] == of_message(api, "orders", back["offset"])["trace_id"]
+    assert trace["status"] == "completed"
+    assert events(trace).count("publish.persisted") == 2
+    assert "dlq.routed" in events(trace)
+
+
+def test_a_grpc_publishers_trace_is_continued_to_a_queue_of_the_client(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    with Client(traced.grpc_address) as client:
+        headers = {"traceparent": TRACEPARENT.encode()}
+        client.publish("orders", b"one", headers=headers).result(20)
+        with client.queue("billing", ["orders"]) as queue:
+            message = next(iter(queue))
+            assert dict(message.headers)["traceparent"] == TRACEPARENT.encode()
+            message.ack()
+    trace = eventually(
+        lambda: found if (found := api.get(f"/traces/{TRACE}"))["status"] == "completed" else None
+    )
+    assert events(trace) == [*PUBLISHED, "consume.fetched", "consume.acked"]
+
+
+def test_readers_of_the_log_are_noted_for_messages_that_name_their_trace(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    producer = Producer({"bootstrap.servers": traced.kafka_address})
+    producer.produce("orders", b"one", headers={"traceparent": TRACEPARENT}, partition=0)
+    producer.flush(20)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": traced.kafka_address,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["orders"])
+    message = eventually(lambda: consumer.poll(1.0))
+    assert message.headers() == [("traceparent", TRACEPARENT.encode())]
+    consumer.close()
+    trace = api.get(f"/traces/{TRACE}")
+    assert "consume.fetched" in events(trace)
+    assert trace["status"] == "pending"
+    found = api.get("/traces/search?consumer_group=g")["traces"]
+    assert found
+    rebalance = api.get(f"/traces/{found[-1]['trace_id']}")
+    assert set(events(rebalance)) <= {"rebalance.start", "rebalance.complete"}
+
+
+def test_what_else_may_happen_is_noted(api: HttpApi) -> None:
+    make(api, "orders")
+    api.publish("orders", "a")
+    member = join(api, "billing", "orders")
+    (message,) = poll(api, "billing", member)
+    settle(api, "nack", message, reason="later", delay="0s")
+    (message,) = poll(api, "billing", member)
+    settle(api, "visibility", message, extension="30s")
+    assert events(of_message(api, "orders", 0)) == [
+        *PUBLISHED,
+        "consume.fetched",
+        "consume.nacked",
+        "consume.fetched",
+        "visibility.extended",
+    ]
+    (waiting,) = api.publish("orders", "never", delay="1h")
+    api.ask("DELETE", f"/topics/orders/delayed/0/{waiting['offset']}")
+    (cancelled,) = api.get("/traces/search?status=cancelled")["traces"]
+    assert cancelled["topic"] == "orders"
+    make(api, "gone")
+    api.publish("gone", "never", delay="1h")
+    api.ask("DELETE", "/topics/gone")
+    (expired,) = eventually(lambda: api.get("/traces/search?status=expired")["traces"])
+    assert expired["spans"] == 4
+
+
+def test_topics_say_how_much_of_them_is_traced(api: HttpApi) -> None:
+    make(api, "quiet", settings={"goqueue.trace": "0"})
+    make(api, "loud", settings={"goqueue.trace": "1"})
+    api.publish("quiet", "a")
+    api.publish("loud", "a", "b")
+    assert api.ask("GET", "/topics/quiet/partitions/0/messages/0/trace").code == "unknown_trace"
+    assert len(api.get("/traces/search?topic=loud")["traces"]) == 2
+    assert api.get("/traces/search?topic=quiet")["traces"] == []
+    answer = api.ask("POST", "/topics", {"name": "x", "settings": {"goqueue.trace": "2"}})
+    assert answer.status == 400
+
+
+def test_unknown_and_hostile_questions_are_answered_politely(api: HttpApi) -> None:
+    assert api.ask("GET", f"/traces/{'0' * 32}").code == "unknown_trace"
+    assert api.ask("GET", "/traces/%3Cscript%3E").code == "unknown_trace"
+    assert api.ask("GET", "/traces/search?status=odd").status == 400
+    assert api.ask("GET", "/traces?limit=100000").status == 400
+    assert api.ask("GET", "/topics/orders/partitions/0/messages/7/trace").code == "unknown_trace"
+    stats = api.get("/traces/stats")
+    assert stats["enabled"]
+    assert stats["sampling"] == 1
+    assert [each["name"] for each in stats["exporters"]] == ["files"]
+
+
+def test_a_broken_trace_file_is_reported_and_the_others_count(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    api.publish("orders", "a")
+    trace = of_message(api, "orders", 0)
+    api.close()
+    traced.stop()
+    folder = traced.data_dir / "traces"
+    (written,) = folder.iterdir()
+    assert json.loads(written.read_bytes().splitlines()[0])["event"]
+    (folder / "traces-2020-01-01-000001.json").write_bytes(b"\x00\xff garbage\n{}\n")
+    traced.start()
+    assert "2 lines are no trace events" in traced.wait_for_line("no trace events")
+    again = HttpApi(traced.http_port)
+    assert again.get(f"/traces/{trace['trace_id']}") == trace
+    again.close()
