@@ -122,6 +122,10 @@ def test_spark_finds_the_source_by_itself_and_sees_every_column(read, broker, to
     assert (two.key, two.priority) == (None, "high")
 
 
+def test_a_topic_with_nothing_in_it_is_an_empty_table(read):
+    assert read().collect() == []
+
+
 def test_columns_are_pruned_by_a_schema_or_an_option(read, writer, topic):
     writer.numbers(topic, 0, 0, 3)
     frame = read(schema="value binary, offset bigint")
