@@ -1,0 +1,60 @@
+"""`goqueue trace` against a live server, in all three forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from cli.conftest import parsed
+
+if TYPE_CHECKING:
+    from cli.conftest import Run
+
+
+@pytest.fixture
+def topic(run: Run) -> str:
+    name = f"traced-{uuid4().hex}"
+    run("topic", "create", name, "-p", "1", "--set", "goqueue.trace=1")
+    run("produce", name, "-m", "one", "-m", "two")
+    return name
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_traces_are_listed_found_and_shown(run: Run, topic: str, form: str) -> None:
+    listed = parsed(run("trace", "list", "-n", "10", "-o", form).stdout, form)
+    assert [each["topic"] for each in listed["traces"][:2]] == [topic, topic]
+    found = run(
+        *("trace", "search", "--topic", topic, "--partition", "0", "--status", "pending"),
+        *("--start", "1h", "--max-duration", "1h", "-n", "1", "-o", form),
+    )
+    (one,) = parsed(found.stdout, form)["traces"]
+    shown = parsed(run("trace", "get", one["trace_id"], "-o", form).stdout, form)
+    assert shown["trace_id"] == one["trace_id"]
+    by_message = parsed(run("trace", "get", f"{topic}/0/{one['offset']}", "-o", form).stdout, form)
+    assert by_message == shown
+    stats = parsed(run("trace", "stats", "-o", form).stdout, form)
+    assert stats["events"] >= 3
+    assert run("trace", "search", "--consumer-group", "nobody", "-o", form).exit_code == 0
+
+
+def test_a_trace_is_a_timeline_for_people(run: Run, topic: str) -> None:
+    lines = run("trace", "get", f"{topic}/0/1").stdout.splitlines()
+    assert lines[1] == f"message  {topic}/0/1"
+    assert lines[2] == "status   pending"
+    steps = [line.split() for line in lines[6:]]
+    assert [step[1] for step in steps] == [
+        "publish.received",
+        "publish.partitioned",
+        "publish.persisted",
+    ]
+    assert steps[0][0] == "+0ms"
+    assert f"at={topic}/0/1" in steps[2]
+    assert f"{topic}/0/1" in run("trace", "list").stdout
+    assert "files" in run("trace", "stats").stdout
+
+
+def test_what_is_not_there_is_said_in_a_line(run: Run, topic: str) -> None:
+    result = run("trace", "get", "0" * 32, code=1)
+    assert "there is no trace" in result.stderr
+    assert "expected a span" in run("trace", "search", "--min-duration", "x", code=2).stderr
