@@ -53,9 +53,8 @@ class GoQueueBatchReader(DataSourceReader):
         )
         return [RangesPartition(piece) for piece in cut(ranges, count)]
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one piece, as Arrow. Spark makes up a piece where we had none to give."""
-        if partition is None:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one piece, as Arrow. Spark makes a piece up where we had none to give."""
+        if not isinstance(partition, RangesPartition):
             return iter(())
-        assert isinstance(partition, RangesPartition)
         return read_ranges(partition.ranges, self._options, self._shape)
