@@ -144,12 +144,17 @@ class DeadLetters:
         target: Partition,
         records: list[Record],
     ) -> None:
-        dooms = group.queues[key].dooms
         if self._producer_id is None:
             self._producer_id = await self._broker.producer_ids.allocate()
+        queue = group.queues.get(key)
+        dooms = {} if queue is None else queue.dooms
+        records = [record for record in records if record.offset in dooms]
+        if not records:
+            return  # the topic was deleted meanwhile, or somebody was done with them
         now_ms = self._queues.now_ms()
         tracer, topics = self._broker.tracer, self._broker.topics.catalogue.by_name
-        source_place = tracer.place(topics[source.id.topic], source.id.number)
+        source_topic = self._broker.topics.catalogue.topic(source.id.topic)
+        source_place = tracer.place(source_topic, source.id.number)
         if tracer.is_on:
             records = tracer.burying(source_place, records)
         letters = [
@@ -203,7 +208,7 @@ class DeadLetters:
         name = dead_letter_topic(source.id.topic)
         topics = self._broker.topics.catalogue.by_name
         if name not in topics:
-            count = topics[source.id.topic].partition_count
+            count = self._broker.topics.catalogue.topic(source.id.topic).partition_count
             with suppress(TopicExistsError):  # somebody may be faster
                 await self._broker.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
         topic = self._broker.topics.catalogue.topic(name)
@@ -213,5 +218,8 @@ class DeadLetters:
         return self._broker.partitions.partition(source.id._replace(topic=name, number=number))
 
     async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
-        group.queues[key].apply(operation)
+        queue = group.queues.get(key)
+        if queue is None:
+            return  # its topic was just deleted, and nobody asks any more
+        queue.apply(operation)
         await self._queues.shard_of(group).store(group, {key: [operation]})

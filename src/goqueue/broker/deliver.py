@@ -268,8 +268,8 @@ class Deliverer:
         self, group: QueueGroup, key: QueueKey, taken: ops.Taken, marks: list[Marks]
     ) -> Portion:
         partition = self._queues.partition(key)
-        queue = group.queues[key]
-        if partition is None:
+        queue = group.queues.get(key)
+        if partition is None or queue is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = [(first, end) for _, first, end in taken.ranges]
         loaded = await self._broker.record_reader.load(partition, ranges)

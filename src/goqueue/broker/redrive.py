@@ -33,6 +33,7 @@ from goqueue.model.errors import (
     SchemaError,
     TooManyRedrivesError,
     UnknownRedriveError,
+    UnknownTopicError,
 )
 from goqueue.records import DELIVERY, Record, encode
 
@@ -340,7 +341,10 @@ class Redrives:
         return group
 
     async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
-        group.queues[key].apply(operation)
+        queue = group.queues.get(key)
+        if queue is None:
+            raise UnknownTopicError("the topic of the dead letters was just deleted")
+        queue.apply(operation)
         await self._broker.queues.shard_of(group).store(group, {key: [operation]})
 
     def _target(self, redrive: Redrive, letter: Letter) -> Partition:
