@@ -40,14 +40,26 @@ def murmur2(key: bytes) -> int:
 PARTITIONERS: Final[dict[str, Callable[[bytes], int]]] = {"mmh3": _by_mmh3, "murmur2": murmur2}
 
 
+class _Known(dict[bytes | None, int]):
+    """Partitions by key; one that is not known is reckoned when it is looked up."""
+
+    def __init__(self, hash_of: Callable[[bytes], int], count: int) -> None:
+        super().__init__()
+        self._hash_of = hash_of
+        self._count = count
+
+    def __missing__(self, key: bytes) -> int:
+        number = self[key] = self._hash_of(key) % self._count
+        return number
+
+
 class Partitioner:
     """The partitions of one topic, as one task fills them."""
 
     def __init__(self, name: str, count: int, first: int) -> None:
-        self._hash = PARTITIONERS[name]
         self.count: Final = count
         self._turn = first
-        self._known: dict[bytes, int] = {}
+        self._known = _Known(PARTITIONERS[name], count)
 
     def partitions(self, keys: Sequence[bytes | None]) -> list[int]:
         """One for each key.
@@ -57,21 +69,9 @@ class Partitioner:
         """
         if len(self._known) > _MAX_KNOWN_KEYS:
             self._known.clear()
-        turn = self._turn % self.count
-        known = self._known
-        found = []
-        used_turn = False
-        for key in keys:
-            if key is None:
-                used_turn = True
-                found.append(turn)
-                continue
-            number = known.get(key)
-            if number is None:
-                number = known[key] = self._hash(key) % self.count
-            found.append(number)
-        self._turn += used_turn
-        return found
+        if None in keys:
+            self._known[None] = self.turn()
+        return list(map(self._known.__getitem__, keys))
 
     def turn(self) -> int:
         """Where rows go together that have no keys."""

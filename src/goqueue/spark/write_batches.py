@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate, count, repeat
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.records import IMPLEMENTATION, Record
@@ -12,7 +12,7 @@ from goqueue.spark.errors import RowError
 from goqueue.spark.partitioning import Partitioner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.records import Headers
     from goqueue.spark.bounds import Place
@@ -33,6 +33,19 @@ class Pending:
         self.values: list[bytes | None] = []
         self.headers: list[Headers] = []
         self.size_bytes = 0
+
+    def extend(
+        self,
+        timestamps_ms: list[int],
+        keys: list[bytes | None] | None,
+        values: list[bytes | None],
+        headers: list[Headers] | None,
+    ) -> None:
+        """Take in some more rows; a column that is None is null in all of them."""
+        self.timestamps_ms += timestamps_ms
+        self.values += values
+        self.keys += keys if keys is not None else repeat(None, len(values))
+        self.headers += headers if headers is not None else repeat((), len(values))
 
     def records(self) -> list[Record]:
         """The rows as the codec takes them.
@@ -116,22 +129,34 @@ class BatchMaker:
             return
         keys = rows.keys if rows.keys is not None else [None] * len(rows.values)
         numbers = partitioner.partitions(keys if indexes is None else [keys[at] for at in indexes])
-        named = rows.partitions
-        groups: dict[int, list[int]] = {}
+        if rows.partitions is not None:
+            numbers = self._named(
+                topic, partitioner.count, numbers, _chosen(rows.partitions, indexes)
+            )
+        groups: list[list[int]] = [[] for _ in range(partitioner.count)]
+        appends = [group.append for group in groups]
         for at, number in zip(
             range(len(keys)) if indexes is None else indexes, numbers, strict=True
         ):
-            wanted = None if named is None else named[at]
-            if wanted is None:
-                wanted = number
-            elif not 0 <= wanted < partitioner.count:
+            appends[number](at)
+        for number, group in enumerate(groups):
+            if group:
+                yield (topic, number), group
+
+    @staticmethod
+    def _named(
+        topic: str, count: int, numbers: list[int], wanted: Sequence[int | None]
+    ) -> list[int]:
+        """Where rows go that say so, and the others as their keys do."""
+        for number in set(wanted):
+            if number is not None and not 0 <= number < count:
                 raise RowError(
-                    f"a row names partition {wanted}: topic {topic!r} has 0 to "
-                    f"{partitioner.count - 1}"
+                    f"a row names partition {number}: topic {topic!r} has 0 to {count - 1}"
                 )
-            groups.setdefault(wanted, []).append(at)
-        for number, group in groups.items():
-            yield (topic, number), group
+        return [
+            by_key if by_name is None else by_name
+            for by_key, by_name in zip(numbers, wanted, strict=True)
+        ]
 
     # --- Cutting ---------------------------------------------------------------------------------
 
@@ -142,7 +167,23 @@ class BatchMaker:
         values = _chosen(rows.values, indexes)
         stamps = _chosen(rows.timestamps_ms, indexes)
         headers = _chosen(rows.headers, indexes) if rows.headers is not None else None
-        ends = list(accumulate(_sizes(keys, values, headers)))
+        pending = self._pending.setdefault(place, Pending())
+        size_bytes = sum(_sizes(keys, values, headers)) + _RECORD_BYTES * len(values)
+        if pending.size_bytes + size_bytes <= self._batch_bytes:
+            pending.extend(stamps, keys, values, headers)
+            pending.size_bytes += size_bytes
+            return
+        yield from self._cut(place, stamps, keys, values, headers)
+
+    def _cut(
+        self,
+        place: Place,
+        stamps: list[int],
+        keys: list[bytes | None] | None,
+        values: list[bytes | None],
+        headers: list[Headers] | None,
+    ) -> Iterator[tuple[Place, Pending]]:
+        ends = list(accumulate(size + _RECORD_BYTES for size in _sizes(keys, values, headers)))
         start, before = 0, 0
         while start < len(values):
             pending = self._pending.setdefault(place, Pending())
@@ -150,11 +191,13 @@ class BatchMaker:
             stop = bisect_right(ends, before + room, start)
             if stop == start and not pending.values:
                 stop += 1  # larger than a batch should be: the broker says whether it may
-            pending.timestamps_ms += stamps[start:stop]
-            pending.values += values[start:stop]
-            pending.keys += keys[start:stop] if keys is not None else repeat(None, stop - start)
-            pending.headers += headers[start:stop] if headers else repeat((), stop - start)
             if stop > start:
+                pending.extend(
+                    stamps[start:stop],
+                    None if keys is None else keys[start:stop],
+                    values[start:stop],
+                    None if headers is None else headers[start:stop],
+                )
                 pending.size_bytes += ends[stop - 1] - before
                 before = ends[stop - 1]
             if stop < len(values):
@@ -174,13 +217,22 @@ def _sizes(
     keys: list[bytes | None] | None,
     values: list[bytes | None],
     headers: list[Headers] | None,
-) -> list[int]:
-    sizes = [_RECORD_BYTES + len(value or b"") for value in values]
+) -> Iterable[int]:
+    """How many bytes the records bring along, each of them."""
+    sizes = _lengths(values)
     if keys is not None:
-        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+        sizes = map(add, sizes, _lengths(keys))
     if headers is not None:
-        sizes = [
-            size + sum(len(name) + len(value or b"") + 4 for name, value in row)
-            for size, row in zip(sizes, headers, strict=True)
-        ]
+        sizes = map(add, sizes, map(_headers_bytes, headers))
     return sizes
+
+
+def _lengths(column: list[bytes | None]) -> Iterable[int]:
+    if None in column:
+        return [len(each or b"") for each in column]
+    filled: Any = column
+    return map(len, filled)
+
+
+def _headers_bytes(row: Headers) -> int:
+    return sum(len(name) + len(value or b"") + 4 for name, value in row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.spark.write_batches import Pending
     from goqueue.spark.write_options import WriteOptions
 
+_BATCHES_A_COLLECTION: Final = 64
 _REQUEST_BYTES: Final = 8 << 20
 """Of what is left at the end of a task and goes out together."""
 
@@ -68,7 +70,8 @@ def write_rows(
     try:
         maker = _batch_maker(producer, cluster, options, attempt)
         heeding = _Heeding(cluster, producer, options.topic)
-        rows = _write(producer, maker, heeding, chain([first], batches), columns)
+        with _without_collections():
+            rows = _write(producer, maker, heeding, chain([first], batches), columns)
     except BaseException:
         # Readers of committed messages would wait for this attempt until its timeout.
         with contextlib.suppress(SparkSourceError):
@@ -106,8 +109,10 @@ def _write(
     columns: Mapping[str, int],
 ) -> int:
     count = 0
-    for batch in batches:
+    for number, batch in enumerate(batches, 1):
         count += batch.num_rows
+        if number % _BATCHES_A_COLLECTION == 0:
+            gc.collect()
         rows = rows_of(batch, columns)
         if rows.says_delivery:
             heeding.check(rows.topics)
@@ -116,6 +121,18 @@ def _write(
     _send_rest(producer, maker.rest())
     producer.finish()
     return count
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Rows become very many tuples, none in a cycle: looking for cycles is a third of the work."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Heeding:
