@@ -19,6 +19,9 @@ class Identity(NamedTuple):
     producer_id: int
     epoch: int
 
+    def __str__(self) -> str:
+        return f"{self.producer_id} of epoch {self.epoch}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitRequest:

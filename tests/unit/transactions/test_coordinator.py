@@ -270,7 +270,8 @@ def test_a_second_instance_fences_the_first():
     first = shell.init()
     second = shell.init()
     assert second == (first.producer_id, first.epoch + 1)
-    with pytest.raises(FencedTransactionError):
+    told = f"is {first.producer_id} of epoch 1, not {first.producer_id} of epoch 0"
+    with pytest.raises(FencedTransactionError, match=told):
         shell.add("a", first, P0)
 
 
