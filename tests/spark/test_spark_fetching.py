@@ -158,7 +158,7 @@ def test_offsets_behind_the_end_of_the_log_are_named(cluster, writer, topic):
     one, _ = whole(cluster, topic)
     with pytest.raises(DataLossError, match="offsets 7 to 8"):
         rows(cluster, [one._replace(start=7, end=9)])
-    with pytest.raises(DataLossError, match="offsets 3 to 8 of .* the log ends at 3"):
+    with pytest.raises(DataLossError, match=r"offsets 3 to 8 of .* the log ends at 3"):
         rows(cluster, [one._replace(start=1, end=9)])
     assert rows(cluster, [one._replace(start=7, end=9)], fails=False) == []
 
