@@ -245,13 +245,7 @@ class Delays:
             ids = [each for each in ids if parts.book.is_pending(each)]
             self._end(topic_id, ids)
             if self._broker.tracer.is_on:
-                await self._trace_expired(ids)
-
-    async def _trace_expired(self, ids: Sequence[int]) -> None:
-        for start in range(0, len(ids), _EXPIRED_AT_ONCE):
-            read = partial(self._running().store.read, ids[start : start + _EXPIRED_AT_ONCE])
-            records = await in_thread(self._broker.executor, read)
-            self._broker.tracer.lapsed(records.items())
+                self._broker.tracer.lapsed(ids)
 
     def _end(self, topic_id: bytes, ids: Sequence[int]) -> None:
         parts = self._running()

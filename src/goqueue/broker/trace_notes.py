@@ -11,7 +11,7 @@ from goqueue.broker.trace_clock import TraceClock
 from goqueue.tracing.context import TraceContext, place_of
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex
-from goqueue.tracing.sampling import Turns, threshold_of
+from goqueue.tracing.sampling import Budget, Turns, threshold_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.tracing.store import TraceStore
 
+DELAYED: Final = place_of(b"delayed", 0)
+"""In place of a partition, for messages that wait, whose ids are their offsets here."""
 MAX_PLACES: Final = 10_000
 """Partitions whose sampling is remembered; at the bound all are worked out anew."""
 
@@ -35,6 +37,8 @@ class Place(NamedTuple):
     partition: int
     id: str
     threshold: int
+    is_bounded: bool
+    """It follows the broker's sampling, and its bound."""
 
 
 class TraceNotes:
@@ -48,6 +52,7 @@ class TraceNotes:
         self._clock = TraceClock(clock)
         self._node = node
         self._turns = Turns()
+        self._budget = Budget(store.settings.max_batches_a_second)
         self._default = threshold_of(store.settings.sampling)
         self._places: dict[tuple[str, int], Place] = {}
 
@@ -59,6 +64,14 @@ class TraceNotes:
                 if entry.trace:
                     own[entry.offset] = TraceContext(entry.trace, entry.parent)
                 self.index.add(entry.place, Traced(entry.offset, entry.end, own))
+            elif entry.event == Event.DELAY_SCHEDULED and entry.trace:
+                self._wait_again(entry)
+
+    def _wait_again(self, entry: Entry) -> None:
+        text = entry.attributes.get("delayed_id", "")
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            delayed_id, context = int(text), TraceContext(entry.trace, entry.parent)
+            self.index.add(DELAYED, Traced(delayed_id, delayed_id + 1, {delayed_id: context}))
 
     async def stop(self) -> None:
         """Let out what was noted."""
@@ -75,7 +88,8 @@ class TraceNotes:
         threshold = self._default if rate is None else threshold_of(rate)
         if topic.is_internal or not self.is_on:
             threshold = 0
-        found = Place(topic, partition, place_of(topic.topic_id.bytes, partition), threshold)
+        place_id = place_of(topic.topic_id.bytes, partition)
+        found = Place(topic, partition, place_id, threshold, rate is None)
         self._places[topic.name, partition] = found
         return found
 
@@ -89,7 +103,7 @@ class TraceNotes:
         at_ns: int,
         **said: Any,
     ) -> None:
-        add, (topic, partition, place_id, _), node = self.store.add, place, self._node
+        add, (topic, partition, place_id, _, _), node = self.store.add, place, self._node
         for context, first, end in parts:
             trace, parent = ("", "") if context is None else context
             add(

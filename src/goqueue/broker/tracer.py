@@ -2,7 +2,8 @@
 
 Whoever calls looks at `is_on` first, and that is all that tracing costs when it is off. A batch
 that is not sampled costs one comparison when it is published, and one look into the index, which
-knows nothing of it, when its messages are delivered and acknowledged.
+knows nothing of it, when its messages are delivered and acknowledged. What the index has forgotten
+is not traced on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.broker.trace_batches import traced_batch
-from goqueue.broker.trace_notes import Parts, Place, TraceNotes
+from goqueue.broker.trace_notes import DELAYED, Parts, Place, TraceNotes
 from goqueue.delivery import operations as ops
 from goqueue.delivery.receipts import Receipt
 from goqueue.records.batch import peek_header
@@ -22,11 +23,10 @@ from goqueue.tracing.context import (
     context_in,
     derived_context,
     event_trace,
-    place_of,
     spread,
 )
 from goqueue.tracing.events import Event
-from goqueue.tracing.index import Traced
+from goqueue.tracing.index import Traced, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,17 +38,14 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import PartitionId, Placed
     from goqueue.broker.portions import Portion, Span
     from goqueue.broker.publish import PublishRequest
-    from goqueue.broker.record_reader import StoredBatch
     from goqueue.broker.topics import Topic
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import Doom
     from goqueue.model.errors import GoQueueError
-    from goqueue.records import Headers, Record
+    from goqueue.records import Record
 
 _LONGEST: Final = 1000
-_DELAYED: Final = place_of(b"delayed", 0)
-"""In place of a partition, for messages that wait."""
 _VERDICTS: Final = {
     "ack": Event.ACKED,
     "nack": Event.NACKED,
@@ -80,7 +77,9 @@ class Tracer(TraceNotes):
         """A batch is in the log; None when it is not traced."""
         place = self.place(topic, request.partition.number)
         first, end, is_duplicate = placed
-        is_sampled = spread(first) < place.threshold
+        is_sampled = spread(first) < place.threshold and (
+            not place.is_bounded or self._budget.take(started_s)
+        )
         if is_duplicate or not (is_sampled or (request.traced and place.threshold)):
             return None
         batch = traced_batch(request.batch, first, end, only_named=not is_sampled)
@@ -88,7 +87,7 @@ class Tracer(TraceNotes):
             return None
         self.index.add(place.id, batch)
         attributes = {"redriven": "true"} if request.traced else {}
-        parts = list(self.index.within(place.id, first, end))
+        parts = list(parts_of(batch, first, end))
         received_ns = self._clock.at_ns(started_s)
         traced = TracedPublish(place, parts, received_ns, attributes)
         self._note(Event.RECEIVED, place, parts, received_ns, attributes=attributes)
@@ -127,13 +126,21 @@ class Tracer(TraceNotes):
     ) -> None:
         """Messages wait until they are due."""
         place = self.place(topic, partition)
+        if not self._turns.draw(place.threshold):
+            return
+        if place.is_bounded and not self._budget.take(started_s):
+            return
         received_ns, now_ns = self._clock.at_ns(started_s), self._clock.now_ns()
         for number, delayed_id, due_ms in messages:
             if delayed_id is None:
                 continue
-            context = _waiting(found.records[number].headers, delayed_id, place.threshold)
-            if context is None:
-                continue
+            context = derived_context(DELAYED, delayed_id)
+            named = context_in(found.records[number].headers)
+            if named is not None:
+                context, is_sampled = named
+                if not is_sampled:
+                    continue
+            self.index.add(DELAYED, Traced(delayed_id, delayed_id + 1, {delayed_id: context}))
             self._add(Event.RECEIVED, place, context, received_ns)
             self._add(Event.PARTITIONED, place, context, received_ns)
             self._add(
@@ -148,10 +155,12 @@ class Tracer(TraceNotes):
 
     def ready(self, topic: Topic, partition: int, first: int, messages: Sequence[Due]) -> None:
         """Messages have waited, and are in their partition from an offset on."""
+        if not self.index.knows(DELAYED):
+            return
         place = self.place(topic, partition)
         own = {
-            first + at: _waiting(record.headers, delayed_id, place.threshold)
-            for at, (delayed_id, _, record) in enumerate(messages)
+            first + at: self._context(DELAYED, delayed_id)
+            for at, (delayed_id, _, _) in enumerate(messages)
         }
         if any(own.values()):
             end = first + len(messages)
@@ -162,15 +171,17 @@ class Tracer(TraceNotes):
     def cancelled(self, topic: Topic, message: DelayedMessage) -> None:
         """A message will never be delivered."""
         place = self.place(topic, message.partition)
-        context = _waiting(message.headers, message.delayed_id, place.threshold)
+        context = self._context(DELAYED, message.delayed_id)
         if context is not None:
             attributes = {"delayed_id": str(message.delayed_id)}
             self._add(Event.DELAY_CANCELLED, place, context, attributes=attributes)
 
-    def lapsed(self, records: Iterable[tuple[int, Record]]) -> None:
+    def lapsed(self, ids: Iterable[int]) -> None:
         """Messages that waited have gone with their topic."""
-        for delayed_id, record in records:
-            context = _waiting(record.headers, delayed_id, self._default)
+        if not self.index.knows(DELAYED):
+            return
+        for delayed_id in ids:
+            context = self._context(DELAYED, delayed_id)
             if context is not None:
                 attributes = {"delayed_id": str(delayed_id)}
                 self._add_bare(Event.DELAY_EXPIRED, context, attributes=attributes)
@@ -181,10 +192,10 @@ class Tracer(TraceNotes):
         """Messages were handed to a member of a queue group."""
         for portion in portions:
             place = self.place_at(portion)
-            if place is None or not (place.threshold or self.index.knows(place.id)):
+            if place is None or not self.index.knows(place.id):
                 continue
             for span in portion.spans():
-                if self._knows(place, span.batch):
+                if any(self.index.within(place.id, span.first, span.end)):
                     self._fetched(place, span, group, consumer, portion.taken.deadline_ms)
 
     def _fetched(
@@ -210,16 +221,6 @@ class Tracer(TraceNotes):
                 attributes={"attempt": str(count), "deadline_ms": str(deadline_ms)},
             )
             first = end
-
-    def _knows(self, place: Place, batch: StoredBatch) -> bool:
-        """Whether a batch is traced; one that was forgotten is known again from now on."""
-        info = batch.info
-        if self.index.batch(place.id, info.base_offset) is None:
-            if spread(info.base_offset) >= place.threshold:
-                return self.index.knows(place.id)  # parts of it may be, since the last process
-            traced = traced_batch(batch.data, info.base_offset, info.next_offset)
-            self.index.add(place.id, traced)
-        return True
 
     def place_at(self, portion: Portion) -> Place | None:
         """The place of a portion; None when its topic is gone."""
@@ -302,14 +303,14 @@ class Tracer(TraceNotes):
         return [
             record._replace(headers=(*record.headers, (TRACEPARENT_HEADER, context.traceparent)))
             if context_in(record.headers) is None
-            and (context := self._context(place, record.offset)) is not None
+            and (context := self._context(place.id, record.offset)) is not None
             else record
             for record in records
         ]
 
-    def _context(self, place: Place, offset: int) -> TraceContext | None:
-        for context, _, _ in self.index.within(place.id, offset, offset + 1):
-            return context or derived_context(place.id, offset)
+    def _context(self, place_id: str, offset: int) -> TraceContext | None:
+        for context, _, _ in self.index.within(place_id, offset, offset + 1):
+            return context or derived_context(place_id, offset)
         return None
 
     def buried(
@@ -319,7 +320,7 @@ class Tracer(TraceNotes):
         own = dict[int, TraceContext | None]()
         now_ns = self._clock.now_ns()
         for number, (record, doom) in enumerate(dead):
-            context = self._context(source, record.offset)
+            context = self._context(source.id, record.offset)
             own[at + number] = context
             if context is not None:
                 self._note(
@@ -362,18 +363,3 @@ class Tracer(TraceNotes):
 
 def _new_trace() -> TraceContext:
     return event_trace(os.urandom(16).hex())
-
-
-def _waiting(headers: Headers, delayed_id: int, threshold: int) -> TraceContext | None:
-    """The trace of a delayed message, which has no offset yet; None when it is not traced.
-
-    One that names none has that of its id, also once it has an offset.
-    """
-    if not threshold:
-        return None
-    named = context_in(headers)
-    if named is not None:
-        return named[0] if named[1] else None
-    if spread(delayed_id) >= threshold:
-        return None
-    return derived_context(_DELAYED, delayed_id)

@@ -35,6 +35,12 @@ class TracingSection:
         Share(),
         "The share of batches that is traced. A topic may say otherwise (`goqueue.trace`).",
     )
+    max_batches: int = setting(
+        _TRACING.max_batches_a_second,
+        Whole(0, 1_000_000),
+        "Batches that are traced in a second at most, of topics that do not say otherwise. "
+        "0: without bound.",
+    )
     ring_size: int = setting(
         RING_SPANS,
         Whole(100, MAX_RING_SPANS),

@@ -50,6 +50,7 @@ def tracing_settings(config: Config) -> TracingSettings:
     return TracingSettings(
         is_on=said.enabled,
         sampling=said.sampling,
+        max_batches_a_second=said.max_batches,
         ring_spans=said.ring_size,
         writes_files=said.files,
         files=FileLimits(said.file_bytes, said.kept_files, said.kept_days),

@@ -90,7 +90,7 @@ class TracedIndex:
         at = max(bisect_right(batches, first, key=_first) - 1, 0)
         while at < len(batches) and batches[at].first < end:
             batch = batches[at]
-            yield from _parts(batch, max(first, batch.first), min(end, batch.end))
+            yield from parts_of(batch, max(first, batch.first), min(end, batch.end))
             first = max(first, batch.end)
             at += 1
 
@@ -99,7 +99,8 @@ def _first(batch: Traced) -> int:
     return batch.first
 
 
-def _parts(batch: Traced, first: int, end: int) -> Iterator[tuple[TraceContext | None, int, int]]:
+def parts_of(batch: Traced, first: int, end: int) -> Iterator[tuple[TraceContext | None, int, int]]:
+    """What of [first, end), which lies in the batch, is traced; as `TracedIndex.within` has it."""
     if batch.own:
         for offset in sorted(each for each in batch.own if first <= each < end):
             if first < offset:

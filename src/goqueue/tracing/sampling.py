@@ -39,3 +39,25 @@ class Turns:
             return False
         self._sum -= ALL
         return True
+
+
+class Budget:
+    """So many batches a second, and no more: what tracing may cost at most."""
+
+    __slots__ = ("_a_second", "_left", "_until_s")
+
+    def __init__(self, a_second: int) -> None:
+        """Without bound when `a_second` is 0."""
+        self._a_second = a_second
+        self._left = 0
+        self._until_s = float("-inf")
+
+    def take(self, now_s: float) -> bool:
+        """Whether one more may be traced now, by a clock that only moves forward."""
+        if now_s >= self._until_s:
+            self._until_s = now_s + 1
+            self._left = self._a_second
+        if self._left:
+            self._left -= 1
+            return True
+        return not self._a_second

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+MAX_BATCHES_A_SECOND: Final = 200
+"""Enough to see every message of a quiet broker, and cheap for a busy one."""
 _FILE_BATCH: Final = 500
 _FILE_FLUSH_S: Final = 1.0
 _STDOUT_BATCH: Final = 100
@@ -51,6 +53,8 @@ class TracingSettings:
     is_on: bool = True
     sampling: float = 1.0
     """The share of batches that is traced, of topics that say nothing else."""
+    max_batches_a_second: int = MAX_BATCHES_A_SECOND
+    """Of those topics together; 0 is without bound."""
     ring_spans: int = RING_SPANS
     writes_files: bool = True
     files: FileLimits = field(default_factory=FileLimits)

@@ -17,7 +17,7 @@ from goqueue.tracing.context import (
     place_of,
     root_span,
 )
-from goqueue.tracing.sampling import ALL, Turns, is_sampled, threshold_of
+from goqueue.tracing.sampling import ALL, Budget, Turns, is_sampled, threshold_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -103,3 +103,11 @@ def test_one_in_a_hundred_batches_is_sampled():
 def test_turns_come_as_often_as_the_rate_says(rate, count):
     turns, threshold = Turns(), threshold_of(rate)
     assert abs(sum(turns.draw(threshold) for _ in range(count)) - rate * count) <= 1
+
+
+def test_a_budget_is_spent_and_comes_anew_each_second():
+    budget = Budget(3)
+    assert [budget.take(10.0 + at / 10) for at in range(9)] == [True] * 3 + [False] * 6
+    assert budget.take(11.0)
+    unbounded = Budget(0)
+    assert all(unbounded.take(0.0) for _ in range(1000))
