@@ -154,7 +154,7 @@ def _commit(
         shared_cluster(options.link), series, number, _producers(messages), keep_ms
     )
     if not is_new:
-        _log.info("batch %d of %s was committed before", number, series)
+        _log.warning("batch %d of %s was committed before: nothing was written", number, series)
 
 
 def _abort(

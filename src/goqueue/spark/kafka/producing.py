@@ -290,7 +290,7 @@ class TaskProducer:
             answer = self._cluster.to_node(oldest.node_id).receive()
             for topic in answer.responses:
                 for each in topic.partition_responses:
-                    _check_stored(each.error_code, (topic.name, each.index))
+                    _check_stored(each.error_code, each.error_message, (topic.name, each.index))
         except BrokerAwayError:
             self._must_resend = True
             raise
@@ -309,8 +309,8 @@ class TaskProducer:
 _NOT_TRIED: Final = ErrorCode.operation_not_attempted
 
 
-def _check_stored(code: int, place: Place) -> None:
-    what = f"writing to {place[0]}-{place[1]}"
+def _check_stored(code: int, message: str | None, place: Place) -> None:
+    what = f"writing to {place[0]}-{place[1]}" + (f" ({message})" if message else "")
     if code in {ErrorCode.none, ErrorCode.duplicate_sequence_number}:
         return
     if code == ErrorCode.unknown_topic_or_partition:
