@@ -228,7 +228,7 @@ class Deliverer:
                     portions.append(portion)
                     fit = cut if wanted.grant is None else cut_whole
                     left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
-                    self._sift(group, portion, now_ms)
+                    self._sift(group, portion)
             except BaseException:
                 self._untake(group, taken, portions)
                 raise
@@ -275,8 +275,12 @@ class Deliverer:
         loaded = await self._broker.record_reader.load(partition, ranges)
         return Portion(partition, queue, key, taken, marks, loaded)
 
-    def _sift(self, group: QueueGroup, portion: Portion, now_ms: int) -> None:
-        """Be done with what is not there, and with messages that have outlived themselves."""
+    def _sift(self, group: QueueGroup, portion: Portion) -> None:
+        """Be done with what is not there, and with messages that have outlived themselves.
+
+        How old those are is told by the wall clock, which dated them.
+        """
+        now_ms = self._broker.clock.now_ms()
         if portion.loaded.gone:
             portion.change(ops.Settled(list(portion.loaded.gone)))
         topic = portion.partition.id.topic

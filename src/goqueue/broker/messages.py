@@ -27,10 +27,12 @@ from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
     MalformedBatchError,
+    MalformedHeadersError,
     MalformedRecordError,
     SchemaValidationError,
     UnknownPartitionError,
 )
+from goqueue.model.limits import MAX_HEADERS_BYTES
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, decode_rows, encode
 
 if TYPE_CHECKING:
@@ -287,6 +289,7 @@ class MessageWriter:
         acks: Acks,
         producer: ProducerSequence | None,
     ) -> Published:
+        _check_headers(portion.records)
         attributes = DELIVERY if portion.delivery else 0
         if producer is not None and producer.is_transactional:
             attributes |= TRANSACTIONAL
@@ -484,6 +487,20 @@ def _fitting(
     records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
     indexes = [portion.indexes[at] for at in kept]
     return [portion._replace(indexes=indexes, records=records)] if kept else []
+
+
+def _check_headers(records: Iterable[Record]) -> None:
+    """Refuse headers that are larger than a record may have; most have none."""
+    for number, record in enumerate(records):
+        if record.headers:
+            size = sum(
+                len(name.encode("utf-8", "replace")) + len(value or b"")
+                for name, value in record.headers
+            )
+            if size > MAX_HEADERS_BYTES:
+                raise MalformedHeadersError(
+                    f"record {number} has {size} bytes of headers, at most {MAX_HEADERS_BYTES}"
+                )
 
 
 def _halves(portion: _Portion) -> list[_Portion]:

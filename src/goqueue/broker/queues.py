@@ -72,6 +72,8 @@ class Queues:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._shards: dict[int, QueueShard] = {}
+        clock = broker.clock
+        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._partition_count = QUEUE_PARTITIONS
@@ -128,8 +130,12 @@ class Queues:
         return self._waiters.setdefault(group_id, Waiters())
 
     def now_ms(self) -> int:
-        """The time by which leases and retries are counted."""
-        return self._broker.clock.now_ms()
+        """The time by which leases, retries and sessions are counted: it never goes back.
+
+        The wall clock as it was at the start, and what has passed since: whoever sets the clock
+        while the broker runs neither prolongs a lease nor ends one.
+        """
+        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
 
     @property
     def snapshot_bytes(self) -> int:

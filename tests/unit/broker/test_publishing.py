@@ -10,6 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import DISK_THREADS
+from goqueue.broker.messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (
@@ -21,6 +22,7 @@ from goqueue.model.errors import (
     ForeignMagicError,
     InternalTopicError,
     MalformedBatchError,
+    MalformedHeadersError,
     MalformedRecordError,
     OutOfOrderSequenceError,
     TruncatedBatchError,
@@ -272,3 +274,15 @@ def test_a_publisher_waits_for_its_sync_and_not_behind_cold_reads(tmp_path):
             may_go_on.set()
 
     _run(tmp_path, scenario, topic_defaults={"goqueue.fsync": "always"})
+
+
+def test_headers_beyond_the_limit_are_refused_and_their_neighbours_are_stored(tmp_path):
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            large = NewMessage(b"large", headers=(("h", bytes(64 * 1024)),))
+            results = await broker.writer.publish("t", [NewMessage(b"a"), large, NewMessage(b"b")])
+            assert isinstance(results[1].error, MalformedHeadersError)
+            assert [each.value for each in await read_all(broker, "t")] == [b"a", b"b"]
+
+    asyncio.run(scenario())

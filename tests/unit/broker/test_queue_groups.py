@@ -30,6 +30,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnknownReceiptError,
 )
+from goqueue.model.ids import TimestampMs
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
@@ -222,6 +223,30 @@ def test_compacted_offsets_are_passed_over(tmp_path: Path) -> None:
             assert offsets(taken) == kept
             await settle(broker, taken)
             assert start(broker) == 21
+
+    asyncio.run(scenario())
+
+
+class SteppedClock(ManualClock):
+    """A clock that somebody sets, while time passes as ever."""
+
+    set_back_ms = 0
+
+    def now_ms(self) -> TimestampMs:
+        return TimestampMs(super().now_ms() - self.set_back_ms)
+
+
+def test_setting_the_clock_back_prolongs_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = SteppedClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await topic_of(broker, 1)
+            member = await member_of(broker)
+            taken = await poll(broker, member)
+            clock.set_back_ms = 900_000
+            await time_passes(broker, 30_000)
+            assert isinstance((await settle(broker, taken))[0], ExpiredReceiptError)
+            assert offsets(await poll(broker, member)) == [0]
 
     asyncio.run(scenario())
 
