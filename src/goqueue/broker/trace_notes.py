@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DELAYED: Final = place_of(b"delayed", 0)
 """In place of a partition, for messages that wait, whose ids are their offsets here."""
+_NO_CONTEXT: Final = ("", "")
 MAX_PLACES: Final = 10_000
 """Partitions whose sampling is remembered; at the bound all are worked out anew."""
 
@@ -103,24 +104,25 @@ class TraceNotes:
         at_ns: int,
         **said: Any,
     ) -> None:
-        add, (topic, partition, place_id, _, _), node = self.store.add, place, self._node
-        for context, first, end in parts:
-            trace, parent = ("", "") if context is None else context
-            add(
+        (topic, partition, place_id, _, _), node = place, self._node
+        name = topic.name
+        self.store.add_all(
+            [
                 Entry(
                     event,
                     at_ns,
-                    topic.name,
+                    name,
                     partition,
                     first,
                     end - first,
                     place_id,
-                    trace,
-                    parent,
+                    *(context or _NO_CONTEXT),
                     node=node,
                     **said,
                 )
-            )
+                for context, first, end in parts
+            ]
+        )
 
     def _add(
         self,

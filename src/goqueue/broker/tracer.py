@@ -86,6 +86,7 @@ class Tracer(TraceNotes):
         if not is_sampled and not any(batch.own.values()):
             return None
         self.index.add(place.id, batch)
+        self._budget.charge(len(batch.own))
         attributes = {"redriven": "true"} if request.traced else {}
         parts = list(parts_of(batch, first, end))
         received_ns = self._clock.at_ns(started_s)

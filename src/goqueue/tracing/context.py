@@ -31,6 +31,8 @@ _TRACEPARENT: Final = re.compile(
 )
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _LONGEST: Final = 512
+_NO_TRACE: Final = "0" * 32
+_NO_SPAN: Final = "0" * 16
 
 
 class TraceContext(NamedTuple):
@@ -59,9 +61,9 @@ def parse_traceparent(value: bytes | None) -> tuple[TraceContext, bool] | None:
     version, trace_id, span_id, flags, more = found.groups()
     if version == "ff" or (version == "00" and more):
         return None
-    if not int(trace_id, 16) or not int(span_id, 16):
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
-    return TraceContext(trace_id, span_id), bool(int(flags, 16) & _SAMPLED)
+    return TraceContext(trace_id, span_id), flags == "01" or bool(int(flags, 16) & _SAMPLED)
 
 
 def context_in(

@@ -65,6 +65,15 @@ class Feed:
         if len(waiting) == self._batch:
             self._full.set()
 
+    def put_all(self, entries: list[Entry]) -> None:
+        """Let entries go out soon."""
+        waiting = self._waiting
+        before = len(waiting)
+        waiting.extend(entries)
+        self.dropped += max(before + len(entries) - self._limit, 0)
+        if before < self._batch <= len(waiting):
+            self._full.set()
+
     def start(self) -> None:
         """Send when there is a batch, or some time is over."""
         name = f"traces to {self.exporter.name}"

@@ -61,3 +61,7 @@ class Budget:
             self._left -= 1
             return True
         return not self._a_second
+
+    def charge(self, count: int) -> None:
+        """What was taken cost so many more; the rest of the second has that much less."""
+        self._left = max(self._left - count, 0)

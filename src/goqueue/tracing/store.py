@@ -141,6 +141,13 @@ class TraceStore:
         for feed in self._feeds:
             feed.put(entry)
 
+    def add_all(self, entries: list[Entry]) -> None:
+        """Note what happened to several at once."""
+        self.noted += len(entries)
+        self.ring.extend(entries)
+        for feed in self._feeds:
+            feed.put_all(entries)
+
     # --- Asking ----------------------------------------------------------------------------------
 
     async def get(self, trace_id: str) -> Trace:
