@@ -149,5 +149,8 @@ def test_a_collector_that_is_not_there_costs_traces_and_no_message(
     api.post("/topics", {"name": "orders", "num_partitions": 1})
     assert [each["offset"] for each in api.publish("orders", "a", "b")] == [0, 1]
     assert api.get("/topics/orders/partitions/0/messages/1/trace")["status"] == "pending"
+    started = time.monotonic()
+    assert api.ask("GET", f"/traces/{TRACE}").code == "unknown_trace"
+    assert time.monotonic() - started < 5
     api.close()
-    server.kill()
+    assert server.stop() == 0

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.tracing.events import Entry
 
 logger = logging.getLogger(__name__)
@@ -85,10 +87,13 @@ class Feed:
         if self._task is None or self._thread is None:
             return
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        done, _ = await asyncio.wait((self._task,), timeout=_STOP_S)
+        if not done:  # it is not worth waiting for
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
         try:
             async with asyncio.timeout(_STOP_S):
-                await self.flush()
+                await self.flush(self.exporter.close)
         except TimeoutError:
             logger.warning("traces to %s are lost: it takes too long", self.exporter.name)
         self.exporter.close()
@@ -104,15 +109,16 @@ class Feed:
             self._full.clear()
             await self.flush()
 
-    async def flush(self) -> None:
-        """Send what waits now."""
+    async def flush(self, on_cancel: Callable[[], None] | None = None) -> None:
+        """Send what waits now; `on_cancel` is to make the exporter hurry."""
         if self._thread is None:
             return
         while self._waiting:
             count = min(len(self._waiting), 10 * self._batch)
             portion = [self._waiting.popleft() for _ in range(count)]
             try:
-                await in_thread(self._thread, partial(self.exporter.export, portion))
+                send = partial(self.exporter.export, portion)
+                await in_thread(self._thread, send, on_cancel)
             except Exception as error:  # noqa: BLE001 - a collector may fail in any way
                 self.dropped += len(portion)
                 if not self._fails:

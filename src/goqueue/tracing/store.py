@@ -130,9 +130,10 @@ class TraceStore:
         self._threads.shutdown(wait=False)
 
     async def flush(self) -> None:
-        """Let out what waits, without stopping."""
+        """Write what waits to the files; a collector may take its time."""
         for feed in self._feeds:
-            await feed.flush()
+            if isinstance(feed.exporter, FileExporter):
+                await feed.flush()
 
     def add(self, entry: Entry) -> None:
         """Note what happened."""
