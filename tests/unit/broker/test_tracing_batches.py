@@ -9,11 +9,13 @@ import pytest
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import PublishRequest
 from goqueue.broker.trace_batches import traced_batch
+from goqueue.model.errors import DelayTooLongError
 from goqueue.records import Compression, Record, encode
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.index import parts_of
 from goqueue.tracing.search import TraceQuery
 from goqueue.tracing.store import TracingSettings
+from goqueue.tracing.views import Status
 from support.brokers import publish, running_broker
 
 OWN = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
@@ -95,5 +97,23 @@ def test_a_batch_that_is_stored_already_is_noted_once(tmp_path):
                 broker.publisher.publish(PublishRequest(PartitionId("t", 0), data))
             (trace,) = (await broker.traces.search(TraceQuery())).traces
             assert len(trace.spans) == 3
+
+    asyncio.run(scenario())
+
+
+def test_messages_that_are_refused_for_what_they_say_have_failed_traces(tmp_path):
+    too_late = ("goqueue-deliver-at", b"99999999999999")
+
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1, {"goqueue.kafka.headers": "true"})
+            for headers in ((too_late,), (too_late, *SAMPLED)):
+                with pytest.raises(DelayTooLongError):
+                    broker.publisher.publish(PublishRequest(PartitionId("t", 0), batch(headers)))
+            found = (await broker.traces.search(TraceQuery(status=Status.FAILED))).traces
+            assert {each.spans[0].event for each in found} == {"publish.validation_failed"}
+            assert len(found) == 2
+            assert OWN.trace_id in {each.trace_id for each in found}
+            assert all("goqueue.delay.max.ms" in each.spans[0].error for each in found)
 
     asyncio.run(scenario())
