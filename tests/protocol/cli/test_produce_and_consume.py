@@ -179,7 +179,9 @@ def test_a_server_that_goes_away_leaves_no_doubt_about_what_was_published(run: R
 @pytest.fixture
 def hours(goqueue_broker: Broker, run: Run) -> str:
     """A topic with three partitions and a message an hour, in turn, from 1 to 6 o'clock."""
-    topic = goqueue_broker.create_topic(goqueue_broker.unique_name("hours"), partitions=3)
+    for_ever = {"retention.ms": -1}  # or the messages, which are old, go when the broker tidies up
+    name = goqueue_broker.unique_name("hours")
+    topic = goqueue_broker.create_topic(name, partitions=3, settings=for_ever)
     lines = [
         json.dumps(
             {"value": f"{hour}", "partition": hour % 3, "timestamp": f"2025-01-31T0{hour}:00:00Z"}

@@ -40,14 +40,26 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
         )
         return done.stdout
 
-    install, publish, look = blocks("sh")
-    (consume,) = blocks("python")
+    install, publish, queues, look = blocks("sh")
+    consume, work = blocks("python")
     assert "goqueue server" in install
     published = run("sh", "-ec", publish.replace("http://localhost:8080", goqueue_broker.http_url))
     assert '"offset":0' in published
     kafka = consume.replace("127.0.0.1:9092", goqueue_broker.kafka_address)
     assert run(sys.executable, "-c", kafka) == "b'hello'\n"
+    worker = work.replace("AsyncClient()", f"AsyncClient({goqueue_broker.grpc_address!r})")
+    worker = worker.replace("delay=5", "delay=0.1")
+    with subprocess.Popen(
+        [sys.executable, "-uc", worker], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        taken = [process.stdout.readline() for _ in range(2)]
+        process.terminate()
+    assert taken == ["b'hello' 1\n", "b'wake up' 1\n"]
+    listed, dead = (line.partition("#")[0].split() for line in queues.splitlines())
+    assert "workers" in run(*listed)
+    run(*dead)
     top, follow = (line.partition("#")[0].split() for line in look.splitlines())
     assert "greetings" in run(*top, "--once", "--interval", "10ms")
-    assert "key=world  hello" in run(*follow, "-n", "1")
+    assert "key=world  hello" in run(*follow, "-n", "2")
     goqueue_broker.delete_topic("greetings")

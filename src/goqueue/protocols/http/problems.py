@@ -104,6 +104,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.ShareSessionNotFoundError: Kind(404, "share_session_not_found"),
     model.InvalidShareSessionEpochError: Kind(409, "share_session_epoch"),
     model.CorruptQueueStateError: Kind(500, "corrupt_queue_state"),
+    model.CorruptDelayStateError: Kind(500, "corrupt_delay_state"),
     # the disk and the logs on it
     model.StorageError: Kind(500, "storage_error"),
     model.DiskError: Kind(503, "disk_error"),
