@@ -27,7 +27,8 @@ class TopicWriter:
         self._cluster.close()
 
     def create(self, topic: str, partitions: int, **settings: object) -> None:
-        """Make a topic; a setting `a.b` is written `a_b`."""
+        """Make a topic; a setting `a.b` is written `a_b`. Old messages stay, unless it says so."""
+        settings = {"retention_ms": -1, **settings}
         configs = [{"name": k.replace("_", "."), "value": str(v)} for k, v in settings.items()]
         wanted = {
             "name": topic,
