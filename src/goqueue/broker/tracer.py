@@ -125,16 +125,16 @@ class Tracer(TraceNotes):
         messages: Iterable[Delayed],
         started_s: float,
     ) -> None:
-        """Messages wait until they are due."""
+        """Messages wait until they are due; each has a way of its own, and counts as a batch."""
         place = self.place(topic, partition)
         if not self._turns.draw(place.threshold):
-            return
-        if place.is_bounded and not self._budget.take(started_s):
             return
         received_ns, now_ns = self._clock.at_ns(started_s), self._clock.now_ns()
         for number, delayed_id, due_ms in messages:
             if delayed_id is None:
                 continue
+            if place.is_bounded and not self._budget.take(started_s):
+                return
             context = derived_context(DELAYED, delayed_id)
             named = context_in(found.records[number].headers)
             if named is not None:
