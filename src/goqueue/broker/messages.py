@@ -494,11 +494,14 @@ def _check_headers(records: Iterable[Record]) -> None:
     """Refuse headers that are larger than a record may have; most have none, or one small one."""
     for number, record in enumerate(records):
         headers = record.headers
-        if not headers or (len(headers) == 1 and len(headers[0][1] or b"") <= _SMALL_HEADER):
+        if not headers:
+            continue
+        name, value = headers[0]
+        if len(headers) == 1 and len(name) + len(value or b"") <= _SMALL_HEADER:
             continue
         size = sum(
-            len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
-            for name, value in headers
+            len(each.encode("utf-8", "surrogateescape")) + len(content or b"")
+            for each, content in headers
         )
         if size > MAX_HEADERS_BYTES:
             raise MalformedHeadersError(
