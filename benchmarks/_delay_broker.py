@@ -74,7 +74,7 @@ async def lateness_ms(broker: Broker, count: int) -> list[float]:
     ]
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
@@ -86,10 +86,10 @@ def measure_memory(folder: str, count: int, delay_ms: int) -> None:
         broker = await make_broker(Path(folder))
         await publish_all(broker, 10_000, 1000, delay_ms)
         gc.collect()
-        resident = _resident_bytes()
+        resident = resident_bytes()
         await publish_all(broker, count, 1000, delay_ms)
         gc.collect()
-        grown = (_resident_bytes() - resident) / count
+        grown = (resident_bytes() - resident) / count
         await broker.stop()
         tracemalloc.start()
         fresh = await make_broker(Path(folder + "-traced"))

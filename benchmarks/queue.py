@@ -10,10 +10,13 @@ uses is read from /proc.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
@@ -25,13 +28,15 @@ from benchmarks.harness import Run, benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from benchmarks._brokers import BrokerProcess
 
 TURNS: Final = 3
 SECONDS: Final = 2.0
 PACED_SHARE: Final = 0.5
+IN_FLIGHT: Final = 1_000_000
+AT_ONCE: Final = 100
+ROOT: Final = Path(__file__).parents[1]
 TOLERATED: Final = 0.95
 """A producer that reaches less of its rate than this is told of."""
 
@@ -150,3 +155,18 @@ def _tell_of_others(run: Run, found: dict[Way, list[Outcome]]) -> None:
     shares = [outcome.taken for outcomes in found.values() for outcome in outcomes]
     told = f"{median(shares):.0%} of the cores, at most {max(shares):.0%} in one turn"
     run.note(f"what else ran on the machine took {told}")
+
+
+@benchmark("memory", "What a message in flight costs the broker, with a million of them")
+def memory(run: Run) -> None:
+    folder = run.scratch / "in-flight"
+    code = (
+        "from benchmarks._queue_memory import measure_in_flight; "
+        f"measure_in_flight({str(folder)!r}, {IN_FLIGHT}, {AT_ONCE})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    grown = float(done.stdout)
+    run.row("growth of the process", grown, "B/message", grown / 100, "its value")
+    run.note(f"{IN_FLIGHT:,} messages of 100 bytes, taken {AT_ONCE} at a time, none acknowledged")
