@@ -8,13 +8,14 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from grpc import StatusCode, aio
+from grpc import aio
 
-from goqueue.client.errors import BrokerUnavailableError, from_call, from_wire, is_lost
+from goqueue.client.errors import BrokerUnavailableError, from_wire
 from goqueue.client.inbox import Inbox
 from goqueue.client.reading import to_message
+from goqueue.client.rejoining import one_session
 from goqueue.client.types import Message, Place
-from goqueue.model.errors import GoQueueError, UnknownMemberError
+from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -251,23 +252,10 @@ class AsyncConsumer:
         failures = 0
         while not self._is_closed:
             try:
-                await self._session()
-                failures = 0
-            except aio.AioRpcError as failure:
-                told = from_call(failure, self._channels.address)
-                failures += 1
-                if not _may_join_again(failure, told):
-                    self._give_up(told)
-                    return
-                logger.info("group %s is joined again in a moment: %s", self._join.group, told)
-            except asyncio.InvalidStateError:
-                failures += 1
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                failures += 1  # only the call was cancelled: somebody has closed the connection
-            except GoQueueError as error:  # the client was closed before its consumer
+                failures = await one_session(
+                    self._session, self._channels, self._join.group, failures
+                )
+            except GoQueueError as error:
                 self._give_up(error)
                 return
             self._forget_session()
@@ -325,12 +313,6 @@ class AsyncConsumer:
                 await self._call.write(request)
             except (aio.AioRpcError, asyncio.InvalidStateError) as failure:
                 raise BrokerUnavailableError(f"the connection was lost: {failure}") from None
-
-
-def _may_join_again(failure: aio.AioRpcError, told: GoQueueError) -> bool:
-    """The connection was lost, or the group has forgotten the member."""
-    fenced = failure.code() is StatusCode.ABORTED or isinstance(told, UnknownMemberError)
-    return fenced or is_lost(failure)
 
 
 def _places(partitions: Iterable[pb.TopicPartition]) -> frozenset[Place]:

@@ -14,13 +14,14 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from grpc import StatusCode, aio
+from grpc import aio
 
-from goqueue.client.errors import BrokerUnavailableError, ClientClosedError, from_call, is_lost
+from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.client.queue_messages import Delivered, Run
+from goqueue.client.rejoining import one_session
 from goqueue.client.settling import Judgement, Settlements, Settling
 from goqueue.client.types import Place
-from goqueue.model.errors import GoQueueError, ReceiptError, UnknownMemberError
+from goqueue.model.errors import GoQueueError, ReceiptError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -176,23 +177,10 @@ class QueueStream(Generic[M]):
         failures = 0
         while not self.is_closed:
             try:
-                await self._serve()
-                failures = 0
-            except aio.AioRpcError as failure:
-                told = from_call(failure, self._channels.address)
-                failures += 1
-                if not _may_join_again(failure, told):
-                    self._give_up(told)
-                    return
-                logger.info("group %s is joined again in a moment: %s", self._join.group, told)
-            except asyncio.InvalidStateError:
-                failures += 1
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                failures += 1  # only the call was cancelled: somebody has closed the connection
-            except GoQueueError as error:  # the client was closed before its queue
+                failures = await one_session(
+                    self._serve, self._channels, self._join.group, failures
+                )
+            except GoQueueError as error:
                 self._give_up(error)
                 return
             self._forget_session()
@@ -268,9 +256,3 @@ class QueueStream(Generic[M]):
                 while (settle := self.settlements.next_frame(self._session)) is not None:
                     await call.write(pb.SubscribeRequest(settle=settle))
                 await self._work.wait()
-
-
-def _may_join_again(failure: aio.AioRpcError, told: GoQueueError) -> bool:
-    """The connection was lost, or the group has forgotten the member."""
-    fenced = failure.code() is StatusCode.ABORTED or isinstance(told, UnknownMemberError)
-    return fenced or is_lost(failure)
