@@ -219,9 +219,10 @@ class QueueShard:
 
     def _on_timer(self) -> None:
         self._timer = self._wakes_at_ms = None
-        asyncio.get_running_loop().create_task(self._tick())
+        asyncio.get_running_loop().create_task(self.tick())
 
-    async def _tick(self) -> None:
+    async def tick(self) -> None:
+        """Let time do its work: sessions end, leases run out, waiting is over."""
         now_ms = self._now_ms()
         if self._state.partition.log.failure is not None:
             self.wake_at(now_ms + round(_RETRY_S * 1000))

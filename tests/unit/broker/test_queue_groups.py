@@ -76,9 +76,8 @@ async def time_passes(broker: Broker, milliseconds: int) -> None:
     """Move the clock, and let the groups see it."""
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(milliseconds)
-    for group in broker.queues:
-        broker.queues.shard_of(group).wake_at(0)
-    await asyncio.sleep(0.03)
+    for group in list(broker.queues):
+        await broker.queues.shard_of(group).tick()
 
 
 async def until(condition: Callable[[], object]) -> None:
