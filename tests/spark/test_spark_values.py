@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DateType,
     DoubleType,
     IntegerType,
@@ -23,7 +24,6 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
 from goqueue.spark.errors import BrokerAwayError, ColumnsError, ValueFormatError
@@ -31,9 +31,10 @@ from goqueue.spark.options import parse_read_options
 from goqueue.spark.ranges import OffsetRange
 from goqueue.spark.shape import default_schema, shape_of
 from goqueue.spark.values import registry as registry_module
-from goqueue.spark.values.json_values import _loads, one_by_one, parse_json
+from goqueue.spark.values.json_values import _loads, loads, one_by_one, parse_json
 from goqueue.spark.values.parsing import parser_of
-from goqueue.spark.values.registry import SchemaRegistry
+from goqueue.spark.values.protobuf_values import message_of
+from goqueue.spark.values.registry import Import, RegisteredSchema, SchemaRegistry
 from goqueue.spark.values.value_types import avro_type, json_type
 from goqueue.testing import Broker
 
@@ -109,8 +110,8 @@ def test_what_does_not_parse_is_null_or_ends_the_query():
 
 
 def test_types_that_json_has_no_values_of_are_refused():
-    kind = StructType([StructField("at", ArrayType(TimestampType()))])
-    with pytest.raises(ValueFormatError, match=r"value.at\[\] cannot be timestamp"):
+    kind = StructType([StructField("at", ArrayType(BinaryType()))])
+    with pytest.raises(ValueFormatError, match=r"value.at\[\] cannot be binary"):
         shape_of(
             StructType([StructField("value", kind)]), options(valueFormat="json", valueSchema="x")
         )
@@ -119,6 +120,63 @@ def test_types_that_json_has_no_values_of_are_refused():
             StructType([StructField("value", StringType())]),
             options(valueFormat="json", valueSchema="x"),
         )
+
+
+TIMED = pa.struct(
+    [
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("price", pa.decimal128(8, 2)),
+        pa.field("all", pa.list_(pa.field("element", pa.timestamp("us", tz="UTC")))),
+        pa.field("in", pa.struct([pa.field("at", pa.timestamp("us", tz="UTC"))])),
+    ]
+)
+moments = st.one_of(
+    st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)).map(datetime.isoformat),  # noqa: DTZ001 - without a zone, on purpose
+    st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(str),  # noqa: DTZ001 - as above
+    st.sampled_from(["2026-01-31", "2026-01-31T12:00:00+02:00", "2026-01-31 12:00:00", "soon", ""]),
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "at": st.one_of(moments, st.none(), st.integers(0, 9)),
+                "day": st.sampled_from(["2026-02-28", "2026-02-30", None]),
+                "price": st.sampled_from(["12.50", 12.5, 3, "x", True]),
+                "all": st.lists(moments, max_size=2),
+                "in": st.fixed_dictionaries({"at": moments}),
+            },
+        ),
+        max_size=6,
+    )
+)
+def test_times_in_json_are_the_same_all_at_once_and_one_by_one(trees):
+    values = [json.dumps(tree).encode() for tree in trees]
+    found, bad = parse_json(pa.array(values, pa.binary()), TIMED)
+    found.validate(full=True)
+    expected, expected_bad = one_by_one(values, TIMED, loads(TIMED))
+    assert found.to_pylist() == expected.to_pylist()
+    assert bad == expected_bad
+
+
+def test_times_in_json_become_times(monkeypatch):
+    monkeypatch.setattr("goqueue.spark.values.json_values.one_by_one", None)
+    values = [
+        b'{"at": "2026-01-31T12:00:00.25Z", "day": "2026-01-31", "price": "12.5"}',
+        b'{"at": "2026-01-31T14:00:00+02:00"}',
+        b'{"at": "2026-01-31 12:00:00", "all": ["2026-01-31T12:00:00"], "in": {}}',
+    ]
+    found, bad = parse_json(pa.array(values, pa.binary()), TIMED)
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    rows = found.to_pylist()
+    assert not bad
+    assert [row["at"] for row in rows] == [noon.replace(microsecond=250_000), noon, noon]
+    assert (rows[0]["day"], rows[0]["price"]) == (date(2026, 1, 31), Decimal("12.50"))
+    assert rows[2]["all"] == [noon]
+    assert rows[2]["in"] == {"at": None}
 
 
 def test_the_type_comes_from_a_ddl_or_a_json_schema():
@@ -202,12 +260,146 @@ def test_avro_records_become_rows():
 
 
 def test_avro_that_cannot_be_a_column_is_refused():
-    union = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    for schema in (union, "int", {"type": "array", "items": "int"}):
+    nothing = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["null"]}]}
+    for schema in (nothing, "int", {"type": "array", "items": "int"}):
         with pytest.raises(ValueFormatError):
             avro_type(json.dumps(schema))
     with pytest.raises(ValueFormatError, match="no Avro schema"):
         parser_of(options(valueFormat="avro", valueSchema='{"type": "nope"}'), KIND)
+
+
+def test_a_union_of_several_types_is_a_struct_with_one_field_set():
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "u", "type": ["null", "int", "string", {"type": "array", "items": "string"}]},
+            {"name": "n", "type": ["long", "int"]},
+            {"name": "m", "type": {"type": "map", "values": ["int", "string"]}},
+        ],
+    }
+    given = {"valueFormat": "avro", "valueSchema": json.dumps(schema)}
+    made = default_schema(options(**given))
+    assert made["value"].dataType.simpleString() == (
+        "struct<u:struct<member0:int,member1:string,member2:array<string>>,n:bigint,"
+        "m:map<string,struct<member0:int,member1:string>>>"
+    )
+    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    rows = [
+        {"u": None, "n": 1, "m": {"a": 1, "b": "x"}},
+        {"u": 5, "n": 2, "m": {}},
+        {"u": "x", "n": 3, "m": {}},
+        {"u": ["x", "y"], "n": 4, "m": {}},
+    ]
+    values = pa.array([as_avro(each, schema) for each in rows], pa.binary())
+    found = parse(values, SOURCE, pa.array(range(4))).to_pylist()
+    empty = {"member0": None, "member1": None}
+    assert [row["u"] for row in found] == [
+        None,
+        empty | {"member0": 5, "member2": None},
+        empty | {"member1": "x", "member2": None},
+        empty | {"member2": ["x", "y"]},
+    ]
+    assert found[0]["m"] == [("a", empty | {"member0": 1}), ("b", empty | {"member1": "x"})]
+    assert [row["n"] for row in found] == [1, 2, 3, 4]
+
+
+# --- Protobuf ----------------------------------------------------------------------------------
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+import "money.proto";
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  repeated int32 lines = 3;
+  map<string, Money> prices = 4;
+  google.protobuf.Timestamp at = 5;
+  google.protobuf.StringValue tag = 6;
+  Colour colour = 7;
+  uint64 big = 8;
+  oneof payment { string card = 9; bytes cash = 10; }
+  enum Colour { RED = 0; BLUE = 1; }
+  message Line { int32 n = 1; }
+}
+message Other { int32 id = 1; }
+"""
+MONEY = 'syntax = "proto3"; package shop; message Money { double amount = 1; }'
+
+
+def proto_class(name):
+    from google.protobuf import message_factory  # noqa: PLC0415 - only here
+
+    schema = RegisteredSchema("PROTOBUF", PROTO, (Import("money.proto", "money", 1, MONEY),))
+    return message_factory.GetMessageClass(message_of(schema, name))
+
+
+def test_protobuf_messages_become_rows(registry_url):
+    register(registry_url, "money", MONEY, "PROTOBUF")
+    references = [{"name": "money.proto", "subject": "money", "version": 1}]
+    number = register(registry_url, "shop-value", PROTO, "PROTOBUF", references)
+    given = {
+        "valueFormat": "confluent",
+        "schema__registry__url": registry_url,
+        "valueSubject": "shop-value",
+    }
+    made = default_schema(options(**given))
+    assert made["value"].dataType.simpleString() == (
+        "struct<id:bigint,note:string,lines:array<int>,prices:map<string,struct<amount:double>>,"
+        "at:timestamp,tag:string,colour:string,big:decimal(20,0),card:string,cash:binary>"
+    )
+    order_class = proto_class("Order")
+    order = order_class(id=7, lines=[1, 2], colour=1, big=2**64 - 1, card="4711")
+    order.prices["a"].amount = 1.5
+    order.at.FromDatetime(datetime(2026, 1, 2))  # noqa: DTZ001 - Protobuf's own way
+    order.tag.value = "x"
+    body = order.SerializeToString()
+    other = proto_class("shop.Other")(id=1).SerializeToString()
+    values = [
+        framed(number, b"\0" + body),
+        framed(number, b"\2\0" + body),
+        framed(number, b"\2\2" + other),
+        framed(number, b""),
+        b"\xff",
+        framed(number, b"\0\xff\xff"),
+    ]
+    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    first, second, *others = parse(
+        pa.array(values, pa.binary()), SOURCE, pa.array(range(6))
+    ).to_pylist()
+    assert first == second
+    assert first == {
+        "id": 7,
+        "note": None,
+        "lines": [1, 2],
+        "prices": [("a", {"amount": 1.5})],
+        "at": datetime(2026, 1, 2, tzinfo=UTC),
+        "tag": "x",
+        "colour": "BLUE",
+        "big": Decimal(2**64 - 1),
+        "card": "4711",
+        "cash": None,
+    }
+    assert others == [None] * 4
+
+
+def test_bare_protobuf_messages_are_read_by_a_schema_that_is_given():
+    text = PROTO.replace('import "money.proto";', "").replace("map<string, Money> prices = 4;", "")
+    given = {"valueFormat": "protobuf", "valueSchema": text, "valueMessage": "shop.Other"}
+    made = default_schema(options(**given))
+    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    values = pa.array([proto_class("Other")(id=3).SerializeToString(), b"\x08"], pa.binary())
+    assert parse(values, SOURCE, pa.array(range(2))).to_pylist() == [{"id": 3}, None]
+    with pytest.raises(ValueFormatError, match=r"no message 'Nope'; it has shop.Order, shop.Order"):
+        default_schema(options(**given | {"valueMessage": "Nope"}))
+    with pytest.raises(ValueFormatError, match="no Protobuf schema"):
+        default_schema(options(**given | {"valueSchema": "message {"}))
+    endless = 'syntax = "proto3"; message A { A again = 1; }'
+    with pytest.raises(ValueFormatError, match="holds itself"):
+        default_schema(options(valueFormat="protobuf", valueSchema=endless))
 
 
 # --- A registry --------------------------------------------------------------------------------
@@ -219,8 +411,10 @@ def registry_url():
         yield broker.http_url
 
 
-def register(url, subject, schema, kind="AVRO"):
-    body = json.dumps({"schema": json.dumps(schema), "schemaType": kind}).encode()
+def register(url, subject, schema, kind="AVRO", references=()):
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    asked = {"schema": text, "schemaType": kind, "references": list(references)}
+    body = json.dumps(asked).encode()
     request = urllib.request.Request(
         f"{url}/subjects/{subject}/versions", body, {"Content-Type": "application/json"}
     )

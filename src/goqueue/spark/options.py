@@ -58,6 +58,7 @@ READ_OPTIONS: Final = (
     "valueFormat",
     "valueSchema",
     "valueSubject",
+    "valueMessage",
     "valueMode",
     "schema.registry.url",
 )
@@ -73,7 +74,7 @@ _MB: Final = 1 << 20
 DEFAULT_CHUNK_BYTES: Final = 4 * _MB
 _CHUNK_BYTES: Final = (64 * 1024, 64 * _MB)
 _ISOLATIONS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
-_FORMATS: Final = ("binary", "json", "avro", "confluent")
+_FORMATS: Final = ("binary", "json", "avro", "protobuf", "confluent")
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGER: Final = (
     "maxOffsetsPerTrigger",
@@ -118,6 +119,8 @@ class ValueOptions:
     format: str = "binary"
     schema: str | None = None
     subject: str | None = None
+    message: str | None = None
+    """Of a Protobuf schema: the message's type; the first of the file if it is not said."""
     registry_url: str | None = None
     fails: bool = False
     """Whether a value that does not parse ends the query; otherwise it is null."""
@@ -250,6 +253,7 @@ def _value(reader: OptionReader) -> ValueOptions:
         format=reader.choice("valueFormat", {name: name for name in _FORMATS}, "binary"),
         schema=reader.text("valueSchema"),
         subject=reader.text("valueSubject"),
+        message=reader.text("valueMessage"),
         registry_url=reader.text("schema.registry.url"),
         fails=reader.choice("valueMode", {"permissive": False, "failfast": True}, default=False),
     )

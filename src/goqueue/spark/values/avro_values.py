@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 
 from goqueue.spark.errors import ValueFormatError
+from goqueue.spark.values.avro_unions import shaper_of
 from goqueue.spark.values.json_values import one_by_one
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ def parsed_schema(text: str) -> Any:
         raise ValueFormatError(f"no Avro schema: {error}") from error
 
 
+def avro_loader(reader: Any) -> Callable[[bytes, Any, Any], Any]:
+    """What reads records into rows of the reader's schema; see `load_avro`."""
+    shape = shaper_of(reader)
+    if shape is None:
+        return load_avro
+    return lambda value, writer, target: shape(load_avro(value, writer, target))
+
+
 def load_avro(value: bytes, writer: Any, reader: Any) -> Any:
     """One record, written with one schema and read with another.
 
@@ -49,8 +58,9 @@ def load_avro(value: bytes, writer: Any, reader: Any) -> Any:
 def avro_parser(reader_text: str) -> Callable[[Any, Any], tuple[Any, list[int]]]:
     """A parser of bare Avro records, all of one schema."""
     schema = parsed_schema(reader_text)
+    load = avro_loader(schema)
 
     def parse(values: Any, kind: Any) -> tuple[Any, list[int]]:
-        return one_by_one(values.to_pylist(), kind, lambda value: load_avro(value, schema, None))
+        return one_by_one(values.to_pylist(), kind, lambda value: load(value, schema, None))
 
     return parse

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from goqueue.spark.errors import ValueFormatError
-from goqueue.spark.values.avro_values import load_avro, parsed_schema
+from goqueue.spark.values.avro_values import avro_loader, parsed_schema
 from goqueue.spark.values.json_values import one_by_one, parse_json
 
 if TYPE_CHECKING:
@@ -22,23 +21,18 @@ _PREFIX: Final = struct.Struct(">bi")
 def confluent_parser(
     registry: SchemaRegistry, reader: RegisteredSchema
 ) -> Callable[[Any, Any], tuple[Any, list[int]]]:
-    """A parser of values that say by which schema they were written.
-
-    Raises:
-        ValueFormatError: the schema to read by is one that this source cannot.
-    """
+    """A parser of Avro or JSON values that say by which schema they were written."""
     if reader.kind == "JSON":
         return _json
-    if reader.kind != "AVRO":
-        raise ValueFormatError(f"valueFormat=confluent reads AVRO and JSON, not {reader.kind}")
     target = parsed_schema(reader.text)
+    load_record = avro_loader(target)
     writers: dict[int, Any] = {}
 
     def load(value: bytes) -> Any:
         schema_id = _id_of(value)
         if schema_id not in writers:
             writers[schema_id] = parsed_schema(registry.by_id(schema_id).text)
-        return load_avro(value[_PREFIX.size :], writers[schema_id], target)
+        return load_record(value[_PREFIX.size :], writers[schema_id], target)
 
     return lambda values, kind: one_by_one(values.to_pylist(), kind, load)
 

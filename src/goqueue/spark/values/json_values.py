@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from typing import TYPE_CHECKING, Any, Final
@@ -10,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json as arrow_json
 
+from goqueue.spark.values.json_times import as_read, as_wanted, has_times, tree_shaper
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 pc: Final[Any] = pyarrow.compute  # its stubs take fewer kinds of arguments than it does
 
@@ -21,8 +24,12 @@ _BLOCK_BYTES: Final = 1 << 30
 
 def parse_json(values: Any, kind: Any) -> tuple[Any, list[int]]:
     """Structs from an array of bytes without nulls, and the rows that are no such objects."""
-    found = _all_at_once(values, kind)
-    return (found, []) if found is not None else one_by_one(values.to_pylist(), kind, _loads)
+    found = _all_at_once(values, as_read(kind) if has_times(kind) else kind)
+    if found is not None and has_times(kind):
+        with contextlib.suppress(ValueError):
+            return as_wanted(found, kind), []
+        found = None
+    return (found, []) if found is not None else one_by_one(values.to_pylist(), kind, loads(kind))
 
 
 def _all_at_once(values: Any, kind: Any) -> Any | None:
@@ -53,6 +60,14 @@ def _all_at_once(values: Any, kind: Any) -> Any | None:
     return pa.StructArray.from_arrays(
         [table.column(field.name).combine_chunks() for field in kind], fields=list(kind)
     )
+
+
+def loads(kind: Any) -> Callable[[bytes], Any]:
+    """What reads one object of this type; raises `ValueError`."""
+    if not has_times(kind):
+        return _loads
+    shape = tree_shaper(kind)
+    return lambda value: shape(_loads(value))
 
 
 def _loads(value: bytes) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from goqueue.spark.options import ReadOptions, ValueOptions
     from goqueue.spark.ranges import OffsetRange
 
-_MAX_SHOWN = 5
+_MAX_SHOWN: Final = 5
+_KINDS: Final = {"json": "JSON", "protobuf": "PROTOBUF"}
 
 
 def value_type(options: ReadOptions) -> StructType | str:
@@ -35,6 +36,10 @@ def value_type(options: ReadOptions) -> StructType | str:
     if value.format == "json" and value.schema is not None and not _is_json(value.schema):
         return f"struct<{value.schema}>"
     schema = find_schema(options)
+    if schema.kind == "PROTOBUF":
+        from goqueue.spark.values import protobuf_values  # noqa: PLC0415 - few queries need it
+
+        return protobuf_values.protobuf_type(protobuf_values.message_of(schema, value.message))
     return json_type(schema.text) if schema.kind == "JSON" else avro_type(schema.text)
 
 
@@ -46,7 +51,7 @@ def find_schema(options: ReadOptions) -> RegisteredSchema:
     """
     value = options.value
     if value.schema is not None:
-        return RegisteredSchema("JSON" if value.format == "json" else "AVRO", value.schema)
+        return RegisteredSchema(_KINDS.get(value.format, "AVRO"), value.schema)
     return _registry(value).latest(_subject(options))
 
 
@@ -105,4 +110,17 @@ def _parser(options: ReadOptions) -> Callable[[Any, Any], tuple[Any, list[int]]]
     schema = find_schema(options)
     if options.value.format == "avro":
         return avro_parser(schema.text)
+    if schema.kind == "PROTOBUF":
+        return _protobuf_parser(options, schema)
     return confluent_parser(_registry(options.value), schema)
+
+
+def _protobuf_parser(
+    options: ReadOptions, schema: RegisteredSchema
+) -> Callable[[Any, Any], tuple[Any, list[int]]]:
+    from goqueue.spark.values import protobuf_values  # noqa: PLC0415 - few queries need it
+
+    message = protobuf_values.message_of(schema, options.value.message)
+    if options.value.format == "protobuf":
+        return protobuf_values.protobuf_parser(message)
+    return protobuf_values.framed_protobuf_parser(_registry(options.value), message)

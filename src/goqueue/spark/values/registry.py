@@ -17,12 +17,23 @@ _FIRST_PAUSE_S: Final = 0.2
 _NOT_FOUND: Final = 404
 
 
+class Import(NamedTuple):
+    """A schema that another one refers to, and what it calls it."""
+
+    name: str
+    subject: str
+    version: int
+    text: str
+
+
 class RegisteredSchema(NamedTuple):
     """A schema and what it is written in."""
 
     kind: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
     text: str
+    imports: tuple[Import, ...] = ()
+    """What it refers to, directly or not; each name once."""
 
 
 class SchemaRegistry:
@@ -39,16 +50,33 @@ class SchemaRegistry:
             ValueFormatError: there is no such subject.
             BrokerAwayError: the registry does not answer.
         """
-        quoted = urllib.parse.quote(subject, safe="")
-        return self._get(f"/subjects/{quoted}/versions/latest", f"subject {subject!r}")
+        return self._schema(self._version(subject, "latest", f"subject {subject!r}"))
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id, as it stands in front of a value."""
         if schema_id not in self._by_id:
-            self._by_id[schema_id] = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+            answer = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+            self._by_id[schema_id] = self._schema(answer)
         return self._by_id[schema_id]
 
-    def _get(self, path: str, what: str) -> RegisteredSchema:
+    def _schema(self, answer: Any) -> RegisteredSchema:
+        imports: dict[str, Import] = {}
+        wanted = list(answer.get("references") or ())
+        while wanted:
+            reference = wanted.pop()
+            name, subject, version = map(reference.get, ("name", "subject", "version"))
+            if name not in imports:
+                found = self._version(subject, version, f"version {version} of {subject!r}")
+                imports[name] = Import(name, subject, version, found["schema"])
+                wanted += found.get("references") or ()
+        kind = answer.get("schemaType", "AVRO")
+        return RegisteredSchema(kind, answer["schema"], tuple(imports.values()))
+
+    def _version(self, subject: str, version: int | str, what: str) -> Any:
+        quoted = urllib.parse.quote(subject, safe="")
+        return self._get(f"/subjects/{quoted}/versions/{version}", what)
+
+    def _get(self, path: str, what: str) -> Any:
         pause_s = _FIRST_PAUSE_S
         for left in reversed(range(_TRIES)):
             try:
@@ -63,7 +91,7 @@ class SchemaRegistry:
                 if not left:
                     raise BrokerAwayError(f"{self._url} does not answer: {error}") from error
             else:
-                return RegisteredSchema(answer.get("schemaType", "AVRO"), answer["schema"])
+                return answer
             time.sleep(pause_s)
             pause_s *= 2
         raise AssertionError("the last try returns or raises")

@@ -44,6 +44,8 @@ _AVRO_LOGICAL: Final[Mapping[str, DataType]] = {
     "timestamp-millis": TimestampType(),
     "timestamp-micros": TimestampType(),
 }
+_NARROW: Final[Mapping[str, DataType]] = {"long": IntegerType(), "double": FloatType()}
+"""What a column of the wider type holds as well."""
 _JSON: Final[Mapping[str, DataType]] = {
     "boolean": BooleanType(),
     "integer": LongType(),
@@ -57,6 +59,9 @@ _IN_JSON: Final = (
     FloatType,
     DoubleType,
     StringType,
+    DateType,
+    DecimalType,
+    TimestampType,
 )
 
 
@@ -74,16 +79,26 @@ def avro_type(text: str) -> StructType:
 
 def _avro(schema: Any, named: dict[str, DataType]) -> DataType:
     if isinstance(schema, list):
-        kinds = [each for each in schema if each != "null"]
-        if len(kinds) != 1:
-            raise ValueFormatError(f"a union of several types cannot be a column: {schema}")
-        return _avro(kinds[0], named)
+        return _avro_union([each for each in schema if each != "null"], named)
     if isinstance(schema, str):
         found = _AVRO.get(schema) or named.get(schema)
         if found is None:
             raise ValueFormatError(f"the Avro type {schema!r} is not known here")
         return found
     return _avro_logical(schema) or _avro_complex(schema, named)
+
+
+def _avro_union(branches: list[Any], named: dict[str, DataType]) -> DataType:
+    """One type or none: a column of it. Several: a struct with a field for each, as Spark's own."""
+    kinds = [_avro(each, named) for each in branches]
+    if not kinds:
+        raise ValueFormatError("a union of nothing but null cannot be a column")
+    if len(kinds) == 1:
+        return kinds[0]
+    for wide in (LongType(), DoubleType()):
+        if wide in kinds and all(each in (wide, _NARROW[wide.typeName()]) for each in kinds):
+            return wide
+    return StructType([StructField(f"member{at}", kind) for at, kind in enumerate(kinds)])
 
 
 def _avro_logical(schema: Any) -> DataType | None:
@@ -143,7 +158,7 @@ def _json(schema: Any) -> DataType:
 
 
 def check_json_type(kind: DataType, name: str = "value") -> None:
-    """Refuse types that JSON has no values of: those are strings, to be cast in the query.
+    """Refuse types that JSON has no values of, and no strings that mean one.
 
     Raises:
         ValueFormatError: with the field.
