@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from goqueue.protocols.http.node_state import NodeState
     from goqueue.protocols.http.requests import Request
+    from goqueue.protocols.http.responses import Stream
     from goqueue.protocols.http.routing import Match, Router
 
 _log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class HttpApp:
         """The endpoint of a request, before its body is there. Raises like `Router.match`."""
         return self.router.match(request.method, request.raw_path)
 
-    async def answer(self, request: Request, match: Match) -> Response:
+    async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""
         try:
             return await match.endpoint.answer(request, match.path)

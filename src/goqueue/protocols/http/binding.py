@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.protocols.http.errors import FieldError, MalformedBodyError, MalformedRequestError
 from goqueue.protocols.http.problems import field_error
-from goqueue.protocols.http.responses import Response, encode
+from goqueue.protocols.http.responses import Response, Stream, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,7 +55,7 @@ class Endpoint:
             hints.get("query"),
             hints.get("body"),
             "request" in hints,
-            None if returned is Response else returned,
+            None if returned in {Response, Stream} else returned,
         )
 
     @cached_property
@@ -73,7 +73,7 @@ class Endpoint:
         named = dict(zip(self._parameters, values, strict=True))
         return _convert(named, self.types.path, "path")
 
-    async def answer(self, request: Request, path: msgspec.Struct | None) -> Response:
+    async def answer(self, request: Request, path: msgspec.Struct | None) -> Response | Stream:
         """Check the request, let the handler answer.
 
         Raises:
@@ -92,7 +92,7 @@ class Endpoint:
         if types.request:
             arguments["request"] = request
         answer = await self.handler(**arguments)
-        if type(answer) is Response:
+        if type(answer) is Response or type(answer) is Stream:
             return answer
         if self.route.dialect is not None:
             return self.route.dialect.answer(request, self.route.status, encode(answer))

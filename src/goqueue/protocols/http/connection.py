@@ -9,7 +9,7 @@ they are through.
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -26,15 +26,15 @@ from goqueue.protocols.http.errors import (
     RequestTimeoutError,
     StoppingError,
 )
-from goqueue.protocols.http.requests import Request
-from goqueue.protocols.http.writing import head_of
+from goqueue.protocols.http.requests import Request, relative_target
+from goqueue.protocols.http.responses import Stream
+from goqueue.protocols.http.streaming import Outflow
+from goqueue.protocols.http.writing import head_of, log_access
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.listener import HttpService
     from goqueue.protocols.http.responses import Response
     from goqueue.protocols.http.routing import Match
-
-_access: Final = logging.getLogger("goqueue.http.access")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINGER_S: Final = 2.0
@@ -88,6 +88,8 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: deque[Exchange] = deque()
         self._active: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
+        self._outflow: Outflow | None = None
+        """Set while the answer under way is one that goes on."""
         self._can_write = True
         self._is_reading = True
         self.expires_s = 0.0
@@ -129,7 +131,9 @@ class HttpConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """The time for what this connection is waiting for is over."""
-        if self._active is not None:
+        if self._outflow is not None:
+            self._transport.abort()
+        elif self._active is not None:
             limit = self._settings.answer_s
             self._refuse(
                 DeadlineExceededError(
@@ -149,7 +153,10 @@ class HttpConnection(asyncio.Protocol):
         elif self._active.polls:
             if self._task is not None:
                 self._task.cancel()
-            self._refuse(StoppingError("the server is stopping"))
+            if self._outflow is not None:
+                self._end_outflow(self._outflow)
+            else:
+                self._refuse(StoppingError("the server is stopping"))
 
     def abort(self) -> None:
         """Drop the connection."""
@@ -199,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
         request.method = self._parser.get_method().decode("latin-1")
         request.client_host = self._client_host
         if not request.target.startswith((b"/", b"*")):
-            request.target = _relative(request.target)
+            request.target = relative_target(request.target)
         request.request_id = app.request_id(request.headers)
         exchange.old_version = self._parser.get_http_version() == "1.0"
         self._reading = Reading.BODY
@@ -301,8 +308,29 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, exchange: Exchange, match: Match) -> None:
         response = await self._service.app.answer(exchange.request, match)
-        if self._active is exchange:  # otherwise its time was over, or the client has gone
+        if self._active is not exchange:  # its time was over, or the client has gone
+            return
+        if isinstance(response, Stream):
+            await self._pour(exchange, response)
+        else:
             self._finish(exchange, response)
+
+    async def _pour(self, exchange: Exchange, stream: Stream) -> None:
+        """Write an answer that goes on; the connection ends with it."""
+        service = self._service
+        service.bodies_bytes -= exchange.size_bytes
+        exchange.size_bytes = 0
+        outflow = Outflow(self._transport, old_version=exchange.old_version)
+        self._outflow = outflow
+        self._expire_in(self._patience_s())
+        await outflow.pour(stream, exchange.request, service.date)
+        self._end_outflow(outflow)
+
+    def _end_outflow(self, outflow: Outflow) -> None:
+        outflow.end()
+        self._active = self._task = self._outflow = None
+        self._waiting.clear()
+        self._close()
 
     def _finish(self, exchange: Exchange, response: Response) -> None:
         """Write an answer and turn to the next request."""
@@ -319,8 +347,7 @@ class HttpConnection(asyncio.Protocol):
             old_version=exchange.old_version,
         )
         self._transport.write(head if exchange.request.method == "HEAD" else head + response.body)
-        if _access.isEnabledFor(logging.DEBUG):
-            _log_access(exchange.request, response)
+        log_access(exchange.request, response)
         if closes:
             self._close()
             return
@@ -332,6 +359,8 @@ class HttpConnection(asyncio.Protocol):
         settings = self._settings
         if not self._can_write:
             return settings.write_s
+        if self._outflow is not None:
+            return math.inf
         if self._reading is Reading.NOTHING:
             return settings.idle_s
         return settings.head_s if self._reading is Reading.HEAD else settings.body_s
@@ -359,34 +388,15 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads slowly: nothing more for it until it has caught up."""
         self._can_write = False
+        if self._outflow is not None:
+            self._outflow.pause()
         self._expire_in(self._settings.write_s)
         self._go_on()
 
     def resume_writing(self) -> None:
         """It has."""
         self._can_write = True
+        if self._outflow is not None:
+            self._outflow.resume()
         self._expire_in(self._patience_s())
         self._go_on()
-
-
-def _log_access(request: Request, response: Response) -> None:
-    """One line a request, for who wants to see them all."""
-    target = request.target.decode("latin-1")
-    _access.debug(
-        "%s %s %s %d %d bytes %s",
-        request.client_host,
-        request.method,
-        target,
-        response.status,
-        len(response.body),
-        request.request_id,
-    )
-
-
-def _relative(target: bytes) -> bytes:
-    """The path and query of an address in full, which clients of proxies send."""
-    try:
-        url = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError:
-        return target
-    return (url.path or b"/") + (b"?" + url.query if url.query else b"")

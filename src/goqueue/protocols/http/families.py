@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.protocols.http.acks import AckRoutes
 from goqueue.protocols.http.admin import AdminRoutes
+from goqueue.protocols.http.console import ConsoleRoutes
 from goqueue.protocols.http.dead_letters import DeadLetterRoutes
 from goqueue.protocols.http.delayed import DelayedRoutes
 from goqueue.protocols.http.documents import DocumentRoutes
@@ -52,6 +53,7 @@ def build_router(node: NodeState) -> Router:
         AdminRoutes(node),
         ProbeRoutes(node),
         DocumentRoutes(router),
+        ConsoleRoutes(),
     ):
         router.add(family)
     return router

@@ -46,6 +46,7 @@ _TAGS: Final = {
     "health": "For supervisors and load balancers.",
     "statistics": "How much there is.",
     "documents": "This description.",
+    "console": "The pages that show all of this to people.",
 }
 
 

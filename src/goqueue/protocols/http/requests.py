@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import httptools
+
 
 @dataclass(slots=True)
 class Request:
@@ -25,3 +27,12 @@ class Request:
     def header(self, name: bytes) -> str:
         """The value of a header, or nothing."""
         return self.headers.get(name, b"").decode("latin-1")
+
+
+def relative_target(target: bytes) -> bytes:
+    """The path and query of an address in full, which clients of proxies send."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return target
+    return (url.path or b"/") + (b"?" + url.query if url.query else b"")

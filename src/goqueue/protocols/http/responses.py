@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -14,12 +17,25 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 class Response(NamedTuple):
-    """A whole answer; nothing here is streamed."""
+    """A whole answer; what is streamed is a `Stream`."""
 
     status: int
     body: bytes
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class Stream(NamedTuple):
+    """An answer that goes on for as long as its client listens, or until its parts end.
+
+    The connection ends with it. Parts are asked for one by one, each when the client has taken
+    what came before, so a slow client has at most one waiting. Only of routes that poll.
+    """
+
+    parts: AsyncGenerator[bytes]
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+    status: int = HTTPStatus.OK
 
 
 def json(value: Any, status: int = HTTPStatus.OK) -> Response:

@@ -63,6 +63,8 @@ class Route:
     """How its answers are written, where they are not as everywhere."""
     polls: bool = False
     """It waits for something to happen: no deadline, and none to wait for when the client goes."""
+    takes_rest: bool = False
+    """Its last parameter stands for all the rest of the path, slashes included."""
 
 
 def route(method: str, path: str, *, tag: str, **options: Any) -> Callable[[_F], _F]:
@@ -86,11 +88,13 @@ class Match(NamedTuple):
 class _Node:
     """One step of a path: what may follow, and what ends here."""
 
-    __slots__ = ("endpoints", "literals", "parameter")
+    __slots__ = ("endpoints", "literals", "parameter", "rest")
 
     def __init__(self) -> None:
         self.literals: dict[str, _Node] = {}
         self.parameter: _Node | None = None
+        self.rest: _Node | None = None
+        """What takes all further steps at once, where no literal does."""
         self.endpoints: dict[str, Endpoint] = {}
 
 
@@ -113,16 +117,20 @@ class Router:
         for name, function in _functions(type(family)):
             for declared in getattr(function, _STAMP, ()):
                 endpoint = Endpoint(declared, getattr(family, name))
-                node = self._node(declared.path)
+                node = self._node(declared)
                 if declared.method in node.endpoints:
                     raise ValueError(f"two handlers declare {declared.method} {declared.path}")
                 node.endpoints[declared.method] = endpoint
                 self.endpoints.append(endpoint)
 
-    def _node(self, path: str) -> _Node:
+    def _node(self, declared: Route) -> _Node:
         node = self._root
-        for step in _steps(path):
-            if step.startswith("{"):
+        steps = _steps(declared.path)
+        for number, step in enumerate(steps, 1):
+            if declared.takes_rest and number == len(steps):
+                node.rest = node.rest or _Node()
+                node = node.rest
+            elif step.startswith("{"):
                 node.parameter = node.parameter or _Node()
                 node = node.parameter
             else:
@@ -165,8 +173,12 @@ class Router:
             del steps[0]
         values: list[str] = []
         node: _Node | None = self._root
-        for step in steps:
+        for number, step in enumerate(steps):
             following = node.literals.get(step) if node else None
+            if following is None and node is not None and node.rest is not None:
+                values.append("/".join(_decoded(each) for each in steps[number:]))
+                node = node.rest
+                break
             if following is None and node is not None and node.parameter is not None:
                 values.append(_decoded(step))
                 following = node.parameter

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.protocols.http.app import CORS
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.requests import Request
-    from goqueue.protocols.http.responses import Response
+    from goqueue.protocols.http.responses import Response, Stream
+
+_access: Final = logging.getLogger("goqueue.http.access")
+
+_NOT_MODIFIED: Final = 304
+LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def head_of(
@@ -25,12 +31,35 @@ def head_of(
     elif old_version:
         headers = (*headers, ("connection", "keep-alive"))
     request_id = (request.request_id or "-").encode("ascii")
+    if status == _NOT_MODIFIED:  # a length would be that of what the client has already
+        return b"%bdate: %b\r\nx-request-id: %b\r\n\r\n" % (
+            _common(status, content_type, headers),
+            date,
+            request_id,
+        )
     return b"%bdate: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
         _common(status, content_type, headers),
         date,
         len(body),
         request_id,
     )
+
+
+def stream_head(stream: Stream, request: Request, date: bytes, *, old_version: bool) -> bytes:
+    """Everything before the parts of an answer whose length nobody knows."""
+    headers = (*stream.headers, ("connection", "close"))
+    if b"origin" in request.headers:
+        headers = (*headers, *CORS)
+    if not old_version:
+        headers = (*headers, ("transfer-encoding", "chunked"))
+    request_id = (request.request_id or "-").encode("ascii")
+    common = _common(stream.status, stream.content_type, headers)
+    return b"%bdate: %b\r\nx-request-id: %b\r\n\r\n" % (common, date, request_id)
+
+
+def chunk_of(part: bytes) -> bytes:
+    """A part of such an answer; an empty one would end it."""
+    return b"%x\r\n%b\r\n" % (len(part), part) if part else b""
 
 
 @lru_cache(maxsize=256)
@@ -41,3 +70,19 @@ def _common(status: int, content_type: str, headers: tuple[tuple[str, str], ...]
         lines.append(f"content-type: {content_type}")
     lines += [f"{name}: {value}" for name, value in headers]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+
+
+def log_access(request: Request, response: Response) -> None:
+    """One line a request, for who wants to see them all."""
+    if not _access.isEnabledFor(logging.DEBUG):
+        return
+    target = request.target.decode("latin-1")
+    _access.debug(
+        "%s %s %s %d %d bytes %s",
+        request.client_host,
+        request.method,
+        target,
+        response.status,
+        len(response.body),
+        request.request_id,
+    )
