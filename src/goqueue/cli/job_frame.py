@@ -1,0 +1,236 @@
+"""What every job of `goqueue pipeline job` shares: Spark, the broker, the bar, and the report.
+
+    @job("skew-report")
+    def skew_report(call: JobCall, topic: Annotated[str, typer.Argument(...)]) -> JobReport:
+        \"\"\"Show ...\"\"\"
+        from goqueue.spark.jobs import skew_report as run
+        return run(call.spark, call.servers, topic, options=call.options, progress=call.progress)
+
+The function says what is its own; the options that all jobs have are added here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
+from urllib.parse import urlsplit
+
+import typer
+
+from goqueue.cli.calls import Call, command
+from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.job_progress import Bars
+from goqueue.cli.output import Format, note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from goqueue.spark.jobs.report import JobReport, Progress
+
+SERVERS_VARIABLE: Final = "GOQUEUE_BOOTSTRAP_SERVERS"
+_KAFKA_PORT: Final = 9092
+
+app = typer.Typer(
+    no_args_is_help=True, help="Do something with all messages of a topic, on Spark, and end."
+)
+
+ServersOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        metavar="HOST:PORT",
+        envvar=SERVERS_VARIABLE,
+        show_envvar=False,
+        help=f"The broker's Kafka address; {SERVERS_VARIABLE} without it, or else port "
+        f"{_KAFKA_PORT} of the host of --server.",
+    ),
+]
+LinkOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="An option of the connection, as in kafka.sasl.username=me. Repeatable.",
+    ),
+]
+MasterOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="MASTER",
+        help="Where Spark runs: local[2], spark://host:7077, or sc://host:15002 for Spark Connect.",
+    ),
+]
+ConfOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="NAME=VALUE",
+        help="A setting of Spark, as in spark.driver.memory=4g. Repeatable.",
+    ),
+]
+
+
+class JobCall:
+    """One run of a job from the command line."""
+
+    def __init__(
+        self,
+        call: Call,
+        name: str,
+        *,
+        servers: str | None,
+        options: Sequence[str] | None,
+        master: str,
+        conf: Sequence[str] | None,
+        progress: Progress,
+    ) -> None:
+        self.call: Final = call
+        self.progress: Final = progress
+        self.options: Final[Mapping[str, str]] = parse_pairs(options, "--option")
+        self._name = name
+        self._servers = servers
+        self._master = master
+        self._conf = parse_pairs(conf, "--conf")
+        self._spark: SparkSession | None = None
+
+    @property
+    def servers(self) -> str:
+        """The broker's Kafka address."""
+        if self._servers is not None:
+            return self._servers
+        host = urlsplit(self.call.target().server).hostname or "127.0.0.1"
+        return f"{f'[{host}]' if ':' in host else host}:{_KAFKA_PORT}"
+
+    @property
+    def spark(self) -> SparkSession:
+        """Spark, which takes seconds to start: only asked for when it is needed."""
+        if self._spark is None:
+            try:
+                from goqueue.cli.spark_session import start_spark  # noqa: PLC0415 - an extra
+            except ImportError as error:
+                raise CliError(
+                    f"jobs need Spark: pip install 'goqueue[spark]' ({error})"
+                ) from error
+            self.progress("starting Spark", 0)
+            self._spark = start_spark(f"goqueue-{self._name}", self._master, self._conf)
+        return self._spark
+
+    def close(self) -> None:
+        """Stop Spark, if it runs."""
+        if self._spark is not None:
+            self._spark.stop()
+
+
+def parse_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """`NAME=VALUE`, each of them.
+
+    Raises:
+        UsageError: one has no name or no value.
+    """
+    found = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise UsageError(f"{option}: expected NAME=VALUE, not {each!r}")
+        found[name.strip()] = value
+    return found
+
+
+def _shared(
+    *,
+    bootstrap_servers: ServersOption = None,
+    option: LinkOption = None,
+    master: MasterOption = "local[*]",
+    conf: ConfOption = None,
+) -> None:
+    """The options of every job; only its signature is used."""
+
+
+def job(name: str) -> Callable[[Callable[..., JobReport]], Callable[..., JobReport]]:
+    """Register a function whose first argument is a `JobCall` and which returns a report."""
+
+    def register(function: Callable[..., JobReport]) -> Callable[..., JobReport]:
+        command(app, name)(_with_shared(name, function))
+        return function
+
+    return register
+
+
+def _with_shared(name: str, function: Callable[..., JobReport]) -> Callable[..., None]:
+    """What `command` sees: a function of a `Call`, the job's own options and the shared ones."""
+    own_hints = get_type_hints(
+        function, localns={"JobCall": JobCall, "JobReport": None}, include_extras=True
+    )
+    _, *own = inspect.signature(function).parameters.values()
+    shared = inspect.signature(_shared).parameters
+    hints = get_type_hints(_shared, include_extras=True) | own_hints
+
+    @functools.wraps(function)
+    def run(call: Call, **values: Any) -> None:
+        given = {each: values.pop(each) for each in shared}
+        with Bars(is_shown=call.output is Format.TABLE) as bars:
+            one = JobCall(
+                call,
+                name,
+                servers=given["bootstrap_servers"],
+                options=given["option"],
+                master=given["master"],
+                conf=given["conf"],
+                progress=bars,
+            )
+            report = _reported(one, function, values)
+        for text in report.warnings:
+            note(f"warning: {text}")
+        call.show(report.as_dict(), table_of(report))
+
+    made: Any = run
+    first = inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY, annotation=Call)
+    made.__signature__ = inspect.Signature(
+        [
+            first,
+            *(
+                each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
+                for each in [*own, *shared.values()]
+            ),
+        ]
+    )
+    made.__annotations__ = {
+        "call": Call,
+        **{each.name: hints[each.name] for each in [*own, *shared.values()]},
+    }
+    del made.__wrapped__  # or its signature would be taken
+    return run
+
+
+def _reported(
+    one: JobCall, function: Callable[..., JobReport], values: dict[str, Any]
+) -> JobReport:
+    """Run a job; what Spark and the data source raise becomes one sentence."""
+    from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - not before a job runs
+
+    try:
+        return function(one, **values)
+    except GoQueueError as error:
+        raise CliError(str(error)) from error
+    except Exception as error:
+        from goqueue.cli.spark_session import sentence_of  # noqa: PLC0415 - an extra
+
+        text = sentence_of(error)
+        if text is None:
+            raise
+        raise CliError(text) from error
+    finally:
+        one.close()
+
+
+def table_of(report: JobReport) -> dict[str, Any]:
+    """A report for people: what it counts, its tables below, and where the plots are."""
+    shown: dict[str, Any] = {**report.summary}
+    if report.files:
+        shown["files written"] = list(report.files)
+    return shown | {each.title: list(each.rows) for each in report.tables}

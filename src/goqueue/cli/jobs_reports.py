@@ -1,0 +1,1 @@
+"""`goqueue pipeline job`: the jobs that look at data and change nothing."""

@@ -1,0 +1,62 @@
+"""A Spark for one command, quiet enough for a terminal; and what it says when something fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_OWN_ERROR: Final = re.compile(
+    r"^(?:\S+: )?(?:goqueue|pyspark\.errors)\.[\w.]*?"
+    r"(?P<kind>\w+(?:Error|Exception)): (?P<text>.+)",
+    re.MULTILINE,
+)
+_NEXT_LINE: Final = re.compile(r"^  - .+", re.MULTILINE)
+
+
+def start_spark(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session on a master, or on a Spark Connect server where the address starts with `sc://`.
+
+    Tasks run under the Python that runs this, unless PYSPARK_PYTHON says otherwise.
+    """
+    if master.startswith("sc://"):
+        return SparkSession.builder.remote(master).getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name).master(master)
+    for setting, value in {**_QUIET, **conf}.items():
+        builder = builder.config(setting, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def sentence_of(error: Exception) -> str | None:
+    """What a user can act on in an error of Spark; None when it is no error of Spark.
+
+    An error of the data source arrives as text at the end of a Python trace inside a Java trace.
+    """
+    if not isinstance(error, PySparkException):
+        return None
+    text = str(error)
+    found = [each for each in _OWN_ERROR.finditer(text) if each["kind"] != "PySparkRuntimeError"]
+    if found:
+        last = found[-1]
+        more = [each.group().strip() for each in _NEXT_LINE.finditer(text, last.end())]
+        return " ".join([last["text"].strip(), *dict.fromkeys(more)])
+    return text.strip().splitlines()[0]

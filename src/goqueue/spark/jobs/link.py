@@ -1,0 +1,138 @@
+"""The broker as a job sees it: readers of its topics for Spark, and a connection for the driver."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from goqueue.spark.errors import TopicMissingError
+from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
+from goqueue.spark.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.resolving import find_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from goqueue.spark.kafka.cluster import TopicView
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """Offsets of one partition; the end is not in it. Not all of them need to be messages."""
+
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """At most so many messages."""
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where the broker is and how to log in: what every job is given."""
+
+    servers: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of a connection as a query takes them, such as `kafka.sasl.username`."""
+
+    def as_options(self) -> dict[str, str]:
+        """For a reader or writer of Spark."""
+        return {"bootstrap.servers": self.servers, **self.options}
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """A connection of the driver's own.
+
+        Raises:
+            OptionsError: the address or an option makes no sense.
+        """
+        reader = OptionReader(self.as_options(), LINK_OPTIONS)
+        settings = parse_link(reader)
+        reader.finish()
+        cluster = Cluster(settings)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def read(
+        self,
+        spark: SparkSession,
+        topic: str,
+        *,
+        columns: str | None = None,
+        ranges: list[TopicRange] | None = None,
+        **options: str,
+    ) -> DataFrame:
+        """Messages of a topic: all that is there now, or some ranges of it.
+
+        Args:
+            spark: The session.
+            topic: The topic.
+            columns: Which columns, with commas between them; name them, or all are read.
+            ranges: Which offsets; partitions that are not named are not read.
+            options: Any other option of the data source, such as `includeHeaders`.
+        """
+        given = {**self.as_options(), **options}
+        if columns is not None:
+            given["columns"] = columns
+        if ranges is None:
+            given["subscribe"] = topic
+        else:
+            given["assign"] = json.dumps({topic: [each.partition for each in ranges]})
+            starts = {topic: {str(each.partition): each.start for each in ranges}}
+            ends = {topic: {str(each.partition): each.end for each in ranges}}
+            given["startingOffsets"] = json.dumps(starts)
+            given["endingOffsets"] = json.dumps(ends)
+        return spark.read.format("goqueue").options(**given).load()
+
+
+def find_topic(cluster: Cluster, topic: str) -> TopicView:
+    """A topic as it is now.
+
+    Raises:
+        TopicMissingError: there is none of that name.
+    """
+    found = cluster.topics([topic]).get(topic)
+    if found is None:
+        raise TopicMissingError(f"there is no topic {topic!r}")
+    return found
+
+
+def ranges_of(
+    cluster: Cluster, topic: str, *, start_ms: int | None = None, end_ms: int | None = None
+) -> list[TopicRange]:
+    """What each partition holds now, or holds of a time range.
+
+    That is from the first message of the starting time or later up to the first of the ending time
+    or later: a range of offsets, looked up in the time index.
+
+    Raises:
+        TopicMissingError: there is no such topic.
+    """
+    places = [(topic, number) for number in find_topic(cluster, topic).partitions]
+    earliest, latest = find_ends(cluster, places, READ_COMMITTED)
+
+    def at(moment_ms: int | None, otherwise: Mapping[tuple[str, int], int]) -> dict[int, int]:
+        if moment_ms is None:
+            return {number: otherwise[topic, number] for _, number in places}
+        found = cluster.offsets_at(dict.fromkeys(places, moment_ms), READ_COMMITTED)
+        return {
+            number: min(latest[place], found[place] if found[place] >= 0 else latest[place])
+            for place in places
+            for _, number in [place]
+        }
+
+    starts, ends = at(start_ms, earliest), at(end_ms, latest)
+    return [
+        TopicRange(number, starts[number], max(starts[number], ends[number]))
+        for _, number in places
+    ]
