@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.ack import Settler
+from goqueue.broker.backlogs import Backlogs
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
+from goqueue.broker.health import Health
 from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
@@ -148,6 +150,8 @@ class Broker:
         self.dead_letters = DeadLetters(self, self.queues)
         self.letters = Letters(self)
         self.redrives = Redrives(self, self.letters)
+        self.health = Health(self.metrics, self.disk, settings.data_dir)
+        self.backlogs = Backlogs(self)
         self._changes: set[asyncio.Task[Any]] = set()
         """Changes of topics under way; as many as there are requests for them."""
         self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()

@@ -45,9 +45,8 @@ class BrokerGauges:
                 latency = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
                 while partition.log.stats.time_lookups_s:
                     latency.observe(partition.log.stats.time_lookups_s.popleft())
-        usage = broker.disk.usage(broker.settings.data_dir)
-        samples.put(names.DISK_TOTAL, usage.total_bytes)
-        samples.put(names.DISK_USED, usage.total_bytes - usage.free_bytes)
+        broker.health.put(samples)
+        self._put_backlogs(samples)
         consumers = 0
         for coordinator in broker.groups.coordinators():
             consumers += self._put_groups(samples, coordinator)
@@ -57,6 +56,14 @@ class BrokerGauges:
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
+
+    def _put_backlogs(self, samples: Samples) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for each in self._broker.backlogs.all():
+            labels = (each.topic, each.group_id)
+            samples.put(names.OLDEST_AGE, each.oldest_age_s(now_ms), *labels)
+            if each.drain_s is not None:
+                samples.put(names.TIME_TO_DRAIN, each.drain_s, *labels)
 
     def _take_durations(self, coordinator: GroupCoordinator) -> None:
         latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY)

@@ -28,6 +28,17 @@ class PartitionLag:
     partition: int
     committed: int
     log_end: int
+    log_start: int = 0
+
+    @property
+    def id(self) -> PartitionId:
+        """The partition."""
+        return PartitionId(self.topic, self.partition)
+
+    @property
+    def at(self) -> int:
+        """Where the group goes on: retention may have taken away what it had committed."""
+        return max(self.committed, self.log_start)
 
     @property
     def lag(self) -> int:
@@ -50,7 +61,10 @@ def group_lag(broker: Broker, group_id: str) -> Iterator[PartitionLag]:
         yield from sorted(
             (
                 PartitionLag(
-                    *partition.id, max(queue.start, partition.log_start), partition.log_end
+                    *partition.id,
+                    max(queue.start, partition.log_start),
+                    partition.log_end,
+                    partition.log_start,
                 )
                 for key, queue in queue_group.queues.items()
                 if (partition := broker.queues.partition(key)) is not None
@@ -66,4 +80,4 @@ def group_lag(broker: Broker, group_id: str) -> Iterator[PartitionLag]:
             partition = broker.partitions.partition(PartitionId(topic, number))
         except TopicError:
             continue
-        yield PartitionLag(topic, number, offset.offset, partition.log_end)
+        yield PartitionLag(topic, number, offset.offset, partition.log_end, partition.log_start)

@@ -59,6 +59,7 @@ class Maintenance:
         self._tasks.start("checkpoints", settings.checkpoint_s, self.checkpoint)
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
         self._tasks.start("recovery", settings.recovery_s, self.recover)
+        self._tasks.start("backlogs", settings.backlogs_s, self._broker.backlogs.look)
 
     async def stop(self) -> None:
         """End every pass; one that works in a thread is waited for."""

@@ -36,6 +36,8 @@ class MaintenanceSettings:
     """Between looks for failed logs, and before the first attempt again after one that failed."""
     recovery_max_s: float = 60.0
     """Attempts are twice as far apart each time, up to this."""
+    backlogs_s: float = 5.0
+    """Between looks at how old what groups have left is, and how fast it becomes less."""
     producer_idle_ms: int = 7 * 24 * 3600 * 1000
     """A producer of which nothing was heard for so long has its sequences forgotten."""
 

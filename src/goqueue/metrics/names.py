@@ -194,6 +194,26 @@ DISK_USED: Final = GaugeName(
 DISK_TOTAL: Final = GaugeName(
     "storage_disk_total_bytes", "Bytes of the disk that holds the data folder."
 )
+DISK_FREE: Final = GaugeName(
+    "storage_disk_free_bytes", "Bytes that this process may still write to that disk."
+)
+
+# --- process: how the broker's own process is
+
+LOOP_LAG: Final = HistogramName(
+    "process_loop_lag_seconds", "How late timers of the event loop were, ten times a second."
+)
+LOOP_LAG_WORST: Final = GaugeName(
+    "process_loop_lag_worst_seconds",
+    "How late the event loop was at its worst, in the last half minute to minute.",
+    combine=Combine.MAX,
+)
+GC_PAUSE: Final = HistogramName(
+    "process_gc_pause_seconds",
+    "How long collections of garbage took, in which nothing else runs.",
+    ("generation",),
+)
+THREADS: Final = GaugeName("process_threads", "Threads of the process, those of libraries, too.")
 
 # --- consumer: what groups do
 
@@ -208,6 +228,18 @@ LAG: Final = GaugeName(
     "Messages between a group's committed offset and the end of the log.",
     ("topic", "consumer_group", "partition"),
     per_partition=True,
+)
+OLDEST_AGE: Final = GaugeName(
+    "consumer_oldest_unacked_age_seconds",
+    "Age of the oldest message that a group is not done with; 0 when there is none.",
+    _BOTH,
+    combine=Combine.MAX,
+)
+TIME_TO_DRAIN: Final = GaugeName(
+    "consumer_time_to_drain_seconds",
+    "When a group will have nothing left, by its lag and the rates of a minute; +Inf when never.",
+    _BOTH,
+    combine=Combine.MAX,
 )
 IN_FLIGHT: Final = GaugeName(
     "consumer_messages_in_flight",

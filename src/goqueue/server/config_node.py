@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.metrics.registry import MAX_SERIES
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
@@ -266,4 +267,9 @@ class MetricsSection:
         MAX_SERIES,
         Whole(10, 1_000_000),
         "Label sets of one metric; those beyond it are shown as one, named `other`.",
+    )
+    backlog_check_ms: int = setting(
+        round(MaintenanceSettings().backlogs_s * 1000),
+        Duration(10, 3_600_000),
+        "How often it is looked at how old what groups have left is, and when it will be done.",
     )

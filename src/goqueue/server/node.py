@@ -154,6 +154,8 @@ class Node:
         )
         self._started("broker", self.broker.stop, _BROKER_S)
         await self.broker.start()
+        self.broker.health.start()
+        self._started("health", self._stop_watching, _STORE_S)
         if config.sasl.enabled and not self.broker.users.all():
             raise StartError(
                 "sasl.enabled is true and nobody can log in: name a user in sasl.users"
@@ -161,6 +163,9 @@ class Node:
         self.maintenance = Maintenance(self.broker, wiring.maintenance_settings(config))
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
+
+    async def _stop_watching(self) -> None:
+        self.broker.health.stop()
 
     async def _start_kafka(self, tls: ssl.SSLContext | None) -> None:
         settings = wiring.kafka_listener(self.config, tls)

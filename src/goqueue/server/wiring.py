@@ -69,6 +69,7 @@ def maintenance_settings(config: Config) -> MaintenanceSettings:
         disk_s=storage.disk_check_ms / 1000,
         disk_limit_percent=storage.disk_limit_percent,
         producer_idle_ms=storage.producer_idle_ms,
+        backlogs_s=config.metrics.backlog_check_ms / 1000,
     )
 
 

@@ -56,13 +56,13 @@ def test_every_name_is_there_once_and_follows_the_pattern() -> None:
     listed = [name.name for name in names.ALL]
     assert len(set(listed)) == len(listed) > 50
     for name in names.ALL:
-        assert re.fullmatch(r"(broker|storage|consumer)_[a-z_]+", name.name)
+        assert re.fullmatch(r"(broker|storage|consumer|process|cluster|metrics)_[a-z_]+", name.name)
         assert name.help.endswith(".")
         assert "node_id" not in name.labels
         if isinstance(name, CounterName):
             assert name.name.endswith("_total")
         if isinstance(name, HistogramName) and name.buckets == LATENCY_BUCKETS_S:
-            assert name.name.endswith("_latency_seconds")
+            assert name.name.endswith(("_latency_seconds", "_lag_seconds", "_pause_seconds"))
         if isinstance(name, GaugeName):
             assert name.per_partition == ("partition" in name.labels)
 

@@ -1,0 +1,75 @@
+"""How the process itself is: its event loop, its collections of garbage, its files and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from goqueue.metrics import names
+from goqueue.runtime.gc_watch import GcWatch
+from goqueue.runtime.loop_watch import LoopWatch
+from goqueue.runtime.process import count_threads, read_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goqueue.metrics.registry import Metrics, Samples
+    from goqueue.runtime.disk import Disk, DiskUsage
+    from goqueue.runtime.process import ProcessUse
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The process and its disk at one moment."""
+
+    process: ProcessUse
+    disk: DiskUsage
+    loop_lag_s: float
+    """How late the event loop was at its worst, in the last half minute or a little longer."""
+    gc_collections: int
+    gc_pause_s: float
+    """All collections together, since the start."""
+
+
+class Health:
+    """Watches from `start` to `stop`; a report can be had at any time."""
+
+    def __init__(self, metrics: Metrics, disk: Disk, data_dir: Path) -> None:
+        self._disk = disk
+        self._data_dir = data_dir
+        self._loop = LoopWatch(metrics.histogram(names.LOOP_LAG).observe)
+        self._pauses = [metrics.histogram(names.GC_PAUSE, str(number)) for number in range(3)]
+        self._gc = GcWatch(lambda generation, took_s: self._pauses[generation].observe(took_s))
+
+    def start(self) -> None:
+        """Begin to watch; in the loop that is watched."""
+        self._loop.start()
+        self._gc.start()
+
+    def stop(self) -> None:
+        """Leave the loop and the interpreter alone."""
+        self._loop.stop()
+        self._gc.stop()
+
+    def put(self, samples: Samples) -> None:
+        """What is read rather than counted; see `goqueue.metrics.registry.Source`."""
+        usage = self._disk.usage(self._data_dir)
+        samples.put(names.LOOP_LAG_WORST, self._loop.worst_s)
+        samples.put(names.DISK_TOTAL, usage.total_bytes)
+        samples.put(names.DISK_USED, usage.total_bytes - usage.free_bytes)
+        samples.put(names.DISK_FREE, usage.free_bytes)
+        samples.put(names.THREADS, count_threads())
+
+    def report(self) -> HealthReport:
+        """Everything; takes a fraction of a millisecond.
+
+        Raises:
+            DiskError: the disk cannot be measured.
+        """
+        return HealthReport(
+            process=read_process(),
+            disk=self._disk.usage(self._data_dir),
+            loop_lag_s=self._loop.worst_s,
+            gc_collections=sum(sum(each.counts) for each in self._pauses),
+            gc_pause_s=sum(each.total for each in self._pauses),
+        )
