@@ -138,6 +138,25 @@ class Letters:
             return
         yield from queue.window.in_state(first, end, MessageState.AVAILABLE)
 
+    def moved(self, source: str, number: int, first: int, limit: int) -> list[Range]:
+        """What of a partition has gone back, from an offset on: so many ranges at most.
+
+        Raises:
+            TopicError: there is no such partition.
+        """
+        self.topic(source)
+        place = PartitionId(dead_letter_topic(source), number)
+        partition = self._broker.partitions.partition(place)
+        at = max(first, partition.log_start)
+        found: list[Range] = []
+        for start, end in self.unmoved(partition, at, _end(partition)):
+            if at < start:
+                found.append((at, start))
+            at = end
+            if len(found) >= limit:
+                return found
+        return [*found, (at, _end(partition))] if at < _end(partition) else found
+
     def count(self, source: str) -> int:
         """How many letters have not gone back. Raises like `topic`."""
         return sum(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from goqueue.broker.letters import Letter
     from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import PartitionQueue
 
 _log = logging.getLogger(__name__)
@@ -206,6 +206,31 @@ class Redrives:
             for partition in self._letters.partitions(source):
                 self._broker.delete_records(partition.id, None)
         return purged
+
+    async def note_moved(self, source: str, number: int, ranges: Sequence[Range]) -> int:
+        """Remember that somebody else has sent letters of a partition back; says how many are new.
+
+        Raises:
+            TopicError: there is no such partition.
+        """
+        self._letters.topic(source)
+        place = PartitionId(dead_letter_topic(source), number)
+        partition = self._broker.partitions.partition(place)
+        upto = partition.readable_to(Isolation.READ_COMMITTED)
+        async with self._moving:
+            group = await self._group(place)
+            key = self._broker.queues.key(place)
+            await self._resolve(group, key, group.queues[key])
+            new = [
+                each
+                for first, end in ranges
+                for each in self._letters.unmoved(partition, first, min(end, upto))
+            ]
+            if new:
+                await self._change(group, key, ops.Settled(new))
+        moved = sum(end - first for first, end in new)
+        self._broker.measures.redriven(source, moved)
+        return moved
 
     # --- Doing -----------------------------------------------------------------------------------
 

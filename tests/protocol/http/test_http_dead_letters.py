@@ -374,3 +374,22 @@ def test_the_group_that_knows_what_went_back_is_nobodys(
     answer = api.ask("POST", f"/groups/{inner}/join", {"topics": [topic], "assignment": "shared"})
     assert (answer.status, answer.code) == (400, "invalid_group")
     assert inner not in api.ask("GET", "/metrics").body.decode()
+
+
+def test_letters_sent_back_by_other_means_are_known_and_go_no_second_time(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    bury(api, topic, group, "a", "b", "c", "d", key="k", partition=0)
+    letters(api, topic, 4)
+    path = f"/topics/{topic}/redriven/0"
+    assert api.get(path)["ranges"] == []
+    assert api.post(path, {"ranges": [[1, 3]]})["noted"] == 2
+    assert api.post(path, {"ranges": [[2, 100]]})["noted"] == 1  # 2 was known, 4 is not there yet
+    assert [each["preview"] for each in letters(api, topic, 1)] == ["a"]
+    found = api.get(path)
+    assert (found["ranges"], found["next_offset"]) == ([[1, 4]], None)
+    assert redrive(api, topic)["done"] == 1
+    assert api.get(f"{path}?from_offset=2")["ranges"] == [[2, 4]]
+    assert api.get(path)["ranges"] == [[0, 4]]
+    assert api.ask("POST", f"/topics/{topic}/redriven/99", {"ranges": [[0, 1]]}).status == 404
+    assert api.ask("POST", path, {"ranges": [[-1, 1]]}).status == 400

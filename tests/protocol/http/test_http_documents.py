@@ -89,6 +89,8 @@ def test_every_route_of_the_plan_is_described(document: dict[str, Any]) -> None:
         "GET /topics/{topic}/dlq/{partition}/{offset}",
         "DELETE /topics/{topic}/dlq",
         "POST /topics/{topic}/dlq/redrive",
+        "GET /topics/{topic}/redriven/{partition}",
+        "POST /topics/{topic}/redriven/{partition}",
         "GET /redrives",
         "GET /redrives/{id}",
         "DELETE /redrives/{id}",

@@ -184,6 +184,45 @@ class Purged(msgspec.Struct):
     purged: Annotated[int, doc("Letters that had not gone back.", 12)]
 
 
+MAX_RANGES: Final = 10_000
+"""Of letters in one request or answer."""
+LetterRange = Annotated[tuple[Offset, Offset], doc("The first, and the one behind the last.")]
+
+
+class MovedQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """From where on."""
+
+    from_offset: Annotated[Offset, doc("Of the dead-letter topic.")] = 0
+
+
+class MovedAnswer(msgspec.Struct):
+    """Letters of one partition that have gone back."""
+
+    topic: Annotated[str, doc("Where they came from.", "orders")]
+    partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
+    ranges: Annotated[
+        list[tuple[int, int]], doc("Offsets: the first, and behind the last.", [[3, 5]])
+    ]
+    next_offset: Annotated[int | None, doc("Ask again from here; null: that is all.", None)]
+
+
+class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Letters that somebody has sent back by other means."""
+
+    ranges: Annotated[
+        Annotated[list[LetterRange], msgspec.Meta(max_length=MAX_RANGES)],
+        doc("Offsets of the dead-letter topic.", [[3, 5]]),
+    ]
+
+
+class Noted(msgspec.Struct):
+    """What was not known before."""
+
+    topic: str
+    partition: int
+    noted: Annotated[int, doc("Letters that had not gone back as far as was known.", 2)]
+
+
 class DeadLetterRoutes:
     """Dead letters."""
 
@@ -265,6 +304,20 @@ class DeadLetterRoutes:
         if body.dry_run and redrive.task is not None:
             await asyncio.wait([redrive.task], timeout=_DRY_RUN_S)
         return self._answer(redrive)
+
+    @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
+        """Which letters of a partition of the dead-letter topic have gone back."""
+        first = query.from_offset
+        found = self._letters.moved(path.topic, path.partition, first, MAX_RANGES)
+        following = found[-1][1] if len(found) >= MAX_RANGES else None
+        return MovedAnswer(path.topic, path.partition, found, following)
+
+    @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
+        """Say that letters were sent back by other means: they are not listed, nor sent, again."""
+        noted = await self._redrives.note_moved(path.topic, path.partition, body.ranges)
+        return Noted(path.topic, path.partition, noted)
 
     @route("GET", "/redrives", tag=_TAG)
     async def list_redrives(self) -> RedriveList:
