@@ -73,7 +73,7 @@ def layers() -> list[list[str]]:
 
 def source_files() -> list[Path]:
     """Everything that could be committed: no environments, builds or caches."""
-    made = {"build", "dist", "site", "data", "__pycache__"}
+    made = {"build", "dist", "site", "data", "__pycache__", "node_modules"}
     found = []
     for path in ROOT.rglob("*"):
         parts = path.relative_to(ROOT).parts
