@@ -59,6 +59,8 @@ class Problem:
     column: int | None = None
     path: str = ""
     """Where it is in the file, as in `sinks.revenue.mode`."""
+    is_warning: bool = False
+    """Worth a look; the pipeline can be run all the same."""
 
 
 @dataclass(frozen=True, slots=True)

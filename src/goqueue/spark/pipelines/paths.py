@@ -1,0 +1,17 @@
+"""Paths of a file: relative ones start in its folder, wherever the command is run."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+_ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""`s3a://bucket`, `hdfs:/lake`, `file:///lake`: Spark knows what they are."""
+
+
+def beside(path: str, folder: str) -> str:
+    """A path as Spark gets it."""
+    if _ELSEWHERE.match(path):
+        return path
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 - a Path would swallow `//`, and the text is all we keep
