@@ -18,11 +18,13 @@ from goqueue.broker.deliver import Deliverer
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
 from goqueue.broker.health import Health
+from goqueue.broker.history import History
 from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
 from goqueue.broker.messages import MessageReader, MessageWriter
 from goqueue.broker.partitions import Partitions
+from goqueue.broker.pipelines import Pipelines
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
 from goqueue.broker.queues import Queues
@@ -152,6 +154,8 @@ class Broker:
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.backlogs = Backlogs(self)
+        self.history = History(self)
+        self.pipelines = Pipelines(self)
         self._changes: set[asyncio.Task[Any]] = set()
         """Changes of topics under way; as many as there are requests for them."""
         self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
@@ -171,6 +175,7 @@ class Broker:
         await self.delays.start()
         self.dead_letters.start()
         await self.redrives.start()
+        await self.pipelines.start()
         self.metrics.add_source(BrokerGauges(self))
 
     async def _finish_deletions(self) -> None:
@@ -196,6 +201,7 @@ class Broker:
     async def stop(self) -> None:
         """Close every partition, so that the next start has nothing to recover."""
         await asyncio.gather(*self._changes, return_exceptions=True)
+        await self.pipelines.stop()
         await self.delays.stop()
         await self.redrives.stop()
         await self.dead_letters.stop()

@@ -11,6 +11,7 @@ import logging
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+from goqueue.broker.history import STEP_S
 from goqueue.broker.upkeep import (
     DiskState,
     MaintenanceSettings,
@@ -60,6 +61,7 @@ class Maintenance:
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
         self._tasks.start("recovery", settings.recovery_s, self.recover)
         self._tasks.start("backlogs", settings.backlogs_s, self._broker.backlogs.look)
+        self._tasks.start("history", STEP_S, self._broker.history.sample)
 
     async def stop(self) -> None:
         """End every pass; one that works in a thread is waited for."""

@@ -181,8 +181,25 @@ class Metrics:
         }
         return Reading(self._node_id, values, distributions, self._partition_label)
 
-    def _bounded(self, labels: Labels, series_count: int) -> Labels:
-        return labels if series_count < self._max_series else (OVERFLOW,) * len(labels)
+    def total(self, name: CounterName) -> float:
+        """All series of a counter together, without asking the sources."""
+        return sum(counter.value for counter in self._counters[name].values())
+
+    def values(self, name: CounterName) -> dict[Labels, float]:
+        """Each series of a counter, without asking the sources."""
+        return {labels: counter.value for labels, counter in self._counters[name].items()}
+
+    def total_counts(self, name: HistogramName) -> tuple[int, ...]:
+        """The buckets of all series of a histogram together."""
+        every = [histogram.counts for histogram in self._histograms[name].values()]
+        return tuple(map(sum, zip(*every, strict=True))) or (0,) * (len(name.buckets) + 1)
+
+    def _bounded(self, name: Definition, labels: Labels, series_count: int) -> Labels:
+        if series_count < self._max_series:
+            return labels
+        if name is not names.METRICS_OVERFLOWS:  # which has as many label sets as there are metrics
+            self.counter(names.METRICS_OVERFLOWS, name.name).add()
+        return (OVERFLOW,) * len(labels)
 
 
 def _check_labels(name: Definition, labels: Labels) -> None:

@@ -14,6 +14,7 @@ from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
+from goqueue.protocols.http.pipelines import PipelineRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
 from goqueue.protocols.http.publishing import PublishRoutes
 from goqueue.protocols.http.queue_settings import QueueSettingsRoutes
@@ -50,6 +51,7 @@ def build_router(node: NodeState) -> Router:
         TraceRoutes(node.broker),
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),
+        PipelineRoutes(node.broker),
         AdminRoutes(node),
         ProbeRoutes(node),
         DocumentRoutes(router),

@@ -1,0 +1,196 @@
+"""What the last half hour looked like: one point every few seconds, of the node and of each group.
+
+The pass that takes the points reads what others have counted and looked up; it reads no disk. All
+of it is in memory and bounded: a restart begins anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.vitals import (
+    Counts,
+    Percentiles,
+    Rates,
+    p99_between,
+    percentiles_between,
+    rates_between,
+    read_counts,
+)
+from goqueue.metrics import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.broker.backlogs import Backlog
+    from goqueue.broker.broker import Broker
+
+STEP_S: Final = 5.0
+POINTS: Final = 360
+"""Of each line; older ones are forgotten: half an hour."""
+MAX_GROUPS: Final = 200
+"""Groups with a history; of more, those in which nothing happened for the longest have none."""
+_MINUTE: Final = 12
+"""Points in a minute, over which latencies are measured."""
+_HOUR_S: Final = 3600.0
+_MARK_S: Final = 300.0
+"""Between two counts of dead letters that are kept, to tell those of the last hour."""
+
+
+class Line:
+    """The newest points of one value; one that is not known is null."""
+
+    __slots__ = ("_points",)
+
+    def __init__(self) -> None:
+        self._points = array("d")
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(self, value: float | None) -> None:
+        """One more point; the oldest goes when there are enough."""
+        if len(self._points) >= POINTS:
+            del self._points[0]
+        self._points.append(nan if value is None else value)
+
+    def newest(self, count: int) -> list[float | None]:
+        """The last points, the newest at the end."""
+        return [_shown(value) for value in self._points[-count:]]
+
+    def values(self) -> list[float | None]:
+        """All of them, the newest at the end."""
+        return [_shown(value) for value in self._points]
+
+
+def _shown(value: float) -> float | None:
+    """As JSON shows it: whole numbers without a fraction, three digits behind the point."""
+    if isnan(value):
+        return None
+    return int(value) if value == int(value) else round(value, 3)
+
+
+@dataclass(slots=True)
+class _NodeLines:
+    published: Line
+    consumed: Line
+    failed: Line
+    publish_p99: Line
+    lag: Line
+
+
+@dataclass(slots=True)
+class GroupLines:
+    """How one group got on."""
+
+    lag: Line
+    committed: Line
+    published: Line
+
+
+class History:
+    """The points of the node and of its groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._counts: deque[Counts] = deque(maxlen=_MINUTE + 1)
+        self._counts.append(self._read())
+        self.at_ms = broker.clock.now_ms()
+        """When the newest point was taken."""
+        self.node = _NodeLines(*(Line() for _ in range(5)))
+        self._groups: OrderedDict[str, GroupLines] = OrderedDict()
+        """The one in which something happened last at the end."""
+        self._marks: deque[tuple[float, dict[tuple[str, ...], float]]] = deque()
+        """What was counted of dead letters, now and then, in the last hour."""
+        self._mark(self._counts[0].at_s)
+
+    def _read(self) -> Counts:
+        return read_counts(self._broker.metrics, self._broker.clock.monotonic_s())
+
+    async def sample(self) -> None:
+        """Take one point of everything; run every `STEP_S`."""
+        before, now = self._counts[-1], self._read()
+        self._counts.append(now)
+        self.at_ms = self._broker.clock.now_ms()
+        rates = rates_between(before, now)
+        node = self.node
+        node.published.add(rates.published_per_s)
+        node.consumed.add(rates.consumed_per_s)
+        node.failed.add(rates.failed_per_s)
+        node.publish_p99.add(p99_between(before.publish, now.publish))
+        node.lag.add(self._sample_groups(self._broker.backlogs.all()))
+        if now.at_s - self._marks[-1][0] >= _MARK_S:
+            self._mark(now.at_s)
+
+    # --- The node --------------------------------------------------------------------------------
+
+    def rates(self) -> Rates:
+        """What happens a second, over the last point and what came after it."""
+        before = self._counts[-2] if len(self._counts) > 1 else self._counts[0]
+        return rates_between(before, self._read())
+
+    def latencies(self) -> dict[str, Percentiles]:
+        """Of the last minute, by what was done."""
+        before, now = self._counts[0], self._read()
+        return {
+            "publish": percentiles_between(before.publish, now.publish),
+            "fetch": percentiles_between(before.fetch, now.fetch),
+            "ack": percentiles_between(before.ack, now.ack),
+        }
+
+    def minute(self) -> tuple[Counts, Counts]:
+        """What was counted a minute ago, and now."""
+        return self._counts[0], self._read()
+
+    # --- Dead letters ----------------------------------------------------------------------------
+
+    def dead_letters_lately(self) -> dict[str, int]:
+        """How many of each topic died in the last hour."""
+        before = self._marks[0][1]
+        found: dict[str, int] = {}
+        for labels, count in self._broker.metrics.values(names.DEAD_LETTERS).items():
+            died = int(count - before.get(labels, 0))
+            if died > 0:
+                found[labels[0]] = found.get(labels[0], 0) + died
+        return found
+
+    def _mark(self, now_s: float) -> None:
+        self._marks.append((now_s, self._broker.metrics.values(names.DEAD_LETTERS)))
+        while len(self._marks) > 1 and now_s - self._marks[1][0] >= _HOUR_S:
+            self._marks.popleft()
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> GroupLines | None:
+        """The lines of one group; None when it is new, gone, or not among the most active."""
+        return self._groups.get(group_id)
+
+    def _sample_groups(self, backlogs: Iterable[Backlog]) -> int:
+        """Note a point of each group; returns what is left in all of them together."""
+        sums: dict[str, tuple[int, float, float]] = {}
+        for each in backlogs:
+            lag, commits, appends = sums.get(each.group_id, (0, 0.0, 0.0))
+            sums[each.group_id] = (
+                lag + each.lag,
+                commits + each.commits_per_s,
+                appends + each.appends_per_s,
+            )
+        for group_id in [each for each in self._groups if each not in sums]:
+            del self._groups[group_id]
+        for group_id, (lag, commits, appends) in sums.items():
+            lines = self._groups.get(group_id)
+            if lines is None:
+                lines = self._groups[group_id] = GroupLines(Line(), Line(), Line())
+                self._groups.move_to_end(group_id, last=bool(commits or appends))
+            lines.lag.add(lag)
+            lines.committed.add(commits)
+            lines.published.add(appends)
+            if commits or appends:
+                self._groups.move_to_end(group_id)
+        while len(self._groups) > MAX_GROUPS:
+            self._groups.popitem(last=False)
+        return sum(lag for lag, _, _ in sums.values())
