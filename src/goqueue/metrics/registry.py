@@ -194,12 +194,8 @@ class Metrics:
         every = [histogram.counts for histogram in self._histograms[name].values()]
         return tuple(map(sum, zip(*every, strict=True))) or (0,) * (len(name.buckets) + 1)
 
-    def _bounded(self, name: Definition, labels: Labels, series_count: int) -> Labels:
-        if series_count < self._max_series:
-            return labels
-        if name is not names.METRICS_OVERFLOWS:  # which has as many label sets as there are metrics
-            self.counter(names.METRICS_OVERFLOWS, name.name).add()
-        return (OVERFLOW,) * len(labels)
+    def _bounded(self, labels: Labels, series_count: int) -> Labels:
+        return labels if series_count < self._max_series else (OVERFLOW,) * len(labels)
 
 
 def _check_labels(name: Definition, labels: Labels) -> None:
