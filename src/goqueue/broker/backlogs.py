@@ -7,6 +7,7 @@ reads memory alone: a scrape of the metrics costs no read of the disk.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -82,14 +83,16 @@ class Backlogs:
     async def look(self) -> None:
         """See what is so now; run every few seconds."""
         self._look += 1
-        lines = self._lines()
+        lines = await self._lines()
         await self._look_up(lines)
         self._forget(lines)
         self._note(lines)
 
-    def _lines(self) -> dict[_Pair, list[PartitionLag]]:
+    async def _lines(self) -> dict[_Pair, list[PartitionLag]]:
+        """Where every group is, a group at a time: there may be thousands of partitions."""
         lines: dict[_Pair, list[PartitionLag]] = {}
         for group in list_groups(self._broker):
+            await asyncio.sleep(0)
             for line in group_lag(self._broker, group.group_id):
                 pair = (group.group_id, line.topic)
                 if pair in lines or len(lines) < MAX_TRACKED:

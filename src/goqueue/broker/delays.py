@@ -17,6 +17,7 @@ from goqueue.broker.delay_courier import AHEAD_MS
 from goqueue.broker.delay_parts import DELAYS_NAME, open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.broker.handover import Handover
+from goqueue.broker.partition import PartitionId
 from goqueue.delay.deltas import Ended, ProducerGiven
 from goqueue.delay.entries import DelayedState
 from goqueue.delay.wheel import TICK_MS
@@ -222,6 +223,9 @@ class Delays:
         count = len(messages)
         self._broker.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
         self._broker.measures.topic(topic.name).messages_published.add(count)
+        place = PartitionId(topic.name, partition)
+        lanes = self._broker.partitions.partition(place).state.lanes.counts(first, first + count)
+        self._broker.measures.prioritised(topic.name, lanes, count)
         if self._broker.tracer.is_on:
             self._broker.tracer.ready(topic, partition, first, messages)
 

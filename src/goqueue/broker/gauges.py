@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.coordination import GROUPS_NAME
-from goqueue.broker.group_views import view_group
+from goqueue.broker.group_views import shared_state
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.broker.queue_views import queue_views
@@ -20,11 +20,16 @@ from goqueue.metrics import names
 from goqueue.storage.compaction import dirty_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
+    from goqueue.delivery.group import QueueGroup
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.describe import GroupListing
+    from goqueue.metrics.kinds import CounterName, GaugeName
     from goqueue.metrics.registry import Samples
+    from goqueue.storage.log import Log
 
 
 class BrokerGauges:
@@ -33,29 +38,50 @@ class BrokerGauges:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def __call__(self, samples: Samples) -> None:
-        """Put every value; see `goqueue.metrics.registry.Source`."""
+    def __call__(self, samples: Samples) -> Iterator[None]:
+        """Put every value, a topic or a group at a time; see `goqueue.metrics.registry.Source`."""
         broker = self._broker
-        topics = broker.topics.catalogue.by_name
-        samples.put(names.TOPIC_COUNT, len(topics))
-        for topic in topics.values():
-            samples.put(names.TOPIC_PARTITIONS, topic.partition_count, topic.name)
-            for partition in broker.partitions.of_topic(topic):
-                _put_partition(samples, partition)
-                latency = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
-                while partition.log.stats.time_lookups_s:
-                    latency.observe(partition.log.stats.time_lookups_s.popleft())
+        yield from self._put_topics(samples)
         broker.health.put(samples)
         self._put_backlogs(samples)
+        yield
         consumers = 0
         for coordinator in broker.groups.coordinators():
-            consumers += self._put_groups(samples, coordinator)
+            for group in coordinator.list_groups():
+                consumers += group.member_count
+                self._put_group(samples, coordinator, group)
+                yield
             self._take_durations(coordinator)
-        consumers += self._put_queue_groups(samples)
+        for queue_group in list(broker.queues):
+            if not queue_group.is_internal and not queue_group.is_dormant:
+                consumers += self._put_queue_group(samples, queue_group)
+                yield
         samples.put(names.ACTIVE_CONSUMERS, consumers)
+        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
+
+    def _put_topics(self, samples: Samples) -> Iterator[None]:
+        broker = self._broker
+        topics = list(broker.topics.catalogue.by_name.values())
+        samples.put(names.TOPIC_COUNT, len(topics))
+        time_lookups = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
+        count = failed = 0
+        for topic in topics:
+            partitions = list(broker.partitions.of_topic(topic))
+            count += len(partitions)
+            failed += sum(1 for each in partitions if each.log.failure is not None)
+            _put_topic(samples, topic.name, partitions)
+            for partition in partitions:
+                while partition.log.stats.time_lookups_s:
+                    time_lookups.observe(partition.log.stats.time_lookups_s.popleft())
+            yield
+        # Every partition has one replica, this one, which leads; see `Partition`.
+        samples.put(names.PARTITION_COUNT, count)
+        samples.put(names.LEADERS, count)
+        samples.put(names.OFFLINE_PARTITIONS, failed)
+        samples.put(names.UNDER_REPLICATED, failed)
 
     def _put_backlogs(self, samples: Samples) -> None:
         now_ms = self._broker.clock.now_ms()
@@ -71,41 +97,33 @@ class BrokerGauges:
         while durations_ms:
             latency.observe(durations_ms.popleft() / 1000)
 
-    def _put_groups(self, samples: Samples, coordinator: GroupCoordinator) -> int:
-        """The groups of one coordinator; returns how many members they have."""
-        members = 0
-        for group in coordinator.list_groups():
-            members += group.member_count
-            samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
-            samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
-            samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
-            queue_group = self._broker.queues.find(group.group_id)
-            if queue_group is None or queue_group.is_dormant:
-                self._put_offsets(samples, group.group_id)
-            samples.put(names.ASSIGNED_PARTITIONS, _assigned(coordinator, group), group.group_id)
-            _put_stats(samples, coordinator, group.group_id)
-        return members
-
-    def _put_queue_groups(self, samples: Samples) -> int:
-        """What no coordinator knows of queue groups; returns how many more members they have."""
-        broker = self._broker
-        members = 0
-        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
-        for group in broker.queues:
-            if group.is_internal or group.is_dormant:
-                continue
-            if group.settings.mode is Mode.SHARED:
-                members += len(group.members)
-                state = view_group(broker, group.group_id).listing.state
-                samples.put(names.GROUP_MEMBERS, len(group.members), group.group_id)
-                samples.put(names.GROUP_GENERATION, group.members.epoch, group.group_id)
-                samples.put(names.GROUP_STATE, 1, group.group_id, state)
+    def _put_group(
+        self, samples: Samples, coordinator: GroupCoordinator, group: GroupListing
+    ) -> None:
+        """A group that a coordinator knows."""
+        samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
+        samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
+        samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
+        queue_group = self._broker.queues.find(group.group_id)
+        if queue_group is None or queue_group.is_dormant:
             self._put_offsets(samples, group.group_id)
-            for view in queue_views(broker, group):
-                topic, number = view.partition.id
-                labels = (topic, group.group_id, str(number))
-                samples.put(names.IN_FLIGHT, view.in_flight, *labels)
-                samples.put(names.RETRIES_WAITING, view.waiting, *labels)
+        samples.put(names.ASSIGNED_PARTITIONS, _assigned(coordinator, group), group.group_id)
+        _put_stats(samples, coordinator, group.group_id)
+
+    def _put_queue_group(self, samples: Samples, group: QueueGroup) -> int:
+        """What no coordinator knows of a queue group; returns how many more members it has."""
+        members = 0
+        if group.settings.mode is Mode.SHARED:
+            members = len(group.members)
+            samples.put(names.GROUP_MEMBERS, members, group.group_id)
+            samples.put(names.GROUP_GENERATION, group.members.epoch, group.group_id)
+            samples.put(names.GROUP_STATE, 1, group.group_id, shared_state(group))
+        self._put_offsets(samples, group.group_id)
+        for view in queue_views(self._broker, group):
+            topic, number = view.partition.id
+            labels = (topic, group.group_id, str(number))
+            samples.put(names.IN_FLIGHT, view.in_flight, *labels)
+            samples.put(names.RETRIES_WAITING, view.waiting, *labels)
         return members
 
     def _put_offsets(self, samples: Samples, group_id: str) -> None:
@@ -115,23 +133,71 @@ class BrokerGauges:
             samples.put(names.LAG, line.lag, *labels)
 
 
-def _put_partition(samples: Samples, partition: Partition) -> None:
-    topic, log = partition.id.topic, partition.log
-    labels = (topic, str(partition.id.number))
-    samples.put(names.LOG_SIZE, log.size_bytes, *labels)
-    samples.put(names.LOG_START_OFFSET, log.start_offset, *labels)
-    samples.put(names.LOG_END_OFFSET, log.end_offset, *labels)
-    samples.put(names.COMPACTION_DIRTY_RATIO, dirty_ratio(log), *labels)
-    samples.put(names.SEGMENTS, len(log.segments), topic)
-    samples.put(names.SEGMENTS_ACTIVE, 1 if log.segments.active else 0, topic)
-    samples.put(names.BYTES_WRITTEN, log.stats.bytes_written, topic)
-    samples.put(names.SEGMENTS_CREATED, log.stats.segments_created, topic)
-    samples.put(names.SEGMENTS_DELETED, log.stats.segments_deleted, topic)
-    samples.put(names.INDEX_LOOKUPS, log.stats.offset_lookups, topic, "offset")
-    samples.put(names.INDEX_LOOKUPS, log.stats.time_lookups, topic, "time")
-    samples.put(names.SNAPSHOT_SIZE, partition.snapshot_bytes, LOG_STATE_NAME)
-    rebuilds = sum(segment.index_rebuilds for segment in log.segments)
-    samples.put(names.INDEX_REBUILDS, rebuilds, topic)
+_PLACES: Final = (
+    names.LOG_SIZE,
+    names.LOG_START_OFFSET,
+    names.LOG_END_OFFSET,
+    names.HIGH_WATERMARK,
+)
+_COUNTS: Final[tuple[tuple[GaugeName | CounterName, str | None], ...]] = (
+    (names.SEGMENTS, None),
+    (names.SEGMENTS_ACTIVE, None),
+    (names.BYTES_WRITTEN, None),
+    (names.SEGMENTS_CREATED, None),
+    (names.SEGMENTS_DELETED, None),
+    (names.INDEX_LOOKUPS, "offset"),
+    (names.INDEX_LOOKUPS, "time"),
+    (names.INDEX_REBUILDS, None),
+)
+
+
+def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) -> None:
+    """The logs of one topic, added up here unless partitions are told apart: thousands of them."""
+    samples.put(names.TOPIC_PARTITIONS, len(partitions), topic)
+    places = [_places(partition) for partition in partitions]
+    if samples.partition_label:
+        for partition, values in zip(partitions, places, strict=True):
+            _put_places(samples, topic, str(partition.id.number), values)
+    elif partitions:
+        _put_places(samples, topic, "", [sum(values) for values in zip(*places, strict=True)])
+    for partition in partitions:
+        number = str(partition.id.number)
+        if len(partition.log.segments) > 1 or number == "0" or samples.partition_label:
+            ratio = dirty_ratio(partition.log)
+            samples.put(names.COMPACTION_DIRTY_RATIO, ratio, topic, number)
+    samples.put(
+        names.SNAPSHOT_SIZE, sum(each.snapshot_bytes for each in partitions), LOG_STATE_NAME
+    )
+    counts = zip(*(_counts(partition.log) for partition in partitions), strict=True)
+    for (name, kind), values in zip(_COUNTS, counts, strict=bool(partitions)):
+        labels = (topic,) if kind is None else (topic, kind)
+        samples.put(name, sum(values), *labels)
+
+
+def _places(partition: Partition) -> tuple[int, ...]:
+    """In the order of `_PLACES`."""
+    log = partition.log
+    return log.size_bytes, log.start_offset, log.end_offset, partition.high_watermark
+
+
+def _put_places(samples: Samples, topic: str, number: str, values: Iterable[int]) -> None:
+    for name, value in zip(_PLACES, values, strict=True):
+        samples.put(name, value, topic, number)
+
+
+def _counts(log: Log) -> tuple[int, ...]:
+    """In the order of `_COUNTS`."""
+    stats, segments = log.stats, log.segments
+    return (
+        len(segments),
+        1 if segments.active else 0,
+        stats.bytes_written,
+        stats.segments_created,
+        stats.segments_deleted,
+        stats.offset_lookups,
+        stats.time_lookups,
+        sum(segment.index_rebuilds for segment in segments),
+    )
 
 
 def _assigned(coordinator: GroupCoordinator, group: GroupListing) -> int:

@@ -108,6 +108,11 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
     return GroupView(line, classic.protocol_name, members)
 
 
+def shared_state(group: QueueGroup) -> str:
+    """The state of a queue group in which all members take from all partitions."""
+    return _STABLE if len(group.members) else _EMPTY
+
+
 def _is_seen(group: QueueGroup) -> bool:
     return not group.is_internal and not group.is_dormant
 
@@ -126,7 +131,7 @@ def _queue_line(group: QueueGroup, known: GroupListing | None) -> GroupLine:
             group_id=group.group_id,
             group_type=GroupType.SHARE,
             protocol_type=_SHARE,
-            state=_STABLE if len(group.members) else _EMPTY,
+            state=shared_state(group),
             generation=group.members.epoch,
             member_count=len(group.members),
             mode=mode,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from goqueue.metrics import names
@@ -13,9 +14,33 @@ from goqueue.runtime.process import count_threads, read_process
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from goqueue.broker.broker import Broker
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.runtime.disk import Disk, DiskUsage
     from goqueue.runtime.process import ProcessUse
+
+
+class NodeState(StrEnum):
+    """What clients can expect of a node."""
+
+    READY = "ready"
+    DEGRADED = "degraded"
+    """Some partitions take no messages: their logs have failed."""
+    READ_ONLY = "read_only"
+    """Nothing is taken: the disk is too full."""
+    STOPPING = "stopping"
+    """It starts or stops."""
+
+
+def node_state(broker: Broker, *, is_ready: bool) -> NodeState:
+    """The state of this node; the worst of those that apply."""
+    if not is_ready:
+        return NodeState.STOPPING
+    if broker.publisher.disk_full is not None:
+        return NodeState.READ_ONLY
+    if any(partition.log.failure is not None for partition in broker.partitions):
+        return NodeState.DEGRADED
+    return NodeState.READY
 
 
 @dataclass(frozen=True, slots=True)

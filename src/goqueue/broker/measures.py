@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.tallies import Tallies
 from goqueue.metrics import names
+from goqueue.model.delivery import Priority
 from goqueue.transactions.markers import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from goqueue.groups.messages import PartitionOutcomes
     from goqueue.metrics.registry import Metrics
@@ -76,6 +77,17 @@ class Measures:
         if measures is None:
             measures = self._topics[name] = TopicMeasures(self._metrics, name)
         return measures
+
+    def prioritised(self, topic: str, by_lane: Sequence[int], count: int) -> None:
+        """So many messages were stored in batches that say how they are to be delivered.
+
+        The lanes say where they are by offsets, of which some may have no message.
+        """
+        others = sum(by_lane) - by_lane[Priority.NORMAL]
+        for priority, offsets in zip(Priority, by_lane, strict=True):
+            found = count - others if priority is Priority.NORMAL else offsets
+            if found > 0:
+                self._metrics.counter(names.PRIORITY_PUBLISHED, topic, priority.label).add(found)
 
     def refused(self, topic: str, error: GoQueueError) -> None:
         """A publish was not taken."""

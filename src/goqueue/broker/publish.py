@@ -195,6 +195,9 @@ class Publisher:
             info = peek(batch)
             _check_size(topic, info)  # compressed anew it may be larger, or not compressed at all
         placed = partition.append(batch, info)
+        if info.has_delivery_headers and not placed.duplicate:
+            lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)
+            self._measures.prioritised(topic.name, lanes, info.count)
         waits = request.acks is not Acks.NONE and not partition.is_durable(placed)
         return Published(
             placed,

@@ -15,21 +15,25 @@ BATCH_BUCKETS: Final = (1.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10_000.0,
 """Upper bounds for numbers of records handed out at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Definition:
-    """One metric. Its full name is `goqueue_` and `name`; `node_id` is added to its labels."""
+    """One metric. Its full name is `goqueue_` and `name`; `node_id` is added to its labels.
+
+    There is one of each, in the file of names: they are told apart by identity, which is what
+    makes them cheap keys.
+    """
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CounterName(Definition):
     """Only grows; its name ends in `_total`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HistogramName(Definition):
     """How often a measurement fell under each bound, how often in all, and their sum."""
 
@@ -43,7 +47,7 @@ class Combine(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class GaugeName(Definition):
     """A state, read when somebody asks and never kept: it cannot drift from what it describes."""
 

@@ -74,6 +74,11 @@ BYTES_PUBLISHED: Final = CounterName(
 BYTES_CONSUMED: Final = CounterName(
     "broker_bytes_consumed_total", "Bytes of batches handed to consumers.", _TOPIC
 )
+PRIORITY_PUBLISHED: Final = CounterName(
+    "broker_priority_messages_published_total",
+    "Messages by their priority; batches in which none names one are not looked at.",
+    ("topic", "priority"),
+)
 DELAYED_SCHEDULED: Final = CounterName(
     "broker_delayed_messages_scheduled_total", "Messages taken in that are due later.", _TOPIC
 )
@@ -310,6 +315,49 @@ POLL_LATENCY: Final = HistogramName(
 )
 POLL_BATCH_SIZE: Final = HistogramName(
     "consumer_poll_batch_size", "Messages handed out by one poll.", buckets=BATCH_BUCKETS
+)
+
+# --- cluster: nodes and the partitions that they lead; of a node on its own, itself
+
+NODES: Final = GaugeName("cluster_nodes_total", "Nodes of the cluster.")
+NODES_HEALTHY: Final = GaugeName(
+    "cluster_nodes_healthy", "Nodes that are ready, and all of whose partitions take messages."
+)
+NODE_STATE: Final = GaugeName(
+    "cluster_node_state",
+    "1 for the state that the node is in, 0 for others: ready, degraded, read_only or stopping.",
+    ("state",),
+)
+IS_CONTROLLER: Final = GaugeName(
+    "cluster_is_controller", "1 when this node decides about topics and leaders."
+)
+PARTITION_COUNT: Final = GaugeName(
+    "cluster_partition_count", "Partitions on this node, those of internal topics included."
+)
+LEADERS: Final = GaugeName("cluster_leaders_per_node", "Partitions that this node leads.")
+OFFLINE_PARTITIONS: Final = GaugeName(
+    "cluster_offline_partitions", "Partitions that take no messages: their log has failed."
+)
+UNDER_REPLICATED: Final = GaugeName(
+    "cluster_under_replicated_partitions",
+    "Partitions with fewer replicas in sync than they should have; a failed log is not in sync.",
+)
+HIGH_WATERMARK: Final = GaugeName(
+    "cluster_high_watermark",
+    "The offset at which readers stop.",
+    _PARTITION,
+    per_partition=True,
+)
+
+# --- metrics: this very list
+
+METRICS_SERIES: Final = GaugeName(
+    "metrics_series", "Series that one scrape shows; the lines of a histogram count as one."
+)
+METRICS_OVERFLOWS: Final = CounterName(
+    "metrics_overflows_total",
+    "Values shown as `other`, because a metric had no room for one more set of labels.",
+    ("metric",),
 )
 
 ALL: Final[tuple[Definition, ...]] = tuple(

@@ -9,9 +9,12 @@ Handles belong to the event loop. Work done in threads reports its figures when 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -26,6 +29,16 @@ OVERFLOW: Final = "other"
 
 MAX_SERIES: Final = 1000
 """Label sets of one metric, unless the settings say otherwise; all further ones become one."""
+
+SLICE_S: Final = 0.005
+"""How long `read_in_turns` works before it lets others have the event loop."""
+
+_PER_PARTITION: Final[frozenset[Definition]] = frozenset(
+    name for name in names.ALL if isinstance(name, GaugeName) and name.per_partition
+)
+_LARGEST: Final[frozenset[Definition]] = frozenset(
+    name for name in names.ALL if isinstance(name, GaugeName) and name.combine is Combine.MAX
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -83,27 +96,37 @@ class Samples:
 
     def __init__(self, max_series: int, *, partition_label: bool) -> None:
         self._max_series = max_series
-        self._partition_label = partition_label
+        self.partition_label = partition_label
+        """Whether partitions are told apart; a source may add them up itself where they are not."""
+        self._cut = frozenset() if partition_label else _PER_PARTITION
         self.values: dict[Definition, dict[Labels, float]] = {}
+        self.overflows: Counts[Definition] = Counts()
+        """Values that had no room of their own."""
 
     def put(self, name: GaugeName | CounterName, value: float, *labels: str) -> None:
         """One value; those that end up with the same labels are combined."""
-        _check_labels(name, labels)
-        gauge = name if isinstance(name, GaugeName) else None
-        if gauge is not None and gauge.per_partition and not self._partition_label:
+        if len(labels) != len(name.labels):
+            raise _wrong_labels(name, labels)
+        if name in self._cut:
             labels = labels[:-1]
-        series = self.values.setdefault(name, {})
-        if labels not in series and len(series) >= self._max_series:
+        series = self.values.get(name)
+        if series is None:
+            series = self.values[name] = {}
+        known = series.get(labels)
+        if known is None and len(series) >= self._max_series:
             labels = (OVERFLOW,) * len(labels)
-        if labels not in series:
+            known = series.get(labels)
+            self.overflows[name] += 1
+        if known is None:
             series[labels] = value
-        elif gauge is not None and gauge.combine is Combine.MAX:
-            series[labels] = max(series[labels], value)
+        elif name in _LARGEST:
+            series[labels] = max(known, value)
         else:
-            series[labels] += value
+            series[labels] = known + value
 
 
-Source: TypeAlias = Callable[[Samples], None]
+Source: TypeAlias = Callable[[Samples], Iterable[None] | None]
+"""Puts what it knows. One with a lot to say is a generator that pauses where others may run."""
 
 
 class Metrics:
@@ -131,7 +154,7 @@ class Metrics:
         series = self._counters[name]
         found = series.get(labels)
         if found is None:
-            labels = self._bounded(labels, len(series))
+            labels = self._bounded(name, labels, len(series))
             found = series.setdefault(labels, Counter())
         return found
 
@@ -141,7 +164,7 @@ class Metrics:
         series = self._histograms[name]
         found = series.get(labels)
         if found is None:
-            labels = self._bounded(labels, len(series))
+            labels = self._bounded(name, labels, len(series))
             found = series.setdefault(labels, Histogram(name.buckets))
         return found
 
@@ -162,14 +185,35 @@ class Metrics:
     def read(self) -> Reading:
         """Ask the sources, and copy all series; on the event loop, like recording."""
         samples = Samples(self._max_series, partition_label=self._partition_label)
+        for _ in self._ask(samples):
+            pass
+        return self._taken(samples)
+
+    async def read_in_turns(self) -> Reading:
+        """`read` that lets the loop turn now and then; what changes meanwhile may show half."""
+        samples = Samples(self._max_series, partition_label=self._partition_label)
+        began_s = time.perf_counter()
+        for _ in self._ask(samples):
+            if time.perf_counter() - began_s >= SLICE_S:
+                await asyncio.sleep(0)
+                began_s = time.perf_counter()
+        return self._taken(samples)
+
+    def _ask(self, samples: Samples) -> Iterator[None]:
         for source in self._sources:
             try:
-                source(samples)
+                yield from source(samples) or ()
             except GoQueueError as error:
                 _LOG.warning("a source of metrics failed, its series are missing: %s", error)
+            yield
+
+    def _taken(self, samples: Samples) -> Reading:
+        """What the sources have put, and a copy of what is recorded here."""
+        for name, count in samples.overflows.items():
+            self.counter(names.METRICS_OVERFLOWS, name.name).add(count)
         values = samples.values
-        for name, counters in self._counters.items():
-            known = values.setdefault(name, {})
+        for counter_name, counters in self._counters.items():
+            known = values.setdefault(counter_name, {})
             for labels, counter in counters.items():
                 known[labels] = known.get(labels, 0) + counter.value
         distributions = {
@@ -179,6 +223,8 @@ class Metrics:
             }
             for name, histograms in self._histograms.items()
         }
+        series = sum(map(len, values.values())) + sum(map(len, distributions.values()))
+        values[names.METRICS_SERIES] = {(): series}
         return Reading(self._node_id, values, distributions, self._partition_label)
 
     def total(self, name: CounterName) -> float:
@@ -194,13 +240,21 @@ class Metrics:
         every = [histogram.counts for histogram in self._histograms[name].values()]
         return tuple(map(sum, zip(*every, strict=True))) or (0,) * (len(name.buckets) + 1)
 
-    def _bounded(self, labels: Labels, series_count: int) -> Labels:
-        return labels if series_count < self._max_series else (OVERFLOW,) * len(labels)
+    def _bounded(self, name: Definition, labels: Labels, series_count: int) -> Labels:
+        if series_count < self._max_series:
+            return labels
+        if name is not names.METRICS_OVERFLOWS:  # which has as many label sets as there are metrics
+            self.counter(names.METRICS_OVERFLOWS, name.name).add()
+        return (OVERFLOW,) * len(labels)
 
 
 def _check_labels(name: Definition, labels: Labels) -> None:
     if len(labels) != len(name.labels):
-        raise ValueError(f"{name.name} has the labels {name.labels}, it was given {labels}")
+        raise _wrong_labels(name, labels)
+
+
+def _wrong_labels(name: Definition, labels: Labels) -> ValueError:
+    return ValueError(f"{name.name} has the labels {name.labels}, it was given {labels}")
 
 
 def _drop(

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.health import NodeState, node_state
 from goqueue.broker.maintenance import Maintenance
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
@@ -114,11 +115,20 @@ class Node:
             await self.stop()
             raise
         self.broker.metrics.add_source(self._put_connections)
+        self.broker.metrics.add_source(self._put_node)
         self.is_started = self.is_ready = True
 
     def _put_connections(self, samples: Samples) -> None:
         samples.put(names.ACTIVE_CONNECTIONS, self.kafka.connection_count, "kafka")
         samples.put(names.ACTIVE_CONNECTIONS, self.http.connection_count, "http")
+
+    def _put_node(self, samples: Samples) -> None:
+        state = node_state(self.broker, is_ready=self.is_ready)
+        samples.put(names.NODES, 1)
+        samples.put(names.NODES_HEALTHY, state is NodeState.READY)
+        samples.put(names.IS_CONTROLLER, 1)
+        for each in NodeState:
+            samples.put(names.NODE_STATE, each is state, each.value)
 
     def _hold_folder(self) -> None:
         folder = DataFolder(self.config.broker.data_dir)

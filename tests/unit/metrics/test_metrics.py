@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,11 @@ from goqueue.metrics.registry import MAX_SERIES, OVERFLOW, Histogram, Metrics
 from goqueue.model.errors import DiskError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from prometheus_client.metrics_core import Metric
 
-    from goqueue.metrics.registry import Samples
+    from goqueue.metrics.registry import Reading, Samples
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -297,3 +300,65 @@ def test_label_values_with_quotes_and_newlines_survive_the_text() -> None:
     metrics = Metrics("node-1")
     metrics.counter(names.GROUP_JOINS, 'a "group"\nof\\two lines').add()
     assert series(metrics, names.GROUP_JOINS) == {('a "group"\nof\\two lines',): 1}
+
+
+def test_a_reading_in_turns_lets_others_run_and_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("goqueue.metrics.registry.SLICE_S", 0.0)
+    metrics = Metrics("node-1")
+    turns = 0
+
+    def source(samples: Samples) -> Iterator[None]:
+        for number in range(5):
+            samples.put(names.TOPIC_PARTITIONS, number, str(number))
+            yield
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> Reading:
+        task = asyncio.create_task(other())
+        reading = await metrics.read_in_turns()
+        task.cancel()
+        return reading
+
+    metrics.add_source(source)
+    reading = asyncio.run(scenario())
+    assert turns >= 5
+    assert reading.values == metrics.read().values
+
+
+def test_what_found_no_room_is_counted() -> None:
+    metrics = Metrics("node-1", max_series=2)
+    for number in range(5):
+        metrics.counter(names.BYTES_READ, f"topic-{number}").add()
+
+    def sizes(samples: Samples) -> None:
+        for number in range(4):
+            samples.put(names.TOPIC_PARTITIONS, 1, f"topic-{number}")
+
+    metrics.add_source(sizes)
+    found = series(metrics, names.METRICS_OVERFLOWS)
+    assert found == {
+        (names.BYTES_READ.name,): 3,
+        (names.TOPIC_PARTITIONS.name,): 2,
+    }
+
+
+def test_values_without_an_end_and_whole_numbers_are_shown_as_they_are() -> None:
+    metrics = Metrics("node-1")
+
+    def drains(samples: Samples) -> None:
+        samples.put(names.TIME_TO_DRAIN, float("inf"), "t", "never")
+        samples.put(names.TIME_TO_DRAIN, 1.5, "t", "soon")
+
+    metrics.add_source(drains)
+    for accept in ("", OPENMETRICS):
+        assert series(metrics, names.TIME_TO_DRAIN, accept) == {
+            ("t", "never"): float("inf"),
+            ("t", "soon"): 1.5,
+        }

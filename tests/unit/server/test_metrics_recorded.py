@@ -29,6 +29,8 @@ from goqueue.groups.messages import (
 )
 from goqueue.metrics import names
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
+from goqueue.metrics.registry import MAX_SERIES
+from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     GroupError,
     LogFailedError,
@@ -111,6 +113,18 @@ async def _delay(broker: Broker, clock: ManualClock) -> None:
     await broker.writer.publish("t", due)
     clock.advance(200)
     assert await broker.delays.deliver_due() == 1
+
+
+async def _prioritise(broker: Broker) -> None:
+    """Messages of several priorities in one batch, and one that waits first."""
+    priorities = (Priority.HIGH, Priority.NORMAL, Priority.HIGH)
+    await broker.writer.publish("t", [NewMessage(b"v", b"k", priority=p) for p in priorities])
+
+
+def _overflow(broker: Broker) -> None:
+    """More label sets than there is room for."""
+    for number in range(MAX_SERIES + 1):
+        broker.metrics.counter(names.MESSAGES_FAILED, f"no-topic-{number}", "error")
 
 
 async def _validate(broker: Broker) -> None:
@@ -266,6 +280,8 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
         try:
             await _publish_and_fetch(node.broker)
             await _delay(node.broker, clock)
+            await _prioritise(node.broker)
+            _overflow(node.broker)
             await _validate(node.broker)
             await _flush(node, clock)
             await _classic_group(node.broker, clock)
@@ -302,4 +318,8 @@ def test_every_metric_has_a_sample_and_what_happened_has_moved_it(tmp_path: Path
         ("offset",),
         ("time",),
     }
+    by_priority = reading.values[names.PRIORITY_PUBLISHED]
+    assert by_priority == {("t", "high"): 2, ("t", "normal"): 2}  # the delayed one is normal
+    states = reading.values[names.NODE_STATE]
+    assert states[("ready",)] == 1 == sum(states.values())
     assert (OFFSETS_TOPIC,) in reading.values[names.BYTES_WRITTEN]

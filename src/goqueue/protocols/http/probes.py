@@ -186,6 +186,6 @@ class ProbeRoutes:
         # Imports prometheus-client, which a server that nobody scrapes need not pay for.
         from goqueue.metrics.exposition import exposition  # noqa: PLC0415 - as said
 
-        reading = self._node.metrics.read()
+        reading = await self._node.metrics.read_in_turns()
         content_type, body = await asyncio.to_thread(exposition, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)
