@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from goqueue.spark.pipelines.running import run_pipeline
+    from goqueue.spark.lake.source import LakeDataSource
     from goqueue.spark.source import GoQueueDataSource
     from goqueue.spark.tracking import track
 
 _HOMES = {
     "GoQueueDataSource": "goqueue.spark.source",
+    "run_pipeline": "goqueue.spark.pipelines.running",
+    "LakeDataSource": "goqueue.spark.lake.source",
     "track": "goqueue.spark.tracking",
 }
 
-__all__ = ["GoQueueDataSource", "track"]
+__all__ = ["GoQueueDataSource", "LakeDataSource", "run_pipeline", "track"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,6 +31,7 @@ METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 7
 FIND_COORDINATOR_VERSION: Final = 4
 OFFSET_COMMIT_VERSION: Final = 8
+CREATE_TOPICS_VERSION: Final = 7
 """All of them are old enough for every broker that names topics by id, and new enough to do so."""
 
 LATEST: Final = -1
@@ -201,6 +202,35 @@ class Cluster:
             self._leaders[topic.name, partition.partition_index] = partition.leader_id
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         return TopicView(topic.name, str(topic.topic_id), tuple(numbers), topic.is_internal)
+
+    def create_topic(
+        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> bool:
+        """Make a topic; says whether it is new. One that is there stays as it is."""
+        what = f"creating topic {name!r}"
+        return self.patiently(what, lambda: self._create_topic(name, partitions, settings or {}))
+
+    def _create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> bool:
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": -1,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in settings.items()],
+        }
+        answer = self.to_any().call(
+            ApiKey.CREATE_TOPICS,
+            CREATE_TOPICS_VERSION,
+            topics=[wanted],
+            timeout_ms=round(self.settings.request_timeout_s * 1000),
+            validate_only=False,
+        )
+        (made,) = answer.topics
+        if made.error_code == ErrorCode.topic_already_exists:
+            return False
+        reason = f" ({made.error_message})" if made.error_message else ""
+        check_code(made.error_code, f"topic {name!r}{reason}")
+        return True
 
     # --- Offsets ---------------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class QueryProgress:
     """Messages that are there and not yet read; None: not known."""
     state_rows: int | None = None
     watermark: int | None = None
+    late_rows: int = 0
+    """Left out in this run because they came later than the watermark allows."""
     error: str | None = None
     updated_at: int | None = None
 

@@ -1,0 +1,193 @@
+"""From tables to running queries: one a sink, and one for the dead letters of each step with rules.
+
+Dead letters have a query and a checkpoint of their own, and are not split off in a `foreachBatch`
+of the sinks: a step with rules may have several sinks behind it, which would each write the
+letters, or a window, which no `foreachBatch` can go on with. Both queries are exactly once by
+themselves, and each row is in one of the two, since rules look at the row alone. The price is that
+the topic is read once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+from pyspark.sql.types import BinaryType, StringType
+
+from goqueue.spark.pipelines.building import sink_frame
+from goqueue.spark.pipelines.dead_letters import letters_of
+from goqueue.spark.pipelines.graph import topics_behind
+from goqueue.spark.pipelines.model import (
+    ConsoleSink,
+    OutputMode,
+    RulesStep,
+    TableSink,
+    TopicSink,
+    Trigger,
+)
+from goqueue.spark.pipelines.rules import row_as_json
+from goqueue.spark.pipelines.topics import dead_letter_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from goqueue.spark.pipelines.building import Table
+    from goqueue.spark.pipelines.model import Pipeline, Sink
+
+LETTERS: Final = "-dead-letters"
+"""What the query of a step's dead letters is called after the step's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows, and where they go."""
+
+    name: str
+    """The sink's."""
+    frame: DataFrame
+    format: str
+    options: Mapping[str, str]
+    shown: str
+    """The sink for people, as in `topic revenue`."""
+    topics: tuple[str, ...]
+    """What it reads."""
+    checkpoint: str
+    mode: OutputMode = OutputMode.APPEND
+    trigger: Trigger = Trigger()  # noqa: RUF009 - frozen, so one for all
+    line: int | None = None
+    path: str = ""
+    """Where it is in the file."""
+
+    @property
+    def is_streaming(self) -> bool:
+        """Otherwise it is written once."""
+        return self.frame.isStreaming
+
+
+def query_name(pipeline: Pipeline, sink: str) -> str:
+    """What Spark calls the query of a sink."""
+    return f"{pipeline.name}-{sink}"
+
+
+def group_name(pipeline: Pipeline, sink: str) -> str:
+    """The group under which the broker's tools show how far a sink is."""
+    return f"spark-{query_name(pipeline, sink)}"
+
+
+def checkpoint_of(pipeline: Pipeline, sink: str) -> str:
+    """Where a sink keeps how far it is."""
+    return f"{(pipeline.checkpoints or 'checkpoints').rstrip('/')}/{pipeline.name}/{sink}"
+
+
+def outputs_of(
+    pipeline: Pipeline, tables: Mapping[str, Table], partitions: Mapping[str, int]
+) -> list[Output]:
+    """Everything that a pipeline writes; `partitions` are those of each topic."""
+    outputs = [_output(pipeline, sink, sink_frame(tables, sink)) for sink in pipeline.sinks]
+    for step in pipeline.steps:
+        letters = tables[step.name].letters
+        topic = dead_letter_topic(pipeline, step) if isinstance(step, RulesStep) else None
+        if isinstance(step, RulesStep) and letters is not None and topic is not None:
+            outputs.append(_letters(pipeline, step, letters, topic, partitions.get(topic, 1)))
+    return outputs
+
+
+def _letters(
+    pipeline: Pipeline, step: RulesStep, frame: DataFrame, topic: str, partitions: int
+) -> Output:
+    name = f"{step.name}{LETTERS}"
+    group = group_name(pipeline, name)
+    rows = letters_of(frame, step, pipeline=pipeline.name, group=group, partitions=partitions)
+    return Output(
+        name=name,
+        frame=rows,
+        format="goqueue",
+        options=_topic_options(pipeline, topic),
+        shown=f"topic {topic}",
+        topics=topics_behind(pipeline, step.input),
+        checkpoint=checkpoint_of(pipeline, name),
+        trigger=pipeline.trigger,
+        line=step.line,
+        path=f"steps.{step.name}",
+    )
+
+
+def _output(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> Output:
+    common: dict[str, Any] = {
+        "name": sink.name,
+        "topics": topics_behind(pipeline, sink.input),
+        "checkpoint": checkpoint_of(pipeline, sink.name),
+        "mode": sink.mode,
+        "trigger": sink.trigger or pipeline.trigger,
+        "line": sink.line,
+        "path": f"sinks.{sink.name}",
+    }
+    match sink:
+        case TopicSink():
+            return Output(
+                frame=_messages(frame, sink),
+                format="goqueue",
+                options=_topic_options(pipeline, sink.topic) | dict(sink.options),
+                shown=f"topic {sink.topic}",
+                **common,
+            )
+        case TableSink():
+            options = {"tableFormat": sink.format.value, "path": sink.path, **sink.options}
+            if sink.partition_by:
+                options["partitionBy"] = ",".join(sink.partition_by)
+            shown = f"{sink.format.value} {sink.path}"
+            return Output(
+                frame=frame, format="goqueue_lake", options=options, shown=shown, **common
+            )
+        case ConsoleSink():
+            options = {"numRows": str(sink.rows), "truncate": "false"}
+            return Output(frame=frame, format="console", options=options, shown="console", **common)
+
+
+def _topic_options(pipeline: Pipeline, topic: str) -> dict[str, str]:
+    return {"bootstrap.servers": pipeline.servers, **pipeline.connection, "topic": topic}
+
+
+def _messages(frame: DataFrame, sink: TopicSink) -> DataFrame:
+    """Rows as messages."""
+    columns = []
+    if sink.key is not None:
+        columns.append(_text(frame, sink.key).alias("key"))
+    value = row_as_json(frame) if sink.value is None else _text(frame, sink.value)
+    return frame.select(*columns, value.alias("value"))
+
+
+def _text(frame: DataFrame, expression: str) -> Column:
+    """An expression as text or bytes, whatever it gives."""
+    column = F.expr(expression)
+    kind = frame.select(column).schema[0].dataType
+    return column if isinstance(kind, StringType | BinaryType) else column.cast("string")
+
+
+def start(pipeline: Pipeline, output: Output, *, available_now: bool) -> StreamingQuery:
+    """Start the query of an output. Raises what Spark raises."""
+    writer = (
+        output.frame.writeStream.format(output.format)
+        .queryName(query_name(pipeline, output.name))
+        .outputMode(output.mode.value)
+        .options(**dict(output.options))
+        .option("checkpointLocation", output.checkpoint)
+    )
+    if available_now or output.trigger.available_now:
+        writer = writer.trigger(availableNow=True)
+    elif output.trigger.interval is not None:
+        writer = writer.trigger(processingTime=output.trigger.interval)
+    return writer.start()
+
+
+def write_once(output: Output) -> None:
+    """Write rows that do not stream. Raises what Spark raises."""
+    if output.format == "console":
+        output.frame.show(int(output.options["numRows"]), truncate=False)
+        return
+    mode = "overwrite" if output.mode is OutputMode.COMPLETE else "append"
+    output.frame.write.format(output.format).options(**dict(output.options)).mode(mode).save()
