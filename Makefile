@@ -59,9 +59,19 @@ proto: $(STAMP) ## the Python side of the gRPC contract, made anew
 		--python_out=src --grpc_python_out=src --mypy_out=quiet:src --mypy_grpc_out=quiet:src \
 		goqueue/protocols/grpc/v1/goqueue.proto
 
+WEB := src/goqueue/console/web
+
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json
+	cd $(WEB) && npm ci --silent
+	@touch $@
+
+.PHONY: console
+console: $(WEB)/node_modules/.package-lock.json ## the web console, from its source into what is served (needs Node)
+	cd $(WEB) && npm run --silent check && npm run --silent build
+
 .PHONY: clean
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info src/goqueue/records/*.so
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info src/goqueue/records/*.so $(WEB)/node_modules
 
 .PHONY: help
 help: ## this list

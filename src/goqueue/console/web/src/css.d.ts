@@ -1,0 +1,1 @@
+declare module "*.css"; // bundled by the build into app.css

@@ -1,0 +1,305 @@
+// One group: its members and what they have, how far behind it is over time, and where it reads on.
+import { useState } from "preact/hooks";
+import { LineChart } from "../kit/chart";
+import { ask } from "../kit/dialog";
+import { Badge, Button, Card, Empty, Facts, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
+import { type Column, Table } from "../kit/table";
+import { api, path } from "../lib/api";
+import { count, duration, perSecond, settingDuration, whole } from "../lib/format";
+import { useResource } from "../lib/resource";
+import { go, Link, type Params } from "../lib/router";
+import { type GroupLine, kindOf, toneOf } from "./groups";
+import { ResetOffsets } from "./reset-offsets";
+
+export type ByTopic = Record<string, Record<string, number>>;
+
+type Member = {
+  member_id: string;
+  client_id: string;
+  client_host: string;
+  partitions: Record<string, number[]>;
+  unacked: number | null;
+};
+
+type PartitionCounts = {
+  ready: number;
+  in_flight: number;
+  waiting: number;
+  dead: number;
+  committed: number;
+  log_end: number;
+};
+
+type QueueInfo = {
+  ready: number;
+  in_flight: number;
+  waiting: number;
+  dead: number;
+  settings: Record<string, number | boolean | Record<string, number>>;
+  partitions: Record<string, Record<string, PartitionCounts>>;
+};
+
+export type GroupInfo = GroupLine & {
+  assignor: string;
+  members: Member[];
+  offsets: ByTopic;
+  lag: ByTopic;
+  total_lag: number;
+  queue: QueueInfo | null;
+};
+
+type GroupHistory = {
+  step_ms: number;
+  at: number;
+  lag: (number | null)[];
+  committed_per_s: (number | null)[];
+  published_per_s: (number | null)[];
+  oldest_age_ms: number | null;
+  time_to_drain_ms: number | null;
+};
+
+type PartitionRow = {
+  topic: string;
+  partition: number;
+  committed: number;
+  lag: number;
+  owner: string | null;
+  counts: PartitionCounts | null;
+};
+
+export function GroupPage({ params }: { params: Params }) {
+  const name = params["group"] ?? "";
+  const group = useResource(
+    (signal) => api.get<GroupInfo>(path("groups", name), { signal }),
+    [name],
+    { everyMs: 3000, on: ["group"] },
+  );
+  const history = useResource(
+    (signal) => api.get<GroupHistory>(path("groups", name, "history"), { signal }),
+    [name],
+    { everyMs: 5000 },
+  );
+  const [isResetting, setResetting] = useState(false);
+  return (
+    <>
+      <PageHead
+        title={name}
+        above={<Link to="/groups">Groups</Link>}
+        lead={group.data && <Status tone={toneOf(group.data.state)}>{group.data.state}</Status>}
+        actions={
+          <>
+            <Button icon="reload" onClick={() => setResetting(true)} disabled={!group.data}>
+              Reset offsets
+            </Button>
+            <Button kind="danger" icon="trash" onClick={() => askDelete(name)} disabled={!group.data}>
+              Delete
+            </Button>
+          </>
+        }
+      />
+      <Loaded from={group}>
+        {(found) => (
+          <>
+            <div class="stats">
+              <Stat label="Behind" value={whole(found.total_lag)} extra="messages" />
+              <Stat label="Oldest waits" value={duration(history.data?.oldest_age_ms)} />
+              <Stat label="Time to drain" value={drain(history.data, found.total_lag)} />
+              <Stat label="Members" value={whole(found.member_count)} />
+              {found.queue && <Stat label="In flight" value={whole(found.queue.in_flight)} />}
+              {found.queue && <Stat label="Retries waiting" value={whole(found.queue.waiting)} />}
+            </div>
+            {history.data && <Behind history={history.data} />}
+            <Members group={found} />
+            <Partitions group={found} />
+            {found.queue && <QueueSettings queue={found.queue} />}
+          </>
+        )}
+      </Loaded>
+      {isResetting && group.data && (
+        <ResetOffsets
+          group={group.data}
+          onClose={() => setResetting(false)}
+          onDone={group.reload}
+        />
+      )}
+    </>
+  );
+}
+
+function drain(history: GroupHistory | undefined, lag: number): string {
+  if (!history || !lag) return lag ? "–" : "nothing waits";
+  return history.time_to_drain_ms === null ? "never at this rate" : duration(history.time_to_drain_ms);
+}
+
+function Behind({ history }: { history: GroupHistory }) {
+  return (
+    <div class="columns">
+      <Card title="Behind">
+        <LineChart
+          label="Messages that the group is behind"
+          at={history.at}
+          stepMs={history.step_ms}
+          format={count}
+          series={[{ name: "Behind", values: history.lag }]}
+        />
+      </Card>
+      <Card title="In and out">
+        <LineChart
+          label="Messages published to its topics, and done with, per second"
+          at={history.at}
+          stepMs={history.step_ms}
+          format={perSecond}
+          series={[
+            { name: "Published", values: history.published_per_s },
+            { name: "Done", values: history.committed_per_s },
+          ]}
+        />
+      </Card>
+    </div>
+  );
+}
+
+const MEMBERS: Column<Member>[] = [
+  {
+    id: "member",
+    title: "Member",
+    wide: true,
+    sort: (row) => row.member_id,
+    cell: (row) => <Plain mono text={row.member_id} most={80} />,
+  },
+  { id: "client", title: "Client", sort: (row) => row.client_id, cell: (row) => <Plain text={row.client_id} most={60} /> },
+  { id: "host", title: "Host", minor: true, sort: (row) => row.client_host, cell: (row) => row.client_host },
+  {
+    id: "partitions",
+    title: "Partitions",
+    cell: (row) => <Plain text={assigned(row)} most={120} />,
+  },
+  {
+    id: "unacked",
+    title: "Unacknowledged",
+    number: true,
+    sort: (row) => row.unacked,
+    cell: (row) => whole(row.unacked),
+  },
+];
+
+function assigned(member: Member): string {
+  const parts = Object.entries(member.partitions).map(([topic, numbers]) => `${topic} ${numbers.join(", ")}`);
+  return parts.join("; ") || "–";
+}
+
+function Members({ group }: { group: GroupInfo }) {
+  return (
+    <Card title="Members" flush actions={<Badge>{kindOf(group)}</Badge>}>
+      <Table
+        label="Members"
+        rows={group.members}
+        columns={group.queue ? MEMBERS : MEMBERS.slice(0, -1)}
+        rowKey={(row) => row.member_id}
+        empty={<Empty title="Nobody is in the group now">Its place is kept for when somebody comes.</Empty>}
+      />
+    </Card>
+  );
+}
+
+const PLACES: Column<PartitionRow>[] = [
+  {
+    id: "topic",
+    title: "Topic",
+    wide: true,
+    sort: (row) => row.topic,
+    cell: (row) => <Link to={path("topics", row.topic)}>{row.topic}</Link>,
+  },
+  { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
+  { id: "committed", title: "Reads on at", number: true, sort: (row) => row.committed, cell: (row) => whole(row.committed) },
+  { id: "lag", title: "Behind", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
+  {
+    id: "owner",
+    title: "Owner",
+    minor: true,
+    sort: (row) => row.owner,
+    cell: (row) => (row.owner ? <Plain mono text={row.owner} most={40} /> : "–"),
+  },
+];
+
+const COUNTED: Column<PartitionRow>[] = [
+  { id: "ready", title: "Ready", number: true, sort: (row) => row.counts?.ready ?? 0, cell: (row) => whole(row.counts?.ready) },
+  { id: "flight", title: "In flight", number: true, sort: (row) => row.counts?.in_flight ?? 0, cell: (row) => whole(row.counts?.in_flight) },
+  { id: "retry", title: "Retries", number: true, sort: (row) => row.counts?.waiting ?? 0, cell: (row) => whole(row.counts?.waiting) },
+];
+
+function Partitions({ group }: { group: GroupInfo }) {
+  const columns = group.queue ? [...PLACES.slice(0, 4), ...COUNTED] : PLACES;
+  return (
+    <Card title="Partitions" flush>
+      <Table
+        label="Partitions"
+        rows={rowsOf(group)}
+        columns={columns}
+        rowKey={(row) => `${row.topic}/${row.partition}`}
+        first={{ column: "lag", descending: true }}
+        empty={<Empty title="The group has committed nothing yet" />}
+      />
+    </Card>
+  );
+}
+
+function rowsOf(group: GroupInfo): PartitionRow[] {
+  const owners = new Map<string, string>();
+  for (const member of group.members) {
+    for (const [topic, numbers] of Object.entries(member.partitions)) {
+      for (const number of numbers) owners.set(`${topic}/${number}`, member.client_id || member.member_id);
+    }
+  }
+  return Object.entries(group.offsets).flatMap(([topic, offsets]) =>
+    Object.entries(offsets).map(([number, committed]) => ({
+      topic,
+      partition: Number(number),
+      committed,
+      lag: group.lag[topic]?.[number] ?? 0,
+      owner: owners.get(`${topic}/${number}`) ?? null,
+      counts: group.queue?.partitions[topic]?.[number] ?? null,
+    })),
+  );
+}
+
+const DURATIONS = new Set(["visibility_timeout", "backoff", "max_backoff", "starvation_timeout"]);
+
+function QueueSettings({ queue }: { queue: QueueInfo }) {
+  return (
+    <Card title="How messages are handed out">
+      <Facts
+        items={Object.entries(queue.settings).map(([name, value]) => [name.replaceAll("_", " "), shown(name, value)])}
+      />
+    </Card>
+  );
+}
+
+function shown(name: string, value: number | boolean | Record<string, number>): string {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") return DURATIONS.has(name) ? settingDuration(value) : whole(value);
+  return Object.entries(value)
+    .map(([lane, weight]) => `${lane} ${weight}`)
+    .join(", ");
+}
+
+function askDelete(name: string): void {
+  ask({
+    title: "Delete group",
+    danger: true,
+    typed: name,
+    verb: "Delete group",
+    body: (
+      <p>
+        The group <strong>{name}</strong> and how far it has read are forgotten; no message is. A
+        consumer that comes back under this name begins where its own setting says. A group with
+        members is not deleted.
+      </p>
+    ),
+    run: async () => {
+      await api.delete(path("groups", name));
+      return <p>The group {name} is gone.</p>;
+    },
+    then: () => go("/groups"),
+  });
+}

@@ -1,0 +1,272 @@
+// The first page: whether all is well, what needs somebody first, and how it goes.
+import { Gauge, LineChart } from "../kit/chart";
+import { Icon } from "../kit/icons";
+import { Badge, Bones, Card, Facts, PageHead, Stat, Status, type Tone } from "../kit/parts";
+import {
+  bytes,
+  bytesPerSecond,
+  count,
+  duration,
+  milliseconds,
+  percent,
+  perSecond,
+  whole,
+} from "../lib/format";
+import { overview } from "../lib/live";
+import { BASE, Link } from "../lib/router";
+import { useStore } from "../lib/store";
+import type { Attention, Overview, Percentiles, Severity } from "../lib/types";
+
+export function OverviewPage() {
+  const data = useStore(overview);
+  if (!data) {
+    return (
+      <>
+        <PageHead title="Overview" />
+        <Bones lines={8} />
+      </>
+    );
+  }
+  return (
+    <>
+      <PageHead title="Overview" actions={<Health data={data} />} />
+      <NeedsAttention items={data.attention} />
+      <Rates data={data} />
+      <Charts data={data} />
+      <div class="grid-3">
+        <Latency data={data} />
+        <Contents data={data} />
+        <Machine data={data} />
+      </div>
+    </>
+  );
+}
+
+function Health({ data }: { data: Overview }) {
+  const failing = Object.entries(data.health.checks).filter(([, said]) => said !== "ok");
+  const tone: Tone = data.health.status === "ready" ? "good" : "bad";
+  return (
+    <span class="health">
+      <Status tone={tone}>{data.health.status === "ready" ? "Healthy" : data.health.status}</Status>
+      {failing.map(([name, said]) => (
+        <Badge key={name} tone="bad">
+          {name}: {said}
+        </Badge>
+      ))}
+      <span class="muted num">up {duration(data.uptime_ms)}</span>
+    </span>
+  );
+}
+
+const TONES: Record<Severity, Tone> = { critical: "bad", warning: "warn", info: "neutral" };
+
+function NeedsAttention({ items }: { items: Attention[] }) {
+  if (!items.length) {
+    return (
+      <section class="calm" aria-label="Needs attention">
+        <Icon name="ok" />
+        <span>Nothing needs attention.</span>
+      </section>
+    );
+  }
+  return (
+    <section class="card flush" aria-label="Needs attention">
+      <header class="card-head">
+        <h2>Needs attention</h2>
+        <Badge tone={TONES[items[0]?.severity ?? "info"]}>{items.length}</Badge>
+      </header>
+      <ul class="attention">
+        {items.map((item, at) => (
+          <AttentionRow key={at} {...item} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function AttentionRow({ severity, title, detail, link }: Attention) {
+  const inner = (
+    <>
+      <span class={`mark ${TONES[severity]}`}>
+        <Icon name={severity} />
+        <span class="unseen">{severity}: </span>
+      </span>
+      <span class="attention-text">
+        <strong>{title}</strong>
+        <span class="muted">{detail}</span>
+      </span>
+      {link && <Icon name="right" />}
+    </>
+  );
+  return (
+    <li>
+      {link?.startsWith(`${BASE}/`) ? (
+        <Link to={link.slice(BASE.length)}>{inner}</Link>
+      ) : (
+        <div>{inner}</div>
+      )}
+    </li>
+  );
+}
+
+function Rates({ data }: { data: Overview }) {
+  const { rates, totals } = data;
+  return (
+    <div class="stats">
+      <Stat label="Published" value={perSecond(rates.published_per_s)} extra={`${bytesPerSecond(rates.bytes_in_per_s)} in`} />
+      <Stat label="Consumed" value={perSecond(rates.consumed_per_s)} extra={`${bytesPerSecond(rates.bytes_out_per_s)} out`} />
+      <Stat label="Acknowledged" value={perSecond(rates.acked_per_s)} extra={`${whole(totals.in_flight)} in flight`} />
+      <Stat
+        label="Failed"
+        value={perSecond(rates.failed_per_s)}
+        tone={rates.failed_per_s > 0 ? "bad" : "neutral"}
+        extra={`${whole(totals.retrying)} to be tried again`}
+      />
+      <Stat
+        label="Publish p99"
+        value={milliseconds(data.latency_ms.publish?.p99)}
+        extra={`p50 ${milliseconds(data.latency_ms.publish?.p50)}`}
+      />
+      <Stat
+        label="Dead letters"
+        value={count(totals.dead_letters)}
+        tone={totals.dead_letters > 0 ? "warn" : "neutral"}
+        extra={`${count(totals.delayed)} delayed`}
+      />
+    </div>
+  );
+}
+
+function Charts({ data }: { data: Overview }) {
+  const { history } = data;
+  const common = { at: history.at, stepMs: history.step_ms };
+  return (
+    <div class="grid-2">
+      <Card title="Messages per second">
+        <LineChart
+          {...common}
+          label="Messages per second over the last half hour"
+          format={count}
+          series={[
+            { name: "Published", values: history.published_per_s },
+            { name: "Consumed", values: history.consumed_per_s },
+            { name: "Failed", values: history.failed_per_s, tone: "bad" },
+          ]}
+        />
+      </Card>
+      <Card title="Behind, all groups">
+        <LineChart
+          {...common}
+          label="Messages that groups are behind, over the last half hour"
+          format={count}
+          series={[{ name: "Lag", values: history.lag, tone: "three" }]}
+        />
+      </Card>
+    </div>
+  );
+}
+
+function Latency({ data }: { data: Overview }) {
+  const { history, latency_ms: latency } = data;
+  return (
+    <Card title="Latency, last minute">
+      <table class="inset">
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="unseen">Operation</span>
+            </th>
+            <th scope="col" class="num">
+              p50
+            </th>
+            <th scope="col" class="num">
+              p95
+            </th>
+            <th scope="col" class="num">
+              p99
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          <LatencyRow name="Publish" found={latency.publish} />
+          <LatencyRow name="Fetch" found={latency.fetch} />
+          <LatencyRow name="Acknowledge" found={latency.ack} />
+        </tbody>
+      </table>
+      <LineChart
+        label="99th percentile of publishing over the last half hour"
+        at={history.at}
+        stepMs={history.step_ms}
+        format={milliseconds}
+        height={104}
+        series={[{ name: "Publish p99", values: history.publish_p99_ms, tone: "two" }]}
+      />
+    </Card>
+  );
+}
+
+function LatencyRow({ name, found }: { name: string; found: Percentiles | null }) {
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td class="num">{milliseconds(found?.p50)}</td>
+      <td class="num">{milliseconds(found?.p95)}</td>
+      <td class="num">{milliseconds(found?.p99)}</td>
+    </tr>
+  );
+}
+
+function Contents({ data: { totals } }: { data: Overview }) {
+  return (
+    <Card title="What it holds">
+      <Facts
+        items={[
+          ["Messages", whole(totals.messages)],
+          ["Size", bytes(totals.bytes)],
+          ["Topics", <Link to="/topics">{whole(totals.topics)}</Link>],
+          ["Partitions", whole(totals.partitions)],
+          ["Groups", whole(totals.groups)],
+          ["Consumers", whole(totals.consumers)],
+          ["Connections", whole(totals.connections)],
+          ["Delayed messages", whole(totals.delayed)],
+          ["Open transactions", whole(totals.open_transactions)],
+          ["Schema subjects", whole(totals.subjects)],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Machine({ data: { disk, process, version, node_id: node } }: { data: Overview }) {
+  const used = disk.total_bytes ? disk.used_bytes / disk.total_bytes : 0;
+  const files = process.max_open_files ? process.open_files / process.max_open_files : 0;
+  return (
+    <Card title="Node">
+      <div class="gauges">
+        <div>
+          <span>Disk</span>
+          <span class="num muted">
+            {bytes(disk.free_bytes)} free of {bytes(disk.total_bytes)}
+          </span>
+          <Gauge share={used} label={`Disk: ${percent(used)} used`} />
+        </div>
+        <div>
+          <span>Open files</span>
+          <span class="num muted">
+            {whole(process.open_files)} of {whole(process.max_open_files)}
+          </span>
+          <Gauge share={files} label={`Open files: ${percent(files)} of the limit`} />
+        </div>
+      </div>
+      <Facts
+        items={[
+          ["Memory", bytes(process.rss_bytes)],
+          ["Event loop behind", milliseconds(process.loop_lag_ms)],
+          ["Garbage collection", milliseconds(process.gc_pause_ms)],
+          ["Node", String(node)],
+          ["Version", version],
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,129 @@
+// Every topic, with what it holds.
+import { useState } from "preact/hooks";
+import { Button, Badge, Card, Empty, Loaded, PageHead } from "../kit/parts";
+import { CheckField } from "../kit/form";
+import { type Column, Filter, Table, useFiltered } from "../kit/table";
+import { api, path } from "../lib/api";
+import { bytes, whole } from "../lib/format";
+import { useResource } from "../lib/resource";
+import { Link, useQueryField } from "../lib/router";
+import { NewTopic } from "./new-topic";
+
+type TopicStats = {
+  partition_count: number;
+  size_bytes: number;
+  offset_span: number;
+  published_per_s?: number | null;
+};
+
+type Stats = {
+  topics: Record<string, TopicStats>;
+  failed_partitions: (string | { topic: string })[];
+};
+
+type Row = TopicStats & { name: string; internal: boolean; failed: number };
+
+const COLUMNS: Column<Row>[] = [
+  {
+    id: "name",
+    title: "Topic",
+    sort: (row) => row.name,
+    wide: true,
+    cell: (row) => (
+      <>
+        <Link to={path("topics", row.name)}>{row.name}</Link>{" "}
+        {row.internal && <Badge>internal</Badge>}
+        {row.failed > 0 && <Badge tone="bad">{row.failed} failed</Badge>}
+      </>
+    ),
+  },
+  {
+    id: "partitions",
+    title: "Partitions",
+    number: true,
+    minor: true,
+    sort: (row) => row.partition_count,
+    cell: (row) => whole(row.partition_count),
+  },
+  {
+    id: "messages",
+    title: "Messages",
+    number: true,
+    sort: (row) => row.offset_span,
+    cell: (row) => whole(row.offset_span),
+  },
+  {
+    id: "size",
+    title: "Size",
+    number: true,
+    sort: (row) => row.size_bytes,
+    cell: (row) => bytes(row.size_bytes),
+  },
+];
+
+function rowsOf(stats: Stats): Row[] {
+  const failed = new Map<string, number>();
+  for (const each of stats.failed_partitions) {
+    const topic = typeof each === "string" ? each.replace(/-\d+$/, "") : each.topic;
+    failed.set(topic, (failed.get(topic) ?? 0) + 1);
+  }
+  return Object.entries(stats.topics).map(([name, found]) => ({
+    ...found,
+    name,
+    internal: name.startsWith("__"),
+    failed: failed.get(name) ?? 0,
+  }));
+}
+
+export function TopicsPage() {
+  const stats = useResource(
+    async (signal) => rowsOf(await api.get<Stats>("/stats", { signal })),
+    [],
+    { everyMs: 5000, on: ["topic"] },
+  );
+  const [internal, setInternal] = useQueryField("internal");
+  const [isMaking, setMaking] = useState(false);
+  const chosen = stats.data?.filter((row) => internal === "yes" || !row.internal);
+  const rows = useFiltered(chosen, (row) => row.name);
+  return (
+    <>
+      <PageHead
+        title="Topics"
+        actions={
+          <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>
+            New topic
+          </Button>
+        }
+      />
+      <div class="toolbar">
+        <Filter label="Filter topics" />
+        <CheckField
+          label="Internal topics"
+          value={internal === "yes"}
+          onChange={(yes) => setInternal(yes ? "yes" : "")}
+        />
+        {chosen && <span class="muted num end">{whole(rows.length)} of {whole(chosen.length)}</span>}
+      </div>
+      <Loaded from={stats}>
+        {() => (
+          <Card flush>
+            <Table
+              label="Topics"
+              rows={rows}
+              columns={COLUMNS}
+              rowKey={(row) => row.name}
+              rowTo={(row) => path("topics", row.name)}
+              first={{ column: "name" }}
+              empty={
+                <Empty title={chosen?.length ? "No topic has that in its name" : "There is no topic yet"}>
+                  {!chosen?.length && "Make one here, or let a producer make it by publishing."}
+                </Empty>
+              }
+            />
+          </Card>
+        )}
+      </Loaded>
+      {isMaking && <NewTopic onClose={() => setMaking(false)} />}
+    </>
+  );
+}
