@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from goqueue.spark.pipelines.running import run_pipeline
     from goqueue.spark.lake.source import LakeDataSource
+    from goqueue.spark.pipelines.running import run_pipeline
     from goqueue.spark.source import GoQueueDataSource
     from goqueue.spark.tracking import track
 

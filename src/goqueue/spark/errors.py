@@ -72,3 +72,11 @@ class RowError(SparkSourceError):
 
 class TransactionLostError(SparkSourceError):
     """The broker has ended a task's transaction; its rows are not there."""
+
+
+class LakeError(SparkSourceError):
+    """A table on disk cannot be read, written or looked after."""
+
+
+class VerificationError(SparkSourceError):
+    """A copy does not hold what the original does."""

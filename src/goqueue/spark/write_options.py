@@ -22,6 +22,7 @@ WRITE_OPTIONS: Final = (
     "batchBytes",
     "txnAppId",
     "txnVersion",
+    "taskRowsPerSecond",
     "kafka.transaction.timeout.ms",
     "kafka.compression.type",
 )
@@ -77,6 +78,8 @@ class WriteOptions:
     """What a record batch may take before compression; half of what topics allow by default."""
     application: tuple[str, int] | None = None
     """Who writes and its how manieth write it is, so that the same one is not done twice."""
+    task_rows_per_s: float | None = None
+    """How fast each task may write; None for as fast as it can."""
 
     @property
     def is_transactional(self) -> bool:
@@ -102,7 +105,7 @@ def parse_write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
         timeout_ms=round(timeout_s * 1000),
         compression=reader.choice("kafka.compression.type", _COMPRESSIONS, Compression.NONE),
         batch_bytes=reader.bounded("batchBytes", DEFAULT_BATCH_BYTES, _BATCH_BYTES),
-        application=_application(reader, mode),
+        application=application_of(reader, mode),
     )
     if parsed.application is not None and not parsed.is_transactional:
         reader.problem("txnAppId and txnVersion need guarantee=exactly-once")
@@ -110,7 +113,7 @@ def parse_write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
     return parsed
 
 
-def _application(reader: OptionReader, mode: Mode) -> tuple[str, int] | None:
+def application_of(reader: OptionReader, mode: Mode) -> tuple[str, int] | None:
     """Both options or none, and only where Spark does not number the batches itself."""
     name = reader.text("txnAppId")
     number = reader.parsed("txnVersion", _number)
@@ -125,6 +128,16 @@ def _application(reader: OptionReader, mode: Mode) -> tuple[str, int] | None:
     if name is None or number is None:
         return None
     return name, number
+
+
+def _rate(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ValueError(f"expected more than 0 rows a second, not {text!r}")
+    return found
 
 
 def _number(text: str) -> int:

@@ -1,0 +1,144 @@
+"""A Delta table: files count once the log names them, and the log keeps queries' batches, too."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from goqueue.spark.errors import LakeError
+from goqueue.spark.lake.partitions import value_text
+from goqueue.spark.lake.shape import arrow_schema, from_arrow
+from goqueue.spark.lake.stores import Change, Columns, LiveFile
+
+try:
+    import deltalake
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+except ImportError as error:
+    raise LakeError(
+        "Delta tables need the package deltalake: pip install 'goqueue[lake]', for the Python of "
+        "the driver"
+    ) from error
+
+if TYPE_CHECKING:
+    from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.lake.staging import DataFile
+
+_READER_FEATURES: Final = frozenset({"timestampNtz"})
+"""What a table may ask of those who read its files one by one, as we do."""
+
+
+class DeltaStore:
+    """A table with a log in `_delta_log`."""
+
+    data_folder = ""
+    keeps_partition_columns = False
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table: Final = table
+
+    def recover(self) -> None:
+        """Nothing is ever half done: a commit is one file of the log."""
+
+    def columns(self) -> Columns | None:
+        table = self._load()
+        if table is None:
+            return None
+        exported: Any = table.schema().to_arrow()
+        schema = pa.schema(exported)
+        return Columns(from_arrow(schema, "delta"), tuple(table.metadata().partition_columns))
+
+    def create(self, columns: Columns) -> None:
+        deltalake.DeltaTable.create(
+            str(self._table.path),
+            deltalake.Schema.from_arrow(arrow_schema(columns.schema)),
+            mode="ignore",
+            partition_by=list(columns.partition_by),
+        )
+
+    def last_number(self, series: str) -> int | None:
+        table = self._load()
+        return None if table is None else table.transaction_version(series)
+
+    def files(self) -> list[LiveFile]:
+        table = self._load()
+        if table is None:
+            return []
+        self._check_features(table)
+        found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+        return [
+            LiveFile(
+                unquote(each["path"]),
+                each["size_bytes"],
+                -1 if each["num_records"] is None else each["num_records"],
+                {name: value_text(it) for name, it in (each.get("partition") or {}).items()},
+            )
+            for each in found
+        ]
+
+    def apply(self, change: Change) -> None:
+        table = self._load()
+        if table is None:
+            raise LakeError(f"{self._table} is gone")
+        try:
+            self._widen(table, change)
+            table.create_write_transaction(
+                [*self._removals(change), *self._additions(change.adds, change)],
+                mode="append",
+                schema=deltalake.Schema.from_arrow(arrow_schema(change.schema)),
+                partition_by=list(table.metadata().partition_columns),
+                commit_properties=_properties(change),
+            )
+        except DeltaError as error:
+            raise LakeError(f"{self._table} refuses the commit: {error}") from error
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _widen(self, table: deltalake.DeltaTable, change: Change) -> None:
+        """New columns come in a commit of their own: without rows, they harm nobody."""
+        wanted = deltalake.Schema.from_arrow(arrow_schema(change.schema))
+        known = {each.name for each in table.schema().fields}
+        new = [each for each in wanted.fields if each.name not in known]
+        if new:
+            table.alter.add_columns(new)
+
+    def _additions(self, files: Any, change: Change) -> list[AddAction]:
+        return [self._addition(each, is_new=not change.is_rearranged) for each in files]
+
+    def _addition(self, file: DataFile, *, is_new: bool) -> AddAction:
+        written_ms = (self._table.path / file.path).stat().st_mtime_ns // 1_000_000
+        return AddAction(file.path, file.size_bytes, file.partition, written_ms, is_new, file.stats)
+
+    def _removals(self, change: Change) -> list[RemoveAction]:
+        now_ms = time.time_ns() // 1_000_000
+        return [
+            RemoveAction(
+                each.path, not change.is_rearranged, now_ms, each.size_bytes, each.partition
+            )
+            for each in change.removes
+        ]
+
+    def _load(self) -> deltalake.DeltaTable | None:
+        try:
+            return deltalake.DeltaTable(str(self._table.path))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise LakeError(f"{self._table} cannot be opened: {error}") from error
+
+    def _check_features(self, table: deltalake.DeltaTable) -> None:
+        unknown = set(table.protocol().reader_features or ()) - _READER_FEATURES
+        if unknown:
+            raise LakeError(
+                f"{self._table} uses {', '.join(sorted(unknown))}, which goqueue_lake does not know"
+            )
+
+
+def _properties(change: Change) -> CommitProperties:
+    if change.series is None:
+        return CommitProperties()
+    return CommitProperties(app_transactions=[Transaction(change.series, change.number)])

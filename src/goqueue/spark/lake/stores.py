@@ -1,0 +1,108 @@
+"""What the three kinds of tables have in common, and which one an address means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from goqueue.spark.lake.address import check_format
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql.types import StructType
+
+    from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.lake.staging import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file of a table, as it is now."""
+
+    path: str
+    """From the table's folder on."""
+    size_bytes: int
+    rows: int
+    partition: dict[str, str | None]
+    native: Any = None
+    """What the table's library knows it by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit does to a table, all of it or nothing."""
+
+    schema: StructType
+    """The table's columns from then on."""
+    adds: Sequence[DataFile] = ()
+    removes: Sequence[LiveFile] = ()
+    is_rearranged: bool = False
+    """The rows stay the same: files are merged."""
+    series: str | None = None
+    number: int = 0
+    """The batch that counts from then on, if a series is named; it and those before, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a table's rows are."""
+
+    schema: StructType
+    partition_by: tuple[str, ...] = field(default=())
+
+
+class Store(Protocol):
+    """One table. Who changes it holds its lock."""
+
+    data_folder: str
+    """Where files go, from the table's folder on."""
+    keeps_partition_columns: bool
+    """Files have the partition columns, too."""
+
+    def recover(self) -> None:
+        """Finish what a writer that died has left half done."""
+
+    def columns(self) -> Columns | None:
+        """None: there is no table yet."""
+
+    def create(self, columns: Columns) -> None:
+        """Make an empty table."""
+
+    def last_number(self, series: str) -> int | None:
+        """The last batch of a series that counts."""
+
+    def files(self) -> list[LiveFile]:
+        """What the table consists of."""
+
+    def apply(self, change: Change) -> None:
+        """Change the table, in one step that everybody sees or nobody."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def open_store(table: LakeTable) -> Store:
+    """The table at an address.
+
+    Raises:
+        LakeError: another one is there, or a library is missing.
+    """
+    check_format(table)
+    if table.format == "delta":
+        from goqueue.spark.lake.delta_store import DeltaStore  # noqa: PLC0415 - heavy
+
+        return DeltaStore(table)
+    if table.format == "iceberg":
+        from goqueue.spark.lake.iceberg_store import IcebergStore  # noqa: PLC0415 - heavy
+
+        return IcebergStore(table)
+    from goqueue.spark.lake.parquet_store import ParquetStore  # noqa: PLC0415 - as its siblings
+
+    return ParquetStore(table)
+
+
+def lock_path(table: LakeTable) -> Path:
+    """The file whose lock writers hold."""
+    return table.own_folder / "lock"

@@ -1,0 +1,71 @@
+"""What one attempt of a task does: Arrow batches in, files that nobody sees out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from goqueue.spark.lake.disk import saying_where
+from goqueue.spark.lake.parquet_files import PartitionedWriter
+from goqueue.spark.lake.shape import arrow_schema
+from goqueue.spark.lake.staging import Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.types import StructType
+
+    from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.lake.staging import Attempt, DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the driver tells every task."""
+
+    table: LakeTable
+    schema: StructType
+    """The columns of the rows, as the table has them."""
+    partition_by: tuple[str, ...]
+    data_folder: str
+    keeps_partition_columns: bool
+    target_bytes: int
+    compression: str
+    is_overwrite: bool = False
+
+
+def write_files(batches: Iterable[pa.RecordBatch], plan: Plan, attempt: Attempt) -> list[DataFile]:
+    """Write all rows; if that fails, nothing stays behind."""
+    schema = arrow_schema(plan.schema)
+    writer = PartitionedWriter(
+        Staging(plan.table),
+        attempt,
+        schema,
+        partition_by=plan.partition_by,
+        keeps_partition_columns=plan.keeps_partition_columns,
+        below=plan.data_folder,
+        target_bytes=plan.target_bytes,
+        compression=plan.compression,
+    )
+    with saying_where(plan.table.path):
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    writer.add(_fitted(batch, schema))
+            return writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the table's types: times in UTC, whatever the session's time zone."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
