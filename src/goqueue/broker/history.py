@@ -10,7 +10,7 @@ from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.vitals import (
     Counts,
@@ -74,6 +74,17 @@ def _shown(value: float) -> float | None:
     return int(value) if value == int(value) else round(value, 3)
 
 
+class Lately(NamedTuple):
+    """What happened in the last seconds, and, but for the rates, in the last minute."""
+
+    rates: Rates
+    publish: Percentiles
+    fetch: Percentiles
+    ack: Percentiles
+    nacked_per_s: float
+    acked_per_s: float
+
+
 @dataclass(slots=True)
 class _NodeLines:
     published: Line
@@ -128,23 +139,20 @@ class History:
 
     # --- The node --------------------------------------------------------------------------------
 
-    def rates(self) -> Rates:
-        """What happens a second, over the last point and what came after it."""
-        before = self._counts[-2] if len(self._counts) > 1 else self._counts[0]
-        return rates_between(before, self._read())
-
-    def latencies(self) -> dict[str, Percentiles]:
-        """Of the last minute, by what was done."""
-        before, now = self._counts[0], self._read()
-        return {
-            "publish": percentiles_between(before.publish, now.publish),
-            "fetch": percentiles_between(before.fetch, now.fetch),
-            "ack": percentiles_between(before.ack, now.ack),
-        }
-
-    def minute(self) -> tuple[Counts, Counts]:
-        """What was counted a minute ago, and now."""
-        return self._counts[0], self._read()
+    def lately(self) -> Lately:
+        """What happens a second, over the last point and what came after it; and the minute."""
+        now = self._read()
+        first = self._counts[0]
+        last = self._counts[-2] if len(self._counts) > 1 else first
+        span_s = max(now.at_s - first.at_s, 0.001)
+        return Lately(
+            rates=rates_between(last, now),
+            publish=percentiles_between(first.publish, now.publish),
+            fetch=percentiles_between(first.fetch, now.fetch),
+            ack=percentiles_between(first.ack, now.ack),
+            nacked_per_s=max(now.nacked - first.nacked, 0.0) / span_s,
+            acked_per_s=max(now.acked - first.acked, 0.0) / span_s,
+        )
 
     # --- Dead letters ----------------------------------------------------------------------------
 

@@ -93,6 +93,11 @@ class Node:
         """Since this node was made."""
         return self._clock.monotonic_s() - self._began_s
 
+    @property
+    def connection_count(self) -> int:
+        """Connections of clients that are open now; gRPC does not tell."""
+        return self.kafka.connection_count + self.http.connection_count
+
     # --- Starting --------------------------------------------------------------------------------
 
     async def start(self) -> None:

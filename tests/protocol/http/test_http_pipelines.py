@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -68,7 +69,7 @@ def test_a_pipeline_that_is_silent_for_three_intervals_is_lost(api: HttpApi, pip
     put(api, f"{pipeline}-done", interval_ms=100, state="finished")
     assert api.get(f"/pipelines/{pipeline}")["state"] == "running"
     while api.get(f"/pipelines/{pipeline}")["state"] == "running":
-        pass  # it was heard of just now; this takes 300 ms
+        time.sleep(0.02)  # it was heard of just now; this takes 300 ms
     assert api.get(f"/pipelines/{pipeline}")["state"] == "lost"
     assert api.get(f"/pipelines/{pipeline}-done")["state"] == "finished"
 

@@ -14,6 +14,7 @@ from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
+from goqueue.protocols.http.overview import OverviewRoutes, OverviewSource
 from goqueue.protocols.http.pipelines import PipelineRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
 from goqueue.protocols.http.publishing import PublishRoutes
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 def build_router(node: NodeState) -> Router:
     """Every route over one node."""
     router = Router()
+    overview = OverviewSource(node)
     for family in (
         TopicRoutes(node.broker),
         PublishRoutes(node.broker),
@@ -52,6 +54,7 @@ def build_router(node: NodeState) -> Router:
         SubjectRoutes(node.broker),
         SchemaRoutes(node.broker),
         PipelineRoutes(node.broker),
+        OverviewRoutes(node, overview),
         AdminRoutes(node),
         ProbeRoutes(node),
         DocumentRoutes(router),

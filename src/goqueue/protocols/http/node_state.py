@@ -48,3 +48,8 @@ class NodeState(Protocol):
     def uptime_s(self) -> float:
         """Since the start began."""
         ...
+
+    @property
+    def connection_count(self) -> int:
+        """Connections of clients that are open now, as far as they are counted."""
+        ...

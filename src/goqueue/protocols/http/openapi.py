@@ -42,6 +42,7 @@ _TAGS: Final = {
     "offsets": "How far groups have read.",
     "transactions": "Messages, and offsets, that count all together or not at all.",
     "schemas": "The schema registry, as Confluent's clients use it.",
+    "overview": "The node at a glance, and live.",
     "pipelines": "What Spark pipelines report of themselves.",
     "admin": "For operators.",
     "health": "For supervisors and load balancers.",

@@ -118,7 +118,7 @@ class ProbeRoutes:
         """Whether clients should be sent here; with `?verbose=true`, why."""
         checks = {
             "node": "ok" if self._node.is_ready else "starting or stopping",
-            "metadata": await self._metadata_check(),
+            "metadata": await metadata_check(self._node),
             "storage": self._node.broker.publisher.disk_full or "ok",
         }
         is_ready = all(verdict == "ok" for verdict in checks.values())
@@ -127,16 +127,6 @@ class ProbeRoutes:
             answer.checks = checks
             answer.broker = Summary(**self._summary())
         return json(answer, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
-
-    async def _metadata_check(self) -> str:
-        try:
-            async with asyncio.timeout(_CHECK_S):
-                await self._node.store.status()
-        except TimeoutError:
-            return f"no answer within {_CHECK_S:.0f} s"
-        except GoQueueError as error:
-            return str(error)
-        return "ok"
 
     @route("GET", "/version", tag=_HEALTH)
     async def version(self) -> Version:
@@ -189,3 +179,15 @@ class ProbeRoutes:
         reading = await self._node.metrics.read_in_turns()
         content_type, body = await asyncio.to_thread(exposition, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)
+
+
+async def metadata_check(node: NodeState) -> str:
+    """`ok`, or why the topics cannot be looked up."""
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            await node.store.status()
+    except TimeoutError:
+        return f"no answer within {_CHECK_S:.0f} s"
+    except GoQueueError as error:
+        return str(error)
+    return "ok"

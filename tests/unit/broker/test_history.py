@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.broker.backlogs import Backlog
+from goqueue.broker.history import MAX_GROUPS, POINTS, STEP_S, History, Line
+from goqueue.broker.vitals import quantile_ms
+from goqueue.metrics import names
+from goqueue.metrics.kinds import LATENCY_BUCKETS_S
+from goqueue.metrics.registry import Metrics
+from support.clocks import ManualClock
+
+
+class Node:
+    """As much of a broker as a history looks at."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics("1")
+        self.clock = ManualClock()
+        self.backlogs = SimpleNamespace(all=lambda: self.found)
+        self.found: list[Backlog] = []
+        self.history = History(self)  # type: ignore[arg-type]  # as said
+
+    def step(self) -> None:
+        self.clock.advance(round(STEP_S * 1000))
+        asyncio.run(self.history.sample())
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def backlog(group: str, lag: int, *, commits: float = 0.0, topic: str = "t") -> Backlog:
+    return Backlog(group, topic, lag, commits, 0.0, None, None)
+
+
+def test_a_point_is_what_happened_since_the_last_one(node: Node) -> None:
+    published = node.metrics.counter(names.MESSAGES_PUBLISHED, "a")
+    for count in (10, 0, 50):
+        published.add(count)
+        node.metrics.counter(names.MESSAGES_PUBLISHED, "b").add(count)
+        node.step()
+    assert node.history.node.published.values() == [4, 0, 20]
+    assert node.history.at_ms == node.clock.now_ms()
+
+
+def test_a_deleted_topic_makes_no_rate_negative(node: Node) -> None:
+    node.metrics.counter(names.MESSAGES_PUBLISHED, "a").add(10)
+    node.step()
+    node.metrics.forget("topic", "a")
+    node.step()
+    assert node.history.node.published.values() == [2, 0]
+
+
+def test_latencies_are_those_of_the_last_minute(node: Node) -> None:
+    latency = node.metrics.histogram(names.PUBLISH_LATENCY, "a")
+    latency.observe(1.5)
+    assert node.history.lately().publish.p50 == 1500
+    for _ in range(14):
+        node.step()
+    assert node.history.lately().publish.p50 is None
+    latency.observe(0.003)
+    assert node.history.lately().publish.p99 == pytest.approx(4.97)
+    node.step()
+    assert node.history.node.publish_p99.values()[-2:] == [None, pytest.approx(4.97)]
+
+
+def test_the_lag_of_a_group_is_that_of_all_its_topics(node: Node) -> None:
+    node.found = [backlog("g", 3), backlog("g", 4, topic="u"), backlog("h", 5)]
+    node.step()
+    lines = node.history.group("g")
+    assert lines is not None
+    assert lines.lag.values() == [7]
+    assert node.history.node.lag.values() == [12]
+    node.found = [backlog("h", 5)]
+    node.step()
+    assert node.history.group("g") is None
+
+
+def test_of_many_groups_the_active_ones_have_a_history(node: Node) -> None:
+    idle = [backlog(f"idle-{number}", 1) for number in range(MAX_GROUPS)]
+    busy = [backlog(f"busy-{number}", 1, commits=2.0) for number in range(5)]
+    for _ in range(3):
+        node.found = [*idle, *busy]
+        node.step()
+    for each in busy:
+        lines = node.history.group(each.group_id)
+        assert lines is not None
+        assert lines.committed.values() == [2, 2, 2]
+    kept = [each for each in idle if node.history.group(each.group_id)]
+    assert len(kept) == MAX_GROUPS - len(busy)
+
+
+def test_dead_letters_of_the_last_hour_are_told(node: Node) -> None:
+    died = node.metrics.counter(names.DEAD_LETTERS, "orders", "g", "rejected")
+    died.add(3)
+    assert node.history.dead_letters_lately() == {"orders": 3}
+    for _ in range(round(4000 / STEP_S)):
+        node.step()
+    died.add(2)
+    assert node.history.dead_letters_lately() == {"orders": 2}
+
+
+def test_a_line_holds_half_an_hour() -> None:
+    line = Line()
+    for number in range(2 * POINTS):
+        line.add(number)
+    assert line.values() == list(range(POINTS, 2 * POINTS))
+    assert line.newest(2) == [2 * POINTS - 2, 2 * POINTS - 1]
+
+
+@given(st.lists(st.sampled_from([*LATENCY_BUCKETS_S, 10.0]), min_size=1), st.floats(0.01, 1))
+def test_a_quantile_lies_in_the_bucket_that_holds_it(values: list[float], share: float) -> None:
+    bounds: Any = (*LATENCY_BUCKETS_S, float("inf"))
+    counts = [0] * len(bounds)
+    for value in values:
+        counts[next(at for at, bound in enumerate(bounds) if value <= bound)] += 1
+    found = quantile_ms(counts, share)
+    assert found is not None
+    # A dumb twin: sort them, take the one at the share.
+    ordered = sorted(values)
+    at = next(n for n in range(len(ordered)) if (n + 1) / len(ordered) >= share - 1e-9)
+    upper = min(bound for bound in bounds if ordered[at] <= bound)
+    lower = max((bound for bound in bounds if bound < upper), default=0.0)
+    if upper == float("inf"):
+        assert found == LATENCY_BUCKETS_S[-1] * 1000
+    else:
+        assert lower * 1000 - 0.001 <= found <= upper * 1000 + 0.001
