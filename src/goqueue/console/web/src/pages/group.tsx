@@ -133,7 +133,7 @@ function drain(history: GroupHistory | undefined, lag: number): string {
 
 function Behind({ history }: { history: GroupHistory }) {
   return (
-    <div class="columns">
+    <div class="grid-2">
       <Card title="Behind">
         <LineChart
           label="Messages that the group is behind"

@@ -2,9 +2,19 @@
 // in this order. A page that does not exist yet is not here.
 import type { IconName } from "../kit/icons";
 import type { Page } from "../lib/router";
+import { DeadLettersPage, DeadLetterTopicPage } from "./dead-letters";
+import { DelayedPage } from "./delayed";
+import { GroupPage } from "./group";
+import { GroupsPage } from "./groups";
 import { OverviewPage } from "./overview";
+import { PipelinePage, PipelinesPage } from "./pipelines";
+import { QueuesPage } from "./queues";
+import { SchemasPage, SubjectPage } from "./schemas";
 import { TopicPage } from "./topic";
 import { TopicsPage } from "./topics";
+import { TracePage } from "./trace";
+import { TracesPage } from "./traces";
+import { TransactionsPage } from "./transactions";
 
 export type ConsolePage = Page & {
   nav?: { label: string; icon: IconName };
@@ -16,4 +26,18 @@ export const PAGES: readonly ConsolePage[] = [
   { path: "/", component: OverviewPage, nav: { label: "Overview", icon: "overview" } },
   { path: "/topics", component: TopicsPage, nav: { label: "Topics", icon: "topics" } },
   { path: "/topics/:topic", component: TopicPage, under: "/topics" },
+  { path: "/groups", component: GroupsPage, nav: { label: "Groups", icon: "groups" } },
+  { path: "/groups/:group", component: GroupPage, under: "/groups" },
+  { path: "/queues", component: QueuesPage, nav: { label: "Queues", icon: "queues" } },
+  { path: "/dead-letters", component: DeadLettersPage, nav: { label: "Dead letters", icon: "dead" } },
+  { path: "/dead-letters/:topic", component: DeadLetterTopicPage, under: "/dead-letters" },
+  { path: "/delayed", component: DelayedPage, nav: { label: "Delayed", icon: "delayed" } },
+  { path: "/traces", component: TracesPage, nav: { label: "Traces", icon: "traces" } },
+  { path: "/traces/message/:topic/:partition/:offset", component: TracePage, under: "/traces" },
+  { path: "/traces/:id", component: TracePage, under: "/traces" },
+  { path: "/schemas", component: SchemasPage, nav: { label: "Schemas", icon: "schemas" } },
+  { path: "/schemas/:subject", component: SubjectPage, under: "/schemas" },
+  { path: "/transactions", component: TransactionsPage, nav: { label: "Transactions", icon: "transactions" } },
+  { path: "/pipelines", component: PipelinesPage, nav: { label: "Pipelines", icon: "pipelines" } },
+  { path: "/pipelines/:pipeline", component: PipelinePage, under: "/pipelines" },
 ];
