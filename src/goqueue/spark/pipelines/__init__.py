@@ -1,1 +1,50 @@
-"""Pipelines: topics in, SQL or Python in the middle, topics and tables out."""
+"""Pipelines: topics in, SQL or Python in the middle, topics and tables out.
+
+    from goqueue.spark import pipelines as gp
+
+    pipeline = gp.pipeline("orders")           begins one in Python, see `drafting`
+    gp.load_pipeline("orders.yaml")            reads and checks a file, see `loading`
+    gp.run_pipeline(...)                       runs one, see `running`
+
+Importing this package costs nothing; what needs Spark is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from goqueue.spark.pipelines.drafting import Draft, pipeline
+    from goqueue.spark.pipelines.loading import load_file, load_pipeline
+    from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
+    from goqueue.spark.pipelines.running import run_pipeline
+
+_HOMES = {
+    "Draft": "drafting",
+    "Pipeline": "model",
+    "PipelineError": "model",
+    "Problem": "model",
+    "load_file": "loading",
+    "load_pipeline": "loading",
+    "pipeline": "drafting",
+    "run_pipeline": "running",
+}
+
+__all__ = [
+    "Draft",
+    "Pipeline",
+    "PipelineError",
+    "Problem",
+    "load_file",
+    "load_pipeline",
+    "pipeline",
+    "run_pipeline",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -11,6 +11,7 @@ from goqueue.spark.link_options import parse_servers
 from goqueue.spark.pipelines import yaml_sinks, yaml_sources, yaml_steps
 from goqueue.spark.pipelines.fields import Fields, Notes, shown
 from goqueue.spark.pipelines.model import Pipeline, Problem, Trigger
+from goqueue.spark.pipelines.naming import DEFAULT_CHECKPOINTS
 from goqueue.spark.pipelines.paths import beside
 from goqueue.spark.pipelines.yaml_nodes import Entries, Scalar, UnreadableError, parse_yaml
 from goqueue.spark.pipelines.yaml_sinks import read_trigger
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from goqueue.spark.pipelines.model import Sink, Source, Step
-    from goqueue.spark.pipelines.yaml_nodes import Place
+    from goqueue.spark.pipelines.yaml_nodes import Node, Place
 
 _KEYS: Final = ("name", "broker", "checkpoints", "trigger", "spark", "sources", "steps", "sinks")
 _A_PIPELINE: Final = "a pipeline: a mapping with name, sources and sinks"
@@ -28,7 +29,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 _TABLE_CHARACTERS: Final = "letters, digits and '_', at most 100, and no digit first"
 _NAME_CHARACTERS: Final = "letters, digits, '.', '_' and '-', at most 100"
-DEFAULT_CHECKPOINTS: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,11 @@ def read_yaml(data: bytes, file: str, environment: Mapping[str, str]) -> Loaded:
         return Loaded(None, (error.problem,))
     if isinstance(node, Scalar) and node.is_null:
         return Loaded(None, (Problem(f"the file is empty: expected {_A_PIPELINE}", 1, 1),))
+    return read_tree(node, file, environment)
+
+
+def read_tree(node: Node, file: str, environment: Mapping[str, str]) -> Loaded:
+    """The same for what was parsed already."""
     notes = Notes(environment)
     fields = Fields(notes, node, "", _A_PIPELINE)
     if not isinstance(node, Entries):

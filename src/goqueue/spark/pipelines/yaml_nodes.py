@@ -88,8 +88,8 @@ def parse_yaml(data: bytes) -> Node:
     """
     if len(data) > MAX_BYTES:
         raise _unreadable(
-            f"the file has {len(data):,} bytes, and a pipeline has at most {MAX_BYTES:,}: is it "
-            "the right file?"
+            f"the file has more than {MAX_BYTES:,} bytes, which is no pipeline that anybody can "
+            "follow: is it the right file?"
         )
     text = _decoded(data)
     try:

@@ -1,0 +1,49 @@
+"""What queries, groups, checkpoints and dead-letter topics of a pipeline are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.spark.pipelines.graph import topics_behind
+from goqueue.spark.pipelines.model import Otherwise
+
+if TYPE_CHECKING:
+    from goqueue.spark.pipelines.model import Pipeline, RulesStep
+
+LETTERS: Final = "-dead-letters"
+"""What the query of a step's dead letters is called after the step's name."""
+DEAD_LETTER_SUFFIX: Final = ".dlq"
+"""As the broker names its own dead-letter topics."""
+DEFAULT_CHECKPOINTS: Final = "checkpoints"
+
+
+def query_name(pipeline: Pipeline, sink: str) -> str:
+    """What Spark calls the query of a sink."""
+    return f"{pipeline.name}-{sink}"
+
+
+def group_name(pipeline: Pipeline, sink: str) -> str:
+    """The group under which the broker's tools show how far a sink is."""
+    return f"spark-{query_name(pipeline, sink)}"
+
+
+def checkpoint_of(pipeline: Pipeline, sink: str) -> str:
+    """Where a sink keeps how far it is."""
+    folder = (pipeline.checkpoints or DEFAULT_CHECKPOINTS).rstrip("/")
+    return f"{folder}/{pipeline.name}/{sink}"
+
+
+def keeps_letters(step: RulesStep) -> bool:
+    """Whether a step has dead letters at all."""
+    return any(each.otherwise is Otherwise.DEAD_LETTER for each in step.rules)
+
+
+def dead_letter_topic(pipeline: Pipeline, step: RulesStep) -> str | None:
+    """Where the dead letters of a step go: where it says, or where the broker's own would go.
+
+    None when they come from several topics and it does not say.
+    """
+    if step.dead_letters is not None:
+        return step.dead_letters
+    topics = topics_behind(pipeline, step.input)
+    return topics[0] + DEAD_LETTER_SUFFIX if len(topics) == 1 else None

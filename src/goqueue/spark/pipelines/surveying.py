@@ -1,0 +1,181 @@
+"""What a broker has for a pipeline: whether its topics are there, and how much waits in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.spark.errors import OffsetsError
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
+from goqueue.spark.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.offsets import StreamOffset
+from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.pipelines.model import TopicSource
+from goqueue.spark.pipelines.naming import checkpoint_of
+from goqueue.spark.pipelines.planning import topics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from goqueue.spark.kafka.cluster import Place, TopicView
+    from goqueue.spark.pipelines.model import Pipeline
+    from goqueue.spark.pipelines.planning import QueryPlan
+
+_MAX_LOG_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic of the pipeline as the broker has it."""
+
+    topic: str
+    use: str
+    """`read`, `written` or `dead letters`."""
+    partitions: int | None
+    """None: it is not there."""
+    messages: int | None
+    note: str = ""
+    """What will be done about it, or has to be."""
+    is_missing: bool = False
+    """It has to be made before the pipeline can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All of it."""
+
+    topics: tuple[TopicState, ...]
+    waiting: Mapping[str, int]
+    """Messages that a query has yet to read, by its name."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `-o json`."""
+        return {"topics": [asdict(each) for each in self.topics], "waiting": dict(self.waiting)}
+
+
+def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: float) -> Survey:
+    """Ask the broker.
+
+    Raises:
+        SparkSourceError: it does not answer within `patience_s`, or not to us.
+    """
+    reader = OptionReader(
+        {"bootstrap.servers": pipeline.servers, **pipeline.connection}, LINK_OPTIONS
+    )
+    link = parse_link(reader)
+    reader.finish()
+    impatient = replace(link, patience_s=patience_s, connect_timeout_s=patience_s)
+    cluster = Cluster(impatient)
+    try:
+        known = _known_topics(pipeline, cluster)
+        places = [(name, number) for name, each in known.items() for number in each.partitions]
+        starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
+        ends = cluster.offsets_at(dict.fromkeys(places, LATEST), READ_COMMITTED)
+    finally:
+        cluster.close()
+    topics = _states(pipeline, known, starts, ends)
+    waiting = {
+        each.name: _waiting(pipeline, each, known, starts, ends)
+        for each in queries
+        if each.is_stream
+    }
+    return Survey(tuple(topics), waiting)
+
+
+def _known_topics(pipeline: Pipeline, cluster: Cluster) -> dict[str, TopicView]:
+    """Those that are named and there, and those that a pattern means."""
+    patterns = _patterns(pipeline)
+    if not patterns:
+        return cluster.topics(topics_of(pipeline))
+    named = topics_of(pipeline)
+    return {
+        name: each
+        for name, each in cluster.topics(None).items()
+        if name in named
+        or (not each.is_internal and any(pattern.fullmatch(name) for pattern in patterns))
+    }
+
+
+def _patterns(pipeline: Pipeline) -> list[re.Pattern[str]]:
+    return [
+        re.compile(each.pattern)
+        for each in pipeline.sources
+        if isinstance(each, TopicSource) and each.pattern is not None
+    ]
+
+
+def _states(
+    pipeline: Pipeline,
+    known: Mapping[str, TopicView],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
+) -> list[TopicState]:
+    named = topics_of(pipeline)
+    found = []
+    for name in dict.fromkeys((*named, *known)):
+        use, create = named.get(name, ("read", None))
+        if name in known:
+            numbers = known[name].partitions
+            messages = sum(ends[name, each] - starts[name, each] for each in numbers)
+            found.append(TopicState(name, use, len(numbers), messages))
+        elif create is None:
+            hint = f"missing: goqueue topic create {name}"
+            hint += ", or say create: 3" if use == "written" else ""
+            found.append(TopicState(name, use, None, None, hint, is_missing=True))
+        else:
+            count = f" with {create} partitions" if create else ""
+            found.append(TopicState(name, use, None, None, f"will be made{count}"))
+    return found
+
+
+def _waiting(
+    pipeline: Pipeline,
+    query: QueryPlan,
+    known: Mapping[str, TopicView],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
+) -> int:
+    """From where the checkpoint is, or from the beginning where it says nothing."""
+    done = read_checkpoint(checkpoint_of(pipeline, query.name))
+    names = {
+        name
+        for topic in query.topics
+        for name in known
+        if name == topic or _is_like(pipeline, topic, name)
+    }
+    total = 0
+    for name in names:
+        for number in known[name].partitions:
+            at = max(done.get((name, number), 0), starts[name, number])
+            total += max(ends[name, number] - at, 0)
+    return total
+
+
+def _is_like(pipeline: Pipeline, pattern: str, name: str) -> bool:
+    return any(each.pattern == pattern and each.fullmatch(name) for each in _patterns(pipeline))
+
+
+def read_checkpoint(folder: str) -> dict[Place, int]:
+    """What the last finished micro-batch of a query had read; nothing where nothing is known.
+
+    Spark keeps a file a micro-batch: a version, a line about the batch, then a line a source.
+    """
+    try:
+        done = [each for each in Path(folder, "commits").iterdir() if each.name.isdecimal()]
+        last = max(done, key=lambda each: int(each.name))
+        with Path(folder, "offsets", last.name).open(encoding="utf-8") as opened:
+            lines = opened.read(_MAX_LOG_BYTES).splitlines()[2:]
+    except (OSError, ValueError):  # no such folder, no batch yet, or none that can be read
+        return {}
+    found: dict[Place, int] = {}
+    for line in lines:
+        try:
+            offsets = StreamOffset.from_json(json.loads(line)).offsets
+        except (OffsetsError, ValueError):
+            continue
+        for place, offset in offsets.items():
+            found[place] = min(offset, found.get(place, offset))
+    return found
