@@ -11,6 +11,7 @@ from goqueue.cli import (
     consume,
     delayed,
     group,
+    pipeline,
     produce,
     queue,
     schema,
@@ -42,6 +43,7 @@ app.add_typer(delayed.app, name="delayed")
 app.add_typer(schema.app, name="schema")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(trace.app, name="trace")
+app.add_typer(pipeline.app, name="pipeline")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

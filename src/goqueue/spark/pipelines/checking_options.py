@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
@@ -47,7 +47,6 @@ _OUR_WORDS: Final = {
     "valueSchema": "schema",
 }
 """What an option of the data source is called in a pipeline."""
-_TAKEN: Final = {"topic", "subscribe", "subscribePattern", "columns", "checkpointLocation"}
 _EXTRAS: Final = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "pyiceberg"}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -62,6 +61,9 @@ def check_options(findings: Findings) -> None:
             _check_topic_source(findings, source)
         else:
             _check_table(findings, f"sources.{source.name}", source)
+    for step in pipeline.steps:
+        if isinstance(step, RulesStep) and step.dead_letters is not None:
+            _check_topic_name(findings, f"steps.{step.name}.dead_letters", step.dead_letters)
     for sink in pipeline.sinks:
         if isinstance(sink, TopicSink):
             path = f"sinks.{sink.name}"
@@ -93,35 +95,47 @@ def _check_topic_source(findings: Findings, source: TopicSource) -> None:
         if column.lower() not in {each.lower() for each in MESSAGE_COLUMNS}:
             hint = nearest(column, MESSAGE_COLUMNS) or f"; it has {', '.join(MESSAGE_COLUMNS)}"
             findings.error(f"{path}.columns", f"a message has no column {column!r}{hint}")
-    options = dict(_A_BROKER)
+    _check_format(findings, path, source)
+    mode: Literal["stream", "batch"] = "stream" if source.streaming else "batch"
+    given = {**_A_BROKER, **_subscription(source), **_values(source), **source.options}
+    _parse(findings, path, lambda options: parse_read_options(options, mode), given)
+
+
+def _subscription(source: TopicSource) -> dict[str, str]:
+    """Which messages, as the data source is told."""
     if source.pattern is not None:
-        options["subscribePattern"] = source.pattern
+        options = {"subscribePattern": source.pattern}
     else:
-        options["subscribe"] = ",".join(source.topics)
+        options = {"subscribe": ",".join(source.topics)}
     if source.starting is not None:
         said = source.starting.strip()
         is_offset = said.startswith("{") or said.lower() in {"earliest", "latest"}
         options["startingOffsets" if is_offset else "startingTimestamp"] = said
-    if source.value_format != "binary":
-        options["valueFormat"] = source.value_format
-        options["valueSchema"] = source.value_schema or ("x" if findings.pipeline.http else "")
-        if not options["valueSchema"] and "schema.registry.url" not in source.options:
-            if not findings.is_troubled(path):
-                findings.error(
-                    f"{path}.format",
-                    f"{source.value_format} needs a schema: give one with schema, or broker.http, "
-                    "where the registry has it",
-                )
-            options["valueSchema"] = "x"
-    elif source.value_schema is not None and not findings.is_troubled(path):
-        findings.error(f"{path}.schema", "a schema needs a format: add format: json, or what it is")
-    mode = "stream" if source.streaming else "batch"
-    _parse(
-        findings,
-        path,
-        lambda given: parse_read_options(given, "stream" if mode == "stream" else "batch"),
-        {**options, **source.options},
-    )
+    return options
+
+
+def _values(source: TopicSource) -> dict[str, str]:
+    """How values are parsed; whether there is a schema is judged in the pipeline's own words."""
+    if source.value_format == "binary":
+        return {}
+    return {"valueFormat": source.value_format, "valueSchema": source.value_schema or "known"}
+
+
+def _check_format(findings: Findings, path: str, source: TopicSource) -> None:
+    if findings.is_troubled(path):
+        return
+    has_schema = source.value_schema is not None or "schema.registry.url" in source.options
+    if source.value_format == "binary":
+        if source.value_schema is not None:
+            findings.error(
+                f"{path}.schema", "a schema needs a format: add format: json, or what it is"
+            )
+    elif not has_schema and findings.pipeline.http is None:
+        findings.error(
+            f"{path}.format",
+            f"{source.value_format} needs a schema: give one with schema, or broker.http, where "
+            "the registry has it",
+        )
 
 
 def _check_topic_name(findings: Findings, path: str, topic: str) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.pipelines.model import Rule, RulesStep
 
-SUFFIX: Final = ".dlq"
 HEADER_PREFIX: Final = "goqueue-dlq-"
 RETENTION_MS: Final = 336 * 3600 * 1000
 REJECTED: Final = "REJECTED"

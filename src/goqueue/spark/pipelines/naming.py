@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.graph import topics_behind
+from goqueue.spark.pipelines.graph import sources_behind, topics_behind
 from goqueue.spark.pipelines.model import Otherwise
 
 if TYPE_CHECKING:
@@ -45,5 +45,7 @@ def dead_letter_topic(pipeline: Pipeline, step: RulesStep) -> str | None:
     """
     if step.dead_letters is not None:
         return step.dead_letters
+    if any(each.pattern is not None for each in sources_behind(pipeline, step.input)):
+        return None
     topics = topics_behind(pipeline, step.input)
     return topics[0] + DEAD_LETTER_SUFFIX if len(topics) == 1 else None

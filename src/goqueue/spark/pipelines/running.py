@@ -14,10 +14,11 @@ from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.building import build_tables
 from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
 from goqueue.spark.pipelines.model import PipelineError, Problem
+from goqueue.spark.pipelines.naming import group_name
 from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
 from goqueue.spark.pipelines.reporting import Reporter
 from goqueue.spark.pipelines.sessions import DEFAULT_MASTER, is_remote, session_for
-from goqueue.spark.pipelines.sinks import group_name, outputs_of, start, write_once
+from goqueue.spark.pipelines.sinks import outputs_of, start, write_once
 from goqueue.spark.pipelines.topics import link_of, prepare_topics
 from goqueue.spark.pipelines.watching import Watched, now_ms
 

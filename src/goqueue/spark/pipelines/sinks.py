@@ -10,7 +10,7 @@ the topic is read once more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from pyspark.sql.types import BinaryType, StringType
@@ -26,8 +26,14 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     Trigger,
 )
+from goqueue.spark.pipelines.naming import (
+    LETTERS,
+    checkpoint_of,
+    dead_letter_topic,
+    group_name,
+    query_name,
+)
 from goqueue.spark.pipelines.rules import row_as_json
-from goqueue.spark.pipelines.topics import dead_letter_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +43,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.pipelines.building import Table
     from goqueue.spark.pipelines.model import Pipeline, Sink
-
-LETTERS: Final = "-dead-letters"
-"""What the query of a step's dead letters is called after the step's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +69,6 @@ class Output:
     def is_streaming(self) -> bool:
         """Otherwise it is written once."""
         return self.frame.isStreaming
-
-
-def query_name(pipeline: Pipeline, sink: str) -> str:
-    """What Spark calls the query of a sink."""
-    return f"{pipeline.name}-{sink}"
-
-
-def group_name(pipeline: Pipeline, sink: str) -> str:
-    """The group under which the broker's tools show how far a sink is."""
-    return f"spark-{query_name(pipeline, sink)}"
-
-
-def checkpoint_of(pipeline: Pipeline, sink: str) -> str:
-    """Where a sink keeps how far it is."""
-    return f"{(pipeline.checkpoints or 'checkpoints').rstrip('/')}/{pipeline.name}/{sink}"
 
 
 def outputs_of(

@@ -9,16 +9,16 @@ from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.pipelines.dead_letters import RETENTION_MS, SUFFIX
+from goqueue.spark.pipelines.dead_letters import RETENTION_MS
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
-    Otherwise,
     PipelineError,
     Problem,
     RulesStep,
     TopicSink,
     TopicSource,
 )
+from goqueue.spark.pipelines.naming import dead_letter_topic, keeps_letters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,19 +50,6 @@ def link_of(pipeline: Pipeline) -> LinkSettings:
     link = parse_link(reader)
     reader.finish()
     return link
-
-
-def dead_letter_topic(pipeline: Pipeline, step: RulesStep) -> str | None:
-    """Where the dead letters of a step go: where it says, or where the broker's own would go."""
-    if step.dead_letters is not None:
-        return step.dead_letters
-    topics = topics_behind(pipeline, step.input)
-    return topics[0] + SUFFIX if len(topics) == 1 else None
-
-
-def keeps_letters(step: RulesStep) -> bool:
-    """Whether a step has dead letters at all."""
-    return any(each.otherwise is Otherwise.DEAD_LETTER for each in step.rules)
 
 
 def prepare_topics(pipeline: Pipeline) -> dict[str, int]:

@@ -1,0 +1,297 @@
+"""`goqueue pipeline`: check, show and run pipelines, and see those that run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from goqueue.cli import jobs
+from goqueue.cli.calls import Call, ForceOption, command
+from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.job_frame import ConfOption  # noqa: TC001 - Typer looks it up
+from goqueue.cli.output import Format, note, printable
+from goqueue.cli.pipeline_view import plan_lines, query_rows
+from goqueue.cli.times import parse_span_ms, show_span, show_time
+
+if TYPE_CHECKING:
+    from goqueue.spark.pipelines.model import Pipeline, Problem
+    from goqueue.spark.pipelines.planning import Plan
+    from goqueue.spark.pipelines.surveying import Survey
+    from goqueue.spark.pipelines.yaml_file import Loaded
+
+app = typer.Typer(
+    no_args_is_help=True, help="Pipelines on Spark: topics in, topics and tables out."
+)
+app.add_typer(jobs.app, name="job")
+
+FileArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FILE", help="A pipeline: a .yaml or a .py file.")
+]
+FilesArgument: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Pipelines: .yaml or .py files.")
+]
+NameArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="What the pipeline is called in its file.")
+]
+_GUESS_S = 2.0
+"""How long a plan waits for a broker that it was not told to ask."""
+
+
+@command(app, "run")
+def run_file(
+    call: Call,
+    file: FileArgument,
+    *,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="MASTER",
+            help="Where Spark runs, instead of what the file says: local[2], spark://host:7077, "
+            "or sc://host:15002 for Spark Connect.",
+        ),
+    ] = None,
+    conf: ConfOption = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Do what is there and end, as a trigger would.")
+    ] = False,
+    run_for: Annotated[
+        str | None,
+        typer.Option("--run-for", metavar="TIME", help="Stop after so long, such as 90s or 1h."),
+    ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", help="Forget how far it was: everything is read, and written, again."
+        ),
+    ] = False,
+    force: ForceOption = False,
+) -> None:
+    """Run a pipeline until it is done, fails, or Ctrl-C; each sink goes on where it was.
+
+    Ctrl-C ends it after the micro-batch that is under way. A second one does not wait for that.
+    """
+    from goqueue.cli.pipeline_run import Wishes, run  # noqa: PLC0415 - only the command in use
+
+    run_for_s = None
+    if run_for is not None:
+        span_ms = parse_span_ms(run_for)
+        if not span_ms:
+            raise UsageError(f"--run-for: {run_for!r} is no time; expected 90s, 15m or 1h30m")
+        run_for_s = span_ms / 1000
+    pipeline = _pipeline(file)
+    run(
+        call,
+        pipeline,
+        Wishes(
+            master=master,
+            conf=conf or (),
+            available_now=available_now,
+            run_for_s=run_for_s,
+            fresh=fresh,
+            force=force,
+        ),
+    )
+
+
+@command(app, "validate")
+def validate_files(
+    call: Call,
+    files: FilesArgument,
+    *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A warning is as bad as an error.")
+    ] = False,
+) -> None:
+    """Find everything that is wrong with pipelines, with lines, without Spark and without a broker.
+
+    Each problem is a line FILE:LINE:COLUMN: PATH: TEXT, which editors can jump to. The exit code is
+    1 if there is one.
+    """
+    found = [(each, _load(each)) for each in files]
+    is_bad = any(_is_bad(loaded, strict=strict) for _, loaded in found)
+    if call.output is Format.TABLE:
+        for file, loaded in found:
+            for line in _problem_lines(loaded.problems, file):
+                typer.echo(printable(line))
+            if not _is_bad(loaded, strict=strict):
+                typer.echo(f"{printable(file)}: OK ({_counts(loaded)})")
+    else:
+        call.show([_judgement(file, loaded, strict=strict) for file, loaded in found])
+    if is_bad:
+        raise typer.Exit(1)
+
+
+@command(app, "plan")
+def plan_file(
+    call: Call,
+    file: FileArgument,
+    *,
+    connect: Annotated[
+        bool | None,
+        typer.Option(
+            "--connect/--no-connect",
+            help="Ask the broker for topics and what waits in them, and fail if it is away; or do "
+            "not ask. Without either it is shown if the broker answers at once.",
+        ),
+    ] = None,
+) -> None:
+    """Show what a pipeline will do: its tables, and for each sink what it reads, keeps and writes.
+
+    Nothing is started or changed. With --connect the exit code is 1 if a topic is missing.
+    """
+    from goqueue.spark.pipelines.planning import plan_of  # noqa: PLC0415 - only the command in use
+
+    pipeline = _pipeline(file)
+    plan = plan_of(pipeline)
+    found = None if connect is False else _survey(call, pipeline, plan, is_asked=bool(connect))
+    if call.output is Format.TABLE:
+        for line in plan_lines(plan, found):
+            typer.echo(printable(line))
+    else:
+        survey = {"topics": None, "waiting": None} if found is None else found.as_dict()
+        call.show({**plan.as_dict(), **survey})
+    if connect and found is not None and any(each.is_missing for each in found.topics):
+        raise typer.Exit(1)
+
+
+@command(app, "list")
+def list_pipelines(call: Call) -> None:
+    """List the pipelines that have told the broker how they are."""
+    answer = call.api.get("/pipelines")
+    found = answer["pipelines"] if isinstance(answer, dict) else answer
+    call.show(answer, [_row(each) for each in found])
+
+
+@command(app, "status")
+def show_status(call: Call, name: NameArgument) -> None:
+    """Show how a pipeline is: its queries, how fast they are, and how far behind."""
+    found = call.api.get("/pipelines/{}", name)
+    shown = {
+        "pipeline": found["name"],
+        "state": found["state"],
+        "since": _moment(found.get("started_at")),
+        "heard": _ago(found.get("updated_at")),
+        "where": f"{found.get('host') or '-'} (process {found.get('pid') or '-'})",
+        "spark": found.get("master"),
+        "spark ui": found.get("spark_ui"),
+        "file": found.get("file"),
+        "error": found.get("error"),
+        "queries": query_rows(found.get("queries") or ()),
+    }
+    call.show(found, shown)
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+def _load(file: str) -> Loaded:
+    from goqueue.spark.pipelines.loading import load_file  # noqa: PLC0415 - start-up stays light
+
+    if not Path(file).exists():
+        raise UsageError(f"there is no file {file}")
+    return load_file(file)
+
+
+def _pipeline(file: str) -> Pipeline:
+    """The pipeline of a file; what is wrong with it goes to standard error, all of it."""
+    loaded = _load(file)
+    for line in _problem_lines(loaded.problems, file):
+        note(line)
+    errors = [each for each in loaded.problems if not each.is_warning]
+    if errors or loaded.pipeline is None:
+        count = len(errors)
+        raise CliError(f"{file} has {count} problem{'' if count == 1 else 's'}: nothing was done")
+    return loaded.pipeline
+
+
+def _is_bad(loaded: Loaded, *, strict: bool) -> bool:
+    if loaded.pipeline is None:
+        return True
+    return any(strict or not each.is_warning for each in loaded.problems)
+
+
+def _problem_lines(problems: tuple[Problem, ...], file: str) -> list[str]:
+    from dataclasses import replace  # noqa: PLC0415 - as above
+
+    from goqueue.spark.pipelines.model import show_problem  # noqa: PLC0415 - as above
+
+    marked = (
+        replace(each, message=f"warning: {each.message}") if each.is_warning else each
+        for each in problems
+    )
+    return [show_problem(each, file) for each in marked]
+
+
+def _counts(loaded: Loaded) -> str:
+    pipeline = loaded.pipeline
+    assert pipeline is not None
+    parts = {
+        "source": len(pipeline.sources),
+        "step": len(pipeline.steps),
+        "sink": len(pipeline.sinks),
+    }
+    return ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in parts.items())
+
+
+def _judgement(file: str, loaded: Loaded, *, strict: bool) -> dict[str, Any]:
+    return {
+        "file": file,
+        "ok": not _is_bad(loaded, strict=strict),
+        "problems": [
+            {
+                "severity": "warning" if each.is_warning else "error",
+                "line": each.line,
+                "column": each.column,
+                "path": each.path,
+                "message": each.message,
+            }
+            for each in loaded.problems
+        ],
+    }
+
+
+def _survey(call: Call, pipeline: Pipeline, plan: Plan, *, is_asked: bool) -> Survey | None:
+    from goqueue.spark.errors import SparkSourceError  # noqa: PLC0415 - as above
+    from goqueue.spark.pipelines.surveying import survey  # noqa: PLC0415 - as above
+
+    patience_s = call.target().timeout_s if is_asked else _GUESS_S
+    try:
+        return survey(pipeline, plan.queries, patience_s=patience_s)
+    except SparkSourceError as error:
+        if is_asked:
+            raise CliError(str(error)) from error
+        note(f"the plan goes without the broker: {error}")
+        return None
+
+
+# --- What the broker knows -----------------------------------------------------------------------
+
+
+def _row(found: dict[str, Any]) -> dict[str, Any]:
+    queries = found.get("queries") or ()
+    lags = [each["lag"] for each in queries if each.get("lag") is not None]
+    rates = [each["rows_per_second"] for each in queries if each.get("rows_per_second")]
+    return {
+        "pipeline": found["name"],
+        "state": found["state"],
+        "queries": len(queries),
+        "rows/s": round(sum(rates)) if rates else None,
+        "lag": sum(lags) if lags else None,
+        "since": _moment(found.get("started_at")),
+        "heard": _ago(found.get("updated_at")),
+        "error": found.get("error"),
+    }
+
+
+def _moment(timestamp_ms: int | None) -> str | None:
+    return None if timestamp_ms is None else show_time(timestamp_ms)
+
+
+def _ago(timestamp_ms: int | None) -> str | None:
+    if timestamp_ms is None:
+        return None
+    return f"{show_span(max(time.time() - timestamp_ms / 1000, 0))} ago"

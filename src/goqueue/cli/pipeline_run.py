@@ -1,0 +1,270 @@
+"""`goqueue pipeline run`: Spark works in a thread of its own while this one shows how far it is.
+
+The thread is more than comfort: Spark takes Ctrl-C for itself in the thread that starts it, and
+would throw away the micro-batch under way. Here it only asks for the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from goqueue.cli.calls import INTERRUPTED, confirm
+from goqueue.cli.errors import CliError
+from goqueue.cli.job_frame import parse_pairs
+from goqueue.cli.output import Format, note, printable
+from goqueue.cli.pipeline_view import query_rows
+from goqueue.cli.times import show_span
+from goqueue.model.errors import GoQueueError
+from goqueue.spark.pipelines.model import ConsoleSink
+from goqueue.spark.pipelines.progress import RunProgress, RunReport, RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from rich.console import RenderableType
+
+    from goqueue.cli.calls import Call
+    from goqueue.spark.pipelines.model import Pipeline
+
+_LOOK_S: Final = 0.2
+_LINE_EVERY_S: Final = 10.0
+"""Between two lines about the same state where nothing can be drawn."""
+_SHOWN: Final = ("query", "sink", "state", "rows", "rows/s", "lag", "batch", "took", "watermark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the command line says about a run."""
+
+    master: str | None = None
+    conf: Sequence[str] = ()
+    available_now: bool = False
+    run_for_s: float | None = None
+    fresh: bool = False
+    force: bool = False
+
+
+def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
+    """Run a pipeline, show how it goes and what it did.
+
+    Raises:
+        CliError: it cannot be started.
+    """
+    pipeline = replace(
+        pipeline,
+        master=wishes.master or pipeline.master,
+        conf={**pipeline.conf, **parse_pairs(wishes.conf, "--conf")},
+    )
+    _need_spark()
+    if wishes.fresh:
+        _forget(pipeline, force=wishes.force)
+    is_drawn = call.output is Format.TABLE and not any(
+        isinstance(each, ConsoleSink) for each in pipeline.sinks
+    )
+    running = _Running(pipeline, wishes)
+    with _stopping(running), _display(is_drawn=is_drawn) as show:
+        running.start()
+        while running.is_alive():
+            running.join(_LOOK_S)
+            show(running.progress)
+    _finish(call, running)
+
+
+def _need_spark() -> None:
+    from importlib.util import find_spec  # noqa: PLC0415 - used once
+
+    if find_spec("pyspark") is None:
+        raise CliError("pipelines run on Spark: pip install 'goqueue[spark]'")
+
+
+def _forget(pipeline: Pipeline, *, force: bool) -> None:
+    folder = Path(pipeline.checkpoints, pipeline.name)
+    if "://" in pipeline.checkpoints:
+        raise CliError(f"--fresh: {pipeline.checkpoints} is not on this disk: remove it yourself")
+    if folder.exists():
+        confirm(
+            f"This deletes {folder}: the pipeline reads everything again, and what its sinks have "
+            "already is written once more.",
+            force=force,
+        )
+        shutil.rmtree(folder)
+
+
+class _Running(threading.Thread):
+    """The run, and what is known of it."""
+
+    def __init__(self, pipeline: Pipeline, wishes: Wishes) -> None:
+        super().__init__(name="goqueue-pipeline", daemon=True)
+        self.stop = threading.Event()
+        self.progress: RunProgress = RunProgress(name=pipeline.name)
+        self.report: RunReport | None = None
+        self.error: Exception | None = None
+        self.was_interrupted = False
+        self._pipeline = pipeline
+        self._wishes = wishes
+
+    def run(self) -> None:
+        """Whatever goes wrong is kept for the other thread."""
+        try:
+            from goqueue.spark.pipelines.running import run_pipeline  # noqa: PLC0415 - needs Spark
+
+            self.report = run_pipeline(
+                self._pipeline,
+                progress=self._learn,
+                stop=self.stop,
+                available_now=self._wishes.available_now,
+                timeout_s=self._wishes.run_for_s,
+            )
+        except Exception as error:  # noqa: BLE001 - raised again where it can be shown
+            self.error = error
+
+    def _learn(self, progress: RunProgress) -> None:
+        self.progress = progress
+
+
+@contextmanager
+def _stopping(running: _Running) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask for the end; a second Ctrl-C takes it."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            if running.stop.is_set():
+                raise KeyboardInterrupt
+            running.was_interrupted = True
+        running.stop.set()
+        note("stopping after the micro-batch under way; Ctrl-C again does not wait for it")
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _finish(call: Call, running: _Running) -> None:
+    error, report = running.error, running.report
+    if isinstance(error, GoQueueError):
+        raise CliError(str(error)) from error
+    if isinstance(error, ImportError):
+        raise CliError(f"pipelines run on Spark: pip install 'goqueue[spark]' ({error})") from error
+    if error is not None:
+        raise error
+    assert report is not None
+    for text in report.warnings:
+        note(f"warning: {text}")
+    call.show(report.as_dict(), summary(report))
+    if report.state is RunState.FAILED:
+        raise CliError(report.last.error or "the pipeline failed")
+    if running.was_interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def summary(report: RunReport) -> dict[str, Any]:
+    """What a run did, for people."""
+    last = report.last
+    columns = ("query", "sink", "state", "rows", "batch", "lag", "error")
+    rows = query_rows(last.as_dict()["queries"])
+    return {
+        "pipeline": last.name,
+        "state": report.state.value,
+        "took": show_span((report.ended_at - last.started_at) / 1000),
+        "rows": sum(each.rows for each in last.queries),
+        "queries": [{name: row[name] for name in columns} for row in rows],
+    }
+
+
+# --- While it runs -------------------------------------------------------------------------------
+
+
+def _display(*, is_drawn: bool) -> AbstractContextManager[Callable[[RunProgress], None]]:
+    from rich.console import Console  # noqa: PLC0415 - start-up stays light
+
+    console = Console(stderr=True, highlight=False)
+    if is_drawn and console.is_terminal:
+        return _live(console)
+    return nullcontext(_Lines())
+
+
+@contextmanager
+def _live(console: Any) -> Iterator[Callable[[RunProgress], None]]:
+    """A table that is drawn over and over."""
+    from rich.live import Live  # noqa: PLC0415 - start-up stays light
+
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(picture(progress), refresh=True)
+
+
+class _Lines:
+    """A line when something changes, and now and then, where nothing can be drawn."""
+
+    def __init__(self) -> None:
+        self._said: tuple[str, ...] = ()
+        self._said_at = 0.0
+
+    def __call__(self, progress: RunProgress) -> None:
+        states = (progress.state, *(each.state for each in progress.queries))
+        now = time.monotonic()
+        if states == self._said and now - self._said_at < _LINE_EVERY_S:
+            return
+        self._said, self._said_at = states, now
+        for line in progress_lines(progress):
+            note(line)
+
+
+def progress_lines(progress: RunProgress) -> list[str]:
+    """A run at one moment, a line a query."""
+    if not progress.queries:
+        return [f"{progress.name}: {progress.state}"]
+    lines = []
+    for each in progress.queries:
+        facts = [f"{each.rows:,} rows"]
+        if each.rows_per_second:
+            facts.append(f"{each.rows_per_second:,.0f} rows/s")
+        if each.lag is not None:
+            facts.append(f"{each.lag:,} waiting")
+        if each.error is not None:
+            facts.append(each.error)
+        lines.append(f"{progress.name}: {each.name} {each.state}: {', '.join(facts)}")
+    return lines
+
+
+def picture(progress: RunProgress) -> RenderableType:
+    """A run at one moment, as a table."""
+    from rich import box  # noqa: PLC0415 - start-up stays light
+    from rich.console import Group  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    rows = query_rows(progress.as_dict()["queries"])
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in _SHOWN:
+        is_text = name in {"query", "sink", "state", "watermark"}
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_cell(row[name])) for name in _SHOWN))
+    state = f"{progress.name}  {progress.state}  on {progress.master or 'Spark'}"
+    troubles = [progress.error, *(each.error for each in progress.queries)]
+    is_well = not any(troubles)
+    return Group(
+        Text(printable(state), "bold green" if is_well else "bold red"),
+        table,
+        *(Text(printable(each), "red") for each in troubles if each),
+        Text("Ctrl-C stops it after the micro-batch under way", "dim"),
+    )
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
