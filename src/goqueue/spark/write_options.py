@@ -106,6 +106,7 @@ def parse_write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
         compression=reader.choice("kafka.compression.type", _COMPRESSIONS, Compression.NONE),
         batch_bytes=reader.bounded("batchBytes", DEFAULT_BATCH_BYTES, _BATCH_BYTES),
         application=application_of(reader, mode),
+        task_rows_per_s=reader.parsed("taskRowsPerSecond", _rate),
     )
     if parsed.application is not None and not parsed.is_transactional:
         reader.problem("txnAppId and txnVersion need guarantee=exactly-once")

@@ -23,6 +23,7 @@ from pyspark.taskcontext import TaskContext
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import abort_together, commit_together
+from goqueue.spark.pacing import paced
 from goqueue.spark.write_task import Attempt, write_rows
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ def _written(
     columns: Mapping[str, int],
     attempt: Attempt,
 ) -> Written:
-    producer, rows = write_rows(iterator, options, columns, attempt)
+    rows_in_time = paced(iterator, options.task_rows_per_s)
+    producer, rows = write_rows(rows_in_time, options, columns, attempt)
     return Written(attempt.series, producer, rows)
 
 

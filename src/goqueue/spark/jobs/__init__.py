@@ -10,9 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from goqueue.spark.jobs.archiving import archive
+    from goqueue.spark.jobs.deduping import compact, dedupe
+    from goqueue.spark.jobs.repartitioning import repartition
+    from goqueue.spark.jobs.replaying import replay
     from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
+    from goqueue.spark.jobs.restoring import restore
 
 _HOMES = {
+    "archive": "archiving",
+    "compact": "deduping",
+    "dedupe": "deduping",
+    "repartition": "repartitioning",
+    "replay": "replaying",
+    "restore": "restoring",
     "JobReport": "report",
     "Progress": "report",
     "Table": "report",
@@ -20,7 +31,18 @@ _HOMES = {
 }
 """Which module has what: a job is imported when it is used. No module may have a job's name."""
 
-__all__ = ["JobReport", "Progress", "Table", "silent"]
+__all__ = [
+    "JobReport",
+    "Progress",
+    "Table",
+    "archive",
+    "compact",
+    "dedupe",
+    "repartition",
+    "replay",
+    "restore",
+    "silent",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,229 @@
+"""Writing messages to a topic in pieces: in order, once each, and not faster than is wanted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+
+from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.spark.jobs.admin import create_topic, topic_settings
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Work, Written, do_pieces, refuse
+from goqueue.spark.partitioning import PARTITIONERS
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, SparkSession
+
+    from goqueue.spark.jobs.ledger import Ledger, Piece
+    from goqueue.spark.jobs.link import Link, TopicRange
+    from goqueue.spark.jobs.messages import Messages
+    from goqueue.spark.jobs.piecework import Outcome
+    from goqueue.spark.jobs.report import Progress
+
+Moment: TypeAlias = datetime | int
+"""A time, or milliseconds since 1970."""
+
+_PIECE_SECONDS: Final = 60
+"""A piece at a limited rate takes about this long: transactions are not to be open for longer."""
+_WRITTEN_COLUMNS: Final = ("key", "value", "timestamp", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where messages are written to, and how."""
+
+    topic: str
+    keeps_partition: bool = False
+    """To the partition of the same number; otherwise the key says which."""
+    partitioner: str = "mmh3"
+    rate: float | None = None
+    """Rows a second, over all tasks; None for as many as there can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a copy goes on."""
+
+    piece_rows: int = DEFAULT_PIECE_ROWS
+    fails_on_loss: bool = True
+    follows: bool = False
+    stop: threading.Event | None = None
+
+
+class _Writer:
+    """Writes pieces, and remembers the oldest message, which retention may take."""
+
+    def __init__(self, messages: Messages, link: Link, target: Target) -> None:
+        self._messages = messages
+        self._link = link
+        self._target = target
+        self.oldest: datetime | None = None
+
+    def __call__(self, piece: Piece, app: str) -> Written:
+        target = self._target
+        frame, tasks = self._messages.ordered(piece.ranges)
+        columns = [*_WRITTEN_COLUMNS, *(["partition"] if target.keeps_partition else [])]
+        seen = Observation()
+        rows = frame.observe(
+            seen,
+            F.count(F.lit(1)).alias("rows"),
+            F.sum(_size("key") + _size("value")).alias("size_bytes"),
+            F.min("timestamp").alias("oldest"),
+        ).withColumn("headers", F.filter("headers", _stays))
+        options = {
+            **self._link.as_options(),
+            "topic": target.topic,
+            "partitioner": target.partitioner,
+            "txnAppId": app,
+            "txnVersion": str(piece.number),
+        }
+        if target.rate is not None:
+            options["taskRowsPerSecond"] = repr(target.rate / tasks)
+        rows.select(*columns).write.format("goqueue").options(**options).mode("append").save()
+        found = seen.get
+        if found["oldest"] is not None:
+            self.oldest = min(found["oldest"], self.oldest or found["oldest"])
+        return Written(found["rows"], found["size_bytes"] or 0)
+
+
+def copy_messages(
+    spark: SparkSession,
+    link: Link,
+    messages: Messages,
+    target: Target,
+    *,
+    ledger: Ledger,
+    settled: Sequence[TopicRange] | None,
+    pace: Pace,
+    progress: Progress,
+) -> Outcome:
+    """Write messages to a topic that exists.
+
+    Args:
+        spark: The session.
+        link: The broker that has the target.
+        messages: What to write.
+        target: Where, and how.
+        ledger: What was done before.
+        settled: What this job is about; None: all that is there, looked at now.
+        pace: How much at once, and whether to go on with what comes later.
+        progress: Who is told.
+    """
+    writer = _Writer(messages, link, target)
+    rows = pace.piece_rows
+    if target.rate is not None:
+        rows = max(1, min(rows, round(target.rate * _PIECE_SECONDS)))
+    outcome = do_pieces(
+        Work(
+            spark=spark,
+            ledger=ledger,
+            there=messages.there if settled is None else lambda: settled,
+            write=writer,
+            progress=progress,
+            stage=f"writing {target.topic}",
+            piece_rows=rows,
+            fails_on_loss=pace.fails_on_loss,
+            follows=pace.follows,
+            stop=pace.stop,
+        )
+    )
+    outcome.warnings += _retention_warnings(link, target.topic, writer.oldest)
+    return outcome
+
+
+def settle(ledger: Ledger, messages: Messages) -> Sequence[TopicRange]:
+    """What a job is about, looked up by its first run only: later ones have the same end."""
+    entries = ledger.entries
+    if entries.settled is None:
+        entries.settled = list(messages.there())
+        ledger.store()
+    return entries.settled
+
+
+def ensure_target(
+    link: Link, target: Target, settled: Sequence[TopicRange], partitions: int | None
+) -> bool:
+    """Make the target if there is none; whether it was made.
+
+    Raises:
+        OptionsError: it has too few partitions for messages to stay in theirs, or another number
+            of them than is wanted.
+    """
+    needed = max((each.partition + 1 for each in settled), default=1)
+    with link.cluster() as cluster:
+        found = cluster.topics([target.topic]).get(target.topic)
+        if found is None:
+            create_topic(cluster, target.topic, partitions or needed)
+            count = partitions or needed
+        else:
+            count = len(found.partitions)
+    problems = []
+    if target.keeps_partition and count < needed:
+        problems.append(
+            f"{target.topic} has {count} partitions, and messages are of {needed}: write by key, "
+            "or to a topic with as many"
+        )
+    if found is not None and partitions is not None and partitions != count:
+        problems.append(f"partitions: {target.topic} exists, and has {count}, not {partitions}")
+    refuse(problems)
+    return found is None
+
+
+def check_target(target: Target, piece_rows: int) -> list[str]:
+    """What is wrong with the arguments that all copies share."""
+    problems = []
+    if target.partitioner not in PARTITIONERS:
+        known = " or ".join(PARTITIONERS)
+        problems.append(f"partitioner: expected {known}, not {target.partitioner!r}")
+    if piece_rows < 1:
+        problems.append(f"piece_rows: expected 1 and up, not {piece_rows}")
+    if target.rate is not None and not target.rate > 0:
+        problems.append(f"rate: expected more than 0 rows a second, not {target.rate:g}")
+    return problems
+
+
+def as_ms(moment: Moment | None) -> int | None:
+    """Milliseconds since 1970; a time without a zone is one of this machine's."""
+    if isinstance(moment, datetime):
+        return round(moment.timestamp() * 1000)
+    return moment
+
+
+def as_path(folder: str | Path | None) -> Path | None:
+    """A folder on this machine."""
+    return None if folder is None else Path(folder)
+
+
+def _size(column: str) -> Column:
+    return F.coalesce(F.octet_length(column), F.lit(0))
+
+
+def _stays(header: Column) -> Column:
+    """Whether a header is copied: a message that was delayed once is not delayed again."""
+    return header["key"] != DELIVER_AT_HEADER
+
+
+def _retention_warnings(link: Link, topic: str, oldest: datetime | None) -> list[str]:
+    """What the target's settings do to messages that are not of today."""
+    with link.cluster() as cluster:
+        settings = topic_settings(cluster, topic)
+    warnings = []
+    if settings.get("message.timestamp.type") == "LogAppendTime":
+        warnings.append(f"{topic} gives messages the time of their arrival: theirs are not kept")
+    elif oldest is not None:
+        kept_ms = int(settings.get("retention.ms", "-1"))
+        age_ms = time.time() * 1000 - oldest.astimezone(UTC).timestamp() * 1000
+        if 0 <= kept_ms < age_ms:
+            warnings.append(
+                f"the oldest message is of {oldest.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, and "
+                f"{topic} deletes what is older than retention.ms={kept_ms}"
+            )
+    return warnings

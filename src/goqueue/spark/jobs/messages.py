@@ -1,0 +1,182 @@
+"""Messages to be written somewhere in the order that they had: from a topic, or from a table.
+
+Order is kept by partition: one task has all rows of a partition that are in a piece, in the order
+of their offsets. Since a key is in one partition, the rows of a key stay in order whatever
+partition they are written to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+
+from goqueue.spark.jobs.link import TopicRange, ranges_of
+from goqueue.spark.options import default_parallelism
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from goqueue.spark.jobs.link import Link
+
+COLUMNS: Final = "key,value,partition,offset,timestamp,headers"
+"""All that a message has; its priority is one of its headers."""
+_SCHEMA: Final = (
+    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+_MAX_TASKS: Final = 16
+"""Each task of an ordered read from a topic is planned on its own, which takes a moment."""
+_ALL_IN_ONE_TASK: Final = str(2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which messages of those that are there."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+    keys: tuple[bytes, ...] = ()
+    where: str | None = None
+    """A condition in SQL over the columns of a message."""
+
+    def condition(self) -> Column | None:
+        """All of them as one; None for everything."""
+        found = []
+        if self.start_ms is not None:
+            found.append(F.col("timestamp") >= F.timestamp_millis(F.lit(self.start_ms)))
+        if self.end_ms is not None:
+            found.append(F.col("timestamp") < F.timestamp_millis(F.lit(self.end_ms)))
+        if self.keys:
+            found.append(F.col("key").isin(*(F.lit(bytearray(key)) for key in self.keys)))
+        if self.where is not None:
+            found.append(F.expr(self.where))
+        return reduce(lambda one, other: one & other, found) if found else None
+
+    def apply(self, frame: DataFrame) -> DataFrame:
+        """The rows that are wanted."""
+        condition = self.condition()
+        return frame if condition is None else frame.where(condition)
+
+    def identity(self) -> dict[str, object]:
+        """For the ledger: another range is another job."""
+        return {
+            "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
+            "keys": [key.hex() for key in self.keys],
+            "where": self.where,
+        }
+
+
+def sql_problems(spark: SparkSession, name: str, text: str | None) -> list[str]:
+    """What Spark says of an expression over the columns of a message, if anything."""
+    if text is None:
+        return []
+    try:
+        _ = spark.createDataFrame([], _SCHEMA).select(F.expr(text)).schema
+    except AnalysisException as error:
+        return [f"{name}: {str(error).strip().splitlines()[0]}"]
+    return []
+
+
+class Messages(Protocol):
+    """Where messages come from."""
+
+    def there(self) -> Sequence[TopicRange]:
+        """What there is now."""
+
+    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
+        """The messages of some ranges, a partition in one task and in order; how many tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMessages:
+    """Messages of a topic."""
+
+    spark: SparkSession
+    link: Link
+    topic: str
+    filters: Filters = field(default_factory=Filters)
+
+    def there(self) -> list[TopicRange]:
+        """Up to the last that is committed, or of the time range."""
+        with self.link.cluster() as cluster:
+            return ranges_of(
+                cluster, self.topic, start_ms=self.filters.start_ms, end_ms=self.filters.end_ms
+            )
+
+    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
+        """Without a shuffle: each task is told its partitions, and reads them one by one."""
+        groups = share_out(ranges, min(cores(self.spark), _MAX_TASKS))
+        frames = [
+            self.link.read(
+                self.spark,
+                self.topic,
+                columns=COLUMNS,
+                ranges=group,
+                minPartitions="1",
+                maxRecordsPerPartition=_ALL_IN_ONE_TASK,
+            )
+            for group in groups
+        ]
+        return self.filters.apply(reduce(lambda one, two: one.unionAll(two), frames)), len(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMessages:
+    """Messages of a table that has their columns, such as an archive."""
+
+    spark: SparkSession
+    load: Callable[[], DataFrame]
+    filters: Filters = field(default_factory=Filters)
+
+    def there(self) -> list[TopicRange]:
+        """By partition, the offsets of the messages that are wanted."""
+        found = (
+            self.filters.apply(self.load())
+            .groupBy("partition")
+            .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+            .collect()
+        )
+        return sorted(
+            (TopicRange(row["partition"], row["first"], row["last"] + 1) for row in found),
+            key=lambda each: each.partition,
+        )
+
+    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
+        """A shuffle brings each partition together, and a sort puts it into order."""
+        wanted = reduce(
+            lambda one, other: one | other,
+            (
+                (F.col("partition") == each.partition)
+                & (F.col("offset") >= each.start)
+                & (F.col("offset") < each.end)
+                for each in ranges
+            ),
+        )
+        tasks = min(cores(self.spark), len(ranges))
+        frame = self.filters.apply(self.load().where(wanted)).select(*COLUMNS.split(","))
+        return frame.repartition(tasks, "partition").sortWithinPartitions(
+            "partition", "offset"
+        ), tasks
+
+
+def share_out(ranges: Sequence[TopicRange], groups: int) -> list[list[TopicRange]]:
+    """Ranges in groups of about the same size; the largest are given out first."""
+    found: list[list[TopicRange]] = [[] for _ in range(min(groups, len(ranges)))]
+    for each in sorted(ranges, key=lambda each: (-each.size, each.partition)):
+        min(found, key=lambda group: sum(one.size for one in group)).append(each)
+    return [sorted(group, key=lambda each: each.partition) for group in found]
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at the same time; over Spark Connect, a guess by this machine."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - which error it is has changed from version to version
+        return default_parallelism()

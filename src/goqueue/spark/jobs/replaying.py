@@ -1,0 +1,101 @@
+"""A time range of a topic, back to a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.spark.jobs.copying import (
+    Moment,
+    Pace,
+    Target,
+    as_ms,
+    as_path,
+    check_target,
+    copy_messages,
+    ensure_target,
+    settle,
+)
+from goqueue.spark.jobs.ledger import open_ledger
+from goqueue.spark.jobs.link import Link, find_topic
+from goqueue.spark.jobs.messages import Filters, TopicMessages, sql_problems
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
+from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def replay(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    target: str,
+    *,
+    start: Moment | None = None,
+    end: Moment | None = None,
+    keys: Sequence[bytes] = (),
+    where: str | None = None,
+    keep_partition: bool = False,
+    partitions: int | None = None,
+    partitioner: str = "mmh3",
+    rate: float | None = None,
+    checkpoint: str | Path | None = None,
+    piece_rows: int = DEFAULT_PIECE_ROWS,
+    options: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+) -> JobReport:
+    """Write the messages of a time range again, in order by key, each once.
+
+    Keys, values, headers and times are kept. What is replayed is settled when the job begins: it
+    may go to the same topic.
+
+    Args:
+        spark: The session.
+        servers: The broker's Kafka address.
+        topic: The topic to read.
+        target: The topic to write; made if there is none.
+        start: Only messages of this time or later.
+        end: Only messages before this time.
+        keys: Only messages with one of these keys.
+        where: Only messages that meet this condition in SQL.
+        keep_partition: To the partition of the same number, instead of by key.
+        partitions: How many partitions the target gets if it is made; as many as the topic has.
+        partitioner: How a key says the partition: `mmh3` or `murmur2`.
+        rate: At most so many rows a second.
+        checkpoint: A folder; with it, a job that was killed goes on when it is run again.
+        piece_rows: How many rows become visible at once.
+        options: Options of the connection.
+        progress: Who is told how far it is.
+
+    Raises:
+        OptionsError: the arguments make no sense; all that is wrong with them.
+        TopicMissingError: there is no such topic.
+        DataLossError: messages of the range were deleted before they were read.
+    """
+    link = Link(servers, options or {})
+    filters = Filters(as_ms(start), as_ms(end), tuple(keys), where)
+    to = Target(target, keep_partition, partitioner, rate)
+    refuse(check_target(to, piece_rows) + sql_problems(spark, "where", where))
+    with link.cluster() as cluster:
+        topic_id = find_topic(cluster, topic).topic_id
+    identity = {
+        "job": "replay", "topic": topic, "topic_id": topic_id, "target": target,
+        "keep_partition": keep_partition, "partitioner": partitioner, **filters.identity(),
+    }  # fmt: skip
+    messages = TopicMessages(spark, link, topic, filters)
+    with open_ledger(as_path(checkpoint), identity) as ledger:
+        settled = settle(ledger, messages)
+        is_new = ensure_target(link, to, settled, partitions)
+        outcome = copy_messages(
+            spark, link, messages, to,
+            ledger=ledger, settled=settled, pace=Pace(piece_rows), progress=progress,
+        )  # fmt: skip
+        return JobReport(
+            "replay",
+            {"topic": topic, "target": target, "target_made": is_new, **outcome.summary()},
+            [Table("partitions", partition_rows(ledger, outcome))],
+            warnings=outcome.warnings,
+        )

@@ -1,0 +1,38 @@
+"""Not faster than is wanted: how a task that writes keeps to its share of a rate."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+_STEPS_A_SECOND: Final = 10
+_BURST_S: Final = 1.0
+"""What a task may catch up with after it had nothing to write."""
+
+
+def paced(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_s: float | None,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in smaller batches, at most so many a second; None for all at once."""
+    if rows_per_s is None:
+        yield from batches
+        return
+    step = max(1, int(rows_per_s / _STEPS_A_SECOND))
+    free_at = now()
+    for batch in batches:
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            free_at = max(free_at, now() - _BURST_S)
+            if free_at > now():
+                sleep(free_at - now())
+            free_at += part.num_rows / rows_per_s
+            yield part

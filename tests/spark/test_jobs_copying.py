@@ -1,0 +1,237 @@
+"""Jobs that write topics, in a real Spark against a real broker; an oracle reads both topics."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from itertools import count
+
+import mmh3
+import pytest
+
+from goqueue.records import Record
+from goqueue.spark import jobs
+from goqueue.spark.errors import OptionsError, TopicMissingError, VerificationError
+from goqueue.testing import Broker
+from support.committed import committed
+from support.topic_writer import TopicWriter
+
+names = (f"copied-{number}" for number in count())
+BASE_MS = 1_767_225_600_000  # 2026-01-01
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def writer(broker):
+    with TopicWriter(broker.kafka_address) as made:
+        yield made
+
+
+def fill(writer, topic, rows=1200, partitions=3):
+    """Messages with keys, headers and times, some tombstones, some without a key."""
+    chance = random.Random(7)
+    writer.create(topic, partitions, goqueue_kafka_headers="true")
+    batches = defaultdict(list)
+    for number in range(rows):
+        key = b"k%d" % chance.randrange(40) if number % 50 else None
+        partition = mmh3.hash(key or b"", signed=False) % partitions
+        value = None if number % 61 == 7 else b"%d" % number
+        headers = [("n", b"%d" % number)] if number % 3 else []
+        batches[partition].append((key, value, BASE_MS + number * 1000, headers))
+    for partition, found in batches.items():
+        for at in range(0, len(found), 100):
+            records = [
+                Record(n, ms, key, value, tuple(headers))
+                for n, (key, value, ms, headers) in enumerate(found[at : at + 100])
+            ]
+            writer.append(topic, partition, records)
+
+
+@pytest.fixture(scope="module")
+def topic(writer):
+    name = next(names)
+    fill(writer, name)
+    return name
+
+
+def by_key(found):
+    """What the order of a topic means: the messages of each key, one after the other."""
+    sequences = defaultdict(list)
+    for each in sorted(found, key=lambda each: (each.partition, each.offset)):
+        sequences[each.key].append((each.value, each.timestamp_ms, tuple(each.headers)))
+    loose = sequences.pop(None, [])  # without a key there is no order to keep
+    return dict(sequences), sorted(loose, key=repr)
+
+
+def test_a_replay_of_a_time_range_keeps_what_messages_are_and_their_order(spark, broker, topic):
+    told = []
+    start, end = BASE_MS + 300_000, BASE_MS + 900_000
+    report = jobs.replay(
+        spark, broker.kafka_address, topic, target := next(names),
+        start=start, end=end, partitions=5, piece_rows=350,
+        progress=lambda *args: told.append(args),
+    )  # fmt: skip
+    wanted = [each for each in committed(broker, topic) if start <= each.timestamp_ms < end]
+    found = committed(broker, target)
+    assert by_key(found) == by_key(wanted)
+    assert all(e.partition == mmh3.hash(e.key, signed=False) % 5 for e in found if e.key)
+    assert report.summary["rows"] == len(wanted) == 600
+    assert report.summary["pieces"] == 2
+    assert report.summary["bytes"] == sum(len(e.key or b"") + len(e.value or b"") for e in wanted)
+    assert told[-1] == (f"writing {target}", 600, 600)
+    assert any("deletes what is older than" in each for each in report.warnings)
+
+
+def test_a_replay_can_keep_partitions_take_some_keys_and_is_done_once(
+    spark, broker, topic, tmp_path
+):
+    def run(**changes):
+        return jobs.replay(
+            spark, broker.kafka_address, topic, target,
+            **{"keys": [b"k1", b"k2"], "where": "value IS NOT NULL", "keep_partition": True,
+               "checkpoint": tmp_path, "rate": 100_000, **changes},
+        )  # fmt: skip
+
+    target = next(names)
+    report = run()
+    wanted = [e for e in committed(broker, topic) if e.key in {b"k1", b"k2"} and e.value]
+    assert report.summary["rows"] == len(wanted)
+    again = run()
+    assert again.summary["rows"] == again.summary["pieces"] == 0
+    found = committed(broker, target)
+    assert by_key(found) == by_key(wanted)
+    assert {(e.key, e.partition) for e in found} == {(e.key, e.partition) for e in wanted}
+    with pytest.raises(OptionsError, match=r"another job: keys was \['6b31', '6b32'\]"):
+        run(keys=[b"k3"])
+
+
+def test_a_topic_replays_into_itself_once(spark, broker, writer):
+    fill(writer, name := next(names), rows=90, partitions=2)
+    jobs.replay(spark, broker.kafka_address, name, name, piece_rows=40)
+    assert len(committed(broker, name)) == 180
+
+
+def test_a_rate_is_kept(spark, broker, topic):
+    report = jobs.replay(
+        spark, broker.kafka_address, topic, next(names), rate=60, end=BASE_MS + 200_000
+    )
+    assert report.summary["rows"] == 200
+    assert report.summary["seconds"] > 200 / 60 * 0.8
+
+
+def test_a_topic_gets_another_number_of_partitions_and_goes_on_where_it_was(
+    spark, broker, writer, tmp_path
+):
+    fill(writer, name := next(names), partitions=3)
+    target = next(names)
+
+    def run(**options):
+        return jobs.repartition(
+            spark, broker.kafka_address, name, target, 7, checkpoint=tmp_path, **options
+        )
+
+    report = run(piece_rows=700)
+    assert report.summary["verified"] is True
+    assert report.summary["keys"] == len(by_key(committed(broker, name))[0]) + 1
+    stop = threading.Event()
+    writer.numbers(name, 1, 0, 50)
+    follower = threading.Timer(2, stop.set)
+    follower.start()
+    more = run(follow=True, stop=stop)
+    follower.join()
+    assert more.summary["rows"] == 50
+    assert by_key(committed(broker, target)) == by_key(committed(broker, name))
+    assert len(more.tables[1].rows) == 7
+    assert sum(row["lag"] for row in more.tables[0].rows) == 0
+    writer.numbers(target, 1, 7, 1)  # somebody writes to the copy
+    with pytest.raises(VerificationError, match=r"1 of \d+ keys differ, '1' among"):
+        run()
+
+
+def dedupe_by(found, same, keep):
+    """What stays, reckoned one by one."""
+    kept = {}
+    for number, each in enumerate(sorted(found, key=lambda e: (e.partition, e.offset))):
+        name = same(each)
+        name = number if name is None else (name,)
+        if keep == "last" or name not in kept:
+            kept[name] = each
+    return list(kept.values())
+
+
+def test_of_the_same_messages_the_first_or_the_last_stays(spark, broker, topic, tmp_path):
+    found = committed(broker, topic)
+    report = jobs.dedupe(
+        spark, broker.kafka_address, topic, target := next(names),
+        keep="last", window_ms=600_000, checkpoint=tmp_path, piece_rows=60,
+    )  # fmt: skip
+    wanted = dedupe_by(found, lambda e: e.key and (e.key, e.timestamp_ms // 600_000), "last")
+    assert by_key(committed(broker, target)) == by_key(wanted)
+    assert (report.summary["read"], report.summary["kept"]) == (1200, len(wanted))
+    assert report.summary["pieces"] > 1
+    again = jobs.dedupe(
+        spark, broker.kafka_address, topic, target,
+        keep="last", window_ms=600_000, checkpoint=tmp_path, piece_rows=60,
+    )  # fmt: skip
+    assert (again.summary["rows"], again.summary["kept"]) == (0, len(wanted))
+    assert len(committed(broker, target)) == len(wanted)
+
+    jobs.dedupe(
+        spark, broker.kafka_address, topic, target := next(names),
+        by="substring(value, -1)", start=BASE_MS + 100_000,
+    )  # fmt: skip
+    late = [e for e in found if e.timestamp_ms >= BASE_MS + 100_000]
+    late.sort(key=lambda e: e.timestamp_ms)
+    firsts = {}
+    for each in late:
+        firsts.setdefault((each.value and each.value[-1:]) or each.offset, each)
+    tombs = [e for e in late if e.value is None]
+    assert sorted(e.value or b"" for e in committed(broker, target)) == sorted(
+        [e.value for e in firsts.values() if e.value] + [b""] * len(tombs)
+    )
+
+
+def test_compaction_leaves_the_newest_of_each_key_and_no_tombstone(spark, broker, topic):
+    report = jobs.compact(spark, broker.kafka_address, topic, target := next(names))
+    newest = dedupe_by(committed(broker, topic), lambda e: e.key, "last")
+    wanted = [each for each in newest if each.value is not None]
+    assert len(wanted) < len(newest)
+    assert by_key(committed(broker, target)) == by_key(wanted)
+    assert report.summary["dropped"] == 1200 - len(wanted)
+
+
+def test_an_empty_topic_is_copied_as_one(spark, broker, writer):
+    writer.create(name := next(names), 2)
+    address = broker.kafka_address
+    for report in (
+        jobs.replay(spark, address, name, next(names)),
+        jobs.repartition(spark, address, name, next(names), 4),
+        jobs.compact(spark, address, name, next(names)),
+    ):
+        assert (report.summary["rows"], report.summary["pieces"]) == (0, 0)
+
+
+def test_whatever_is_wrong_is_said_at_once(spark, broker, topic):
+    address = broker.kafka_address
+    with pytest.raises(OptionsError) as caught:
+        jobs.dedupe(
+            spark, address, topic, topic,
+            by="nonsense(", keep="both", window_ms=0, rate=0, piece_rows=0, partitioner="crc",
+        )  # fmt: skip
+    named = [each.split(":")[0] for each in caught.value.problems]
+    assert named == ["partitioner", "piece_rows", "rate", "by", "keep", "window_ms", "target"]
+    other, small = broker.create_topic(next(names)), broker.create_topic(next(names), partitions=2)
+    with pytest.raises(OptionsError, match=f"target: {topic} exists"):
+        jobs.repartition(spark, address, other, topic, 3)
+    with pytest.raises(OptionsError, match="has 2 partitions, and messages are of 3"):
+        jobs.replay(spark, address, topic, small, keep_partition=True)
+    with pytest.raises(TopicMissingError, match="there is no topic 'absent'"):
+        jobs.replay(spark, address, "absent", "other")
+    with pytest.raises(OptionsError, match=r"unknown option kafka\.sasl\.user; did you mean"):
+        jobs.compact(spark, address, topic, "other", options={"kafka.sasl.user": "me"})
