@@ -12,6 +12,7 @@ from goqueue.spark.option_reader import OptionReader
 from goqueue.spark.options import parse_read_options
 from goqueue.spark.pipelines.fields import nearest
 from goqueue.spark.pipelines.model import (
+    RulesStep,
     TableFormat,
     TableSink,
     TableSource,
