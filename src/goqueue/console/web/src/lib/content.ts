@@ -4,15 +4,19 @@
 
 const HEX_WIDTH = 16;
 
-/** Control characters as the symbols made for them, and direction overrides as their code points. */
+const CONTROL_NAMES =
+  "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(
+    " ",
+  );
+
+/** Control characters by their names, direction overrides and the like by their code points. */
 export function visible(text: string): string {
   return text.replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
     (found) => {
       const code = found.charCodeAt(0);
-      if (code < 0x20) return String.fromCharCode(0x2400 + code);
-      if (code === 0x7f) return "\u2421";
-      return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+      const name = CONTROL_NAMES[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+      return `\u27e8${name}\u27e9`;
     },
   );
 }
@@ -20,7 +24,7 @@ export function visible(text: string): string {
 /** The same on one line, cut at a length: for cells of tables. */
 export function oneLine(text: string, most = 200): string {
   const cut = text.length > most ? text.slice(0, most) : text;
-  const line = visible(cut).replace(/\n/g, "\u2424").replace(/\t/g, "\u2409");
+  const line = visible(cut).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
   return cut.length < text.length ? `${line}\u2026` : line;
 }
 

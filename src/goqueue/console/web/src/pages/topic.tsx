@@ -1,41 +1,198 @@
-// One topic: what it holds, how it is set up, its messages.
-import { Badge, Card, Loaded, PageHead, Stat } from "../kit/parts";
-import { Table, type Column } from "../kit/table";
+// One topic: its messages, its partitions, how it is set up.
+import { useState } from "preact/hooks";
+import { Bars } from "../kit/chart";
+import { Badge, Button, Card, Loaded, PageHead, Stat, Status, Tabs } from "../kit/parts";
+import { type Column, Table } from "../kit/table";
 import { api, path } from "../lib/api";
-import { bytes, whole } from "../lib/format";
+import { bytes, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
-import { Link, type Params } from "../lib/router";
-import type { PartitionInfo, TopicInfo } from "../lib/types";
-
-const PARTITIONS: Column<PartitionInfo>[] = [
-  { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
-  { id: "from", title: "First offset", number: true, sort: (row) => row.earliest_offset, cell: (row) => whole(row.earliest_offset) },
-  { id: "to", title: "Next offset", number: true, sort: (row) => row.latest_offset, cell: (row) => whole(row.latest_offset) },
-  { id: "messages", title: "Messages", number: true, sort: (row) => row.high_watermark - row.earliest_offset, cell: (row) => whole(row.high_watermark - row.earliest_offset) },
-  { id: "size", title: "Size", number: true, sort: (row) => row.size_bytes, cell: (row) => bytes(row.size_bytes) },
-  { id: "state", title: "State", wide: true, cell: (row) => (row.failure ? <Badge tone="bad">{row.failure}</Badge> : <Badge tone="good">ok</Badge>) },
-];
+import { Link, type Params, useQueryField } from "../lib/router";
+import type { Message, PartitionInfo, TopicInfo } from "../lib/types";
+import { Messages } from "./messages";
+import { PublishDialog } from "./publish";
+import { TopicSettings } from "./topic-settings";
 
 export function TopicPage({ params }: { params: Params }) {
   const name = params["topic"] ?? "";
-  const topic = useResource((signal) => api.get<TopicInfo>(path("topics", name), { signal }), [name], { everyMs: 5000, on: ["topic"] });
+  const topic = useResource(
+    (signal) => api.get<TopicInfo>(path("topics", name), { signal }),
+    [name],
+    { everyMs: 5000, on: ["topic"] },
+  );
+  const [publishing, setPublishing] = useState<{ from: Message | null } | null>(null);
+  const [turn, setTurn] = useState(0);
+  const canPublish = topic.data !== undefined && !topic.data.internal;
+  const published = (hasPublished: boolean) => {
+    setPublishing(null);
+    if (hasPublished) {
+      topic.reload();
+      setTurn(turn + 1);
+    }
+  };
   return (
     <>
-      <PageHead title={name} above={<Link to="/topics">Topics</Link>} />
+      <PageHead
+        title={name}
+        above={<Link to="/topics">Topics</Link>}
+        actions={
+          canPublish && (
+            <Button kind="primary" icon="send" onClick={() => setPublishing({ from: null })}>
+              Publish
+            </Button>
+          )
+        }
+      />
       <Loaded from={topic}>
         {(found) => (
           <>
-            <div class="stats">
-              <Stat label="Messages" value={whole(found.total_messages)} />
-              <Stat label="Size" value={bytes(found.size_bytes)} />
-              <Stat label="Partitions" value={whole(found.num_partitions)} />
-            </div>
-            <Card title="Partitions" flush>
-              <Table label="Partitions" rows={found.partitions} columns={PARTITIONS} rowKey={(row) => String(row.partition)} first={{ column: "partition" }} />
-            </Card>
+            <Summary topic={found} />
+            <Parts
+              topic={found}
+              turn={turn}
+              onChanged={topic.reload}
+              onPublishAgain={(message) => setPublishing({ from: message })}
+            />
+            {publishing && <PublishDialog topic={found} from={publishing.from} onClose={published} />}
           </>
         )}
       </Loaded>
+    </>
+  );
+}
+
+function Summary({ topic }: { topic: TopicInfo }) {
+  const failed = topic.partitions.filter((each) => each.failure).length;
+  const retention = topic.settings["retention.ms"];
+  return (
+    <div class="stats">
+      <Stat label="Messages" value={whole(topic.total_messages)} />
+      <Stat label="Size" value={bytes(topic.size_bytes)} />
+      <Stat label="Partitions" value={whole(topic.num_partitions)} />
+      <Stat
+        label="Kept"
+        value={retention === undefined ? "Default" : settingDuration(Number(retention))}
+        extra={topic.settings["cleanup.policy"]}
+      />
+      <Stat
+        label="State"
+        value={failed ? `${failed} failed` : "Healthy"}
+        tone={failed ? "bad" : "neutral"}
+        extra={topic.internal ? "kept by the broker for itself" : undefined}
+      />
+    </div>
+  );
+}
+
+function Parts({
+  topic,
+  turn,
+  onChanged,
+  onPublishAgain,
+}: {
+  topic: TopicInfo;
+  turn: number;
+  onChanged: () => void;
+  onPublishAgain: (message: Message) => void;
+}) {
+  const [tab, setTab] = useQueryField("tab", "messages");
+  return (
+    <>
+      <Tabs
+        label="Parts of the topic"
+        current={tab}
+        onChoose={setTab}
+        tabs={[
+          { id: "messages", label: "Messages" },
+          { id: "partitions", label: "Partitions" },
+          { id: "settings", label: "Settings" },
+        ]}
+      />
+      {tab === "messages" && <Messages key={turn} topic={topic} onPublishAgain={onPublishAgain} />}
+      {tab === "partitions" && <Partitions topic={topic} />}
+      {tab === "settings" && <TopicSettings topic={topic} onChanged={onChanged} />}
+    </>
+  );
+}
+
+const PARTITIONS: Column<PartitionInfo>[] = [
+  {
+    id: "partition",
+    title: "Partition",
+    number: true,
+    sort: (row) => row.partition,
+    cell: (row) => row.partition,
+  },
+  {
+    id: "messages",
+    title: "Messages",
+    number: true,
+    sort: (row) => row.high_watermark - row.earliest_offset,
+    cell: (row) => whole(row.high_watermark - row.earliest_offset),
+  },
+  {
+    id: "from",
+    title: "First offset",
+    number: true,
+    minor: true,
+    sort: (row) => row.earliest_offset,
+    cell: (row) => whole(row.earliest_offset),
+  },
+  {
+    id: "to",
+    title: "Next offset",
+    number: true,
+    sort: (row) => row.latest_offset,
+    cell: (row) => whole(row.latest_offset),
+  },
+  {
+    id: "size",
+    title: "Size",
+    number: true,
+    sort: (row) => row.size_bytes,
+    cell: (row) => bytes(row.size_bytes),
+  },
+  {
+    id: "leader",
+    title: "Leader",
+    number: true,
+    minor: true,
+    sort: (row) => row.leader,
+    cell: (row) => `${row.leader}, epoch ${row.version}`,
+  },
+  {
+    id: "state",
+    title: "State",
+    wide: true,
+    cell: (row) =>
+      row.failure ? <Badge tone="bad">{row.failure}</Badge> : <Status tone="good">ok</Status>,
+  },
+];
+
+function Partitions({ topic }: { topic: TopicInfo }) {
+  const largest = [...topic.partitions].sort((one, other) => other.size_bytes - one.size_bytes);
+  return (
+    <>
+      <Card flush>
+        <Table
+          label="Partitions"
+          rows={topic.partitions}
+          columns={PARTITIONS}
+          rowKey={(row) => String(row.partition)}
+          rowTo={(row) => `${path("topics", topic.name)}?partition=${row.partition}`}
+          first={{ column: "partition" }}
+        />
+      </Card>
+      {topic.num_partitions > 1 && (
+        <Card title="Largest partitions">
+          <Bars
+            format={bytes}
+            items={largest.slice(0, 8).map((each) => ({
+              label: `Partition ${each.partition}`,
+              value: each.size_bytes,
+            }))}
+          />
+        </Card>
+      )}
     </>
   );
 }

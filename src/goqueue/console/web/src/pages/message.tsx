@@ -1,0 +1,163 @@
+// One message, whole: where it is, its headers, its key, its value as it is and as its schema reads it.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { Badge, Button, Facts, Note, Plain, ProblemNote, Time } from "../kit/parts";
+import { ValueViewer } from "../kit/value";
+import { api, path } from "../lib/api";
+import { bytes, whole } from "../lib/format";
+import { Link } from "../lib/router";
+import type { Header, Message } from "../lib/types";
+
+type ReadAnswer = { messages: Message[] };
+
+/** `extra` are buttons of the page that shows it: publish again, redrive. */
+export function MessageDetail({
+  message,
+  extra,
+}: {
+  message: Message;
+  extra?: ComponentChildren;
+}) {
+  const [fetched, setFetched] = useState<Message | null>(null);
+  const shown = fetched ? { ...message, value: fetched.value, encoding: fetched.encoding } : message;
+  return (
+    <div class="message">
+      <div class="message-side">
+        <Facts items={factsOf(message)} />
+        {extra && <div class="actions">{extra}</div>}
+        <Headers headers={message.headers} />
+      </div>
+      <div class="stack message-main">
+        {message.key !== null && (message.key.length > 80 || message.key_encoding === "base64") && (
+          <ValueViewer label="Key" value={message.key} encoding={message.key_encoding} />
+        )}
+        <Decoded message={message} />
+        {shown.value === null ? (
+          <Note>It has no value: a tombstone. Compaction removes older messages of its key.</Note>
+        ) : (
+          <ValueViewer
+            key={fetched ? "whole" : "cut"}
+            label={message.decoded ? "Value as stored" : "Value"}
+            value={shown.value}
+            encoding={shown.encoding}
+          />
+        )}
+        {message.truncated && !fetched && <WholeValue message={message} onFetched={setFetched} />}
+      </div>
+    </div>
+  );
+}
+
+function factsOf(message: Message): [string, ComponentChildren][] {
+  const found: [string, ComponentChildren][] = [
+    ["Partition", whole(message.partition)],
+    ["Offset", whole(message.offset)],
+    [message.timestamp_type === "append" || message.timestamp_type === "log_append" ? "Appended" : "Time", <Time ms={message.timestamp} />],
+    ["Key", message.key === null ? <span class="muted">none</span> : <Plain text={message.key} mono />],
+    ["Priority", message.priority],
+  ];
+  if (message.size_bytes !== undefined) found.push(["Size", bytes(message.size_bytes)]);
+  if (message.trace_id) {
+    found.push([
+      "Trace",
+      <Link to={path("traces", message.trace_id)}>
+        <span class="mono">{message.trace_id.slice(0, 16)}…</span>
+      </Link>,
+    ]);
+  }
+  return found;
+}
+
+function Headers({ headers }: { headers: readonly Header[] }) {
+  if (!headers.length) return <p class="muted small">No headers.</p>;
+  return (
+    <table class="headers">
+      <caption class="unseen">Headers</caption>
+      <thead>
+        <tr>
+          <th scope="col">Header</th>
+          <th scope="col">Value</th>
+        </tr>
+      </thead>
+      <tbody>
+        {headers.map((header, at) => (
+          <tr key={at}>
+            <th scope="row">
+              <Plain text={header.name} most={300} mono />
+            </th>
+            <td>
+              {header.value === null ? (
+                <span class="muted">no value</span>
+              ) : (
+                <Plain text={header.value} most={1000} mono />
+              )}{" "}
+              {header.encoding === "base64" && <Badge>base64</Badge>}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Decoded({ message }: { message: Message }) {
+  const { decoded, decode_error: error } = message;
+  if (error) return <Note tone="warn">It names a schema, but does not fit it: {error}</Note>;
+  if (!decoded) return null;
+  return (
+    <>
+      <p class="small">
+        <Badge tone="accent">{decoded.format}</Badge>{" "}
+        {decoded.subject ? (
+          <Link to={path("schemas", decoded.subject)}>
+            {decoded.subject}
+            {decoded.version !== null && ` version ${decoded.version}`}
+          </Link>
+        ) : (
+          <span class="muted">schema of no subject</span>
+        )}{" "}
+        <span class="muted">id {decoded.schema_id}</span>
+      </p>
+      <ValueViewer label="Decoded value" value={decoded.json} />
+    </>
+  );
+}
+
+function WholeValue({
+  message,
+  onFetched,
+}: {
+  message: Message;
+  onFetched: (found: Message) => void;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<unknown>(null);
+  const fetchIt = async () => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const { messages } = await api.get<ReadAnswer>(
+        path("topics", message.topic, "partitions", message.partition, "messages"),
+        { query: { offset: message.offset, limit: 1 } },
+      );
+      const found = messages[0];
+      if (found?.offset === message.offset) onFetched(found);
+      else setProblem(new Error("The message is not there any more."));
+    } catch (error) {
+      setProblem(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <Note>
+        Only the beginning of the value is shown{message.size_bytes ? ` (${bytes(message.size_bytes)} in all)` : ""}.{" "}
+        <Button busy={busy} onClick={() => void fetchIt()}>
+          Fetch the whole value
+        </Button>
+      </Note>
+      {problem !== null && <ProblemNote problem={problem} />}
+    </>
+  );
+}

@@ -1,0 +1,298 @@
+// The messages of a topic: found by place, time, key and text, and opened one by one.
+import { useEffect, useState } from "preact/hooks";
+import { Field, SelectField, TextField } from "../kit/form";
+import { Icon } from "../kit/icons";
+import { Badge, Button, Card, Empty, Plain, ProblemNote, Time } from "../kit/parts";
+import { bytes, whole } from "../lib/format";
+import { setQueryFields, usePlace } from "../lib/router";
+import type { Message, TopicInfo } from "../lib/types";
+import { type Found, type Search, useSearch } from "./browse";
+import { MessageDetail } from "./message";
+
+const FIELDS = ["partition", "order", "offset", "start", "end", "key", "text"] as const;
+
+/** The search that the address names. An offset or a time is read from there on, oldest first. */
+export function searchOf(query: URLSearchParams): Search {
+  const found = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""])) as Record<
+    (typeof FIELDS)[number],
+    string
+  >;
+  const order = found.order || (found.offset || (found.start && !found.end) ? "oldest" : "newest");
+  return { ...found, order: order === "oldest" ? "oldest" : "newest" };
+}
+
+export function Messages({
+  topic,
+  onPublishAgain,
+}: {
+  topic: TopicInfo;
+  onPublishAgain: (message: Message) => void;
+}) {
+  const { query } = usePlace();
+  const search = searchOf(query);
+  const [turn, setTurn] = useState(0);
+  const { found, more, stop } = useSearch(topic.name, search, turn);
+  return (
+    <>
+      <SearchForm topic={topic} search={search} onSearch={() => setTurn(turn + 1)} />
+      <Card flush>
+        <Results found={found} search={search} onPublishAgain={onPublishAgain} />
+        <Progress found={found} onMore={more} onStop={stop} />
+      </Card>
+    </>
+  );
+}
+
+function SearchForm({
+  topic,
+  search,
+  onSearch,
+}: {
+  topic: TopicInfo;
+  search: Search;
+  onSearch: () => void;
+}) {
+  const [draft, setDraft] = useState<Search>(search);
+  useEffect(() => setDraft(search), Object.values(search));
+  const set = (fields: Partial<Search>) => setDraft({ ...draft, ...fields });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const isDefault = searchOf(new URLSearchParams({ ...draft, order: "" })).order === draft.order;
+    setQueryFields({ ...draft, order: isDefault ? "" : draft.order });
+    onSearch();
+  };
+  const clear = () => {
+    setQueryFields(Object.fromEntries(FIELDS.map((name) => [name, ""])));
+    onSearch();
+  };
+  const isFiltered = FIELDS.some((name) => name !== "order" && search[name]);
+  const partitions = [
+    { value: "", label: "All" },
+    ...topic.partitions.map(({ partition }) => ({ value: String(partition), label: String(partition) })),
+  ];
+  return (
+    <form class="search" onSubmit={submit} role="search" aria-label="Search messages">
+      <div class="search-what">
+        <Field label="Key">
+          {(ids) => (
+            <input
+              {...ids}
+              type="text"
+              data-search
+              class="mono"
+              spellcheck={false}
+              autocomplete="off"
+              value={draft.key}
+              onInput={(event) => set({ key: event.currentTarget.value })}
+            />
+          )}
+        </Field>
+        <TextField label="Text in value or headers" mono value={draft.text} onChange={(text) => set({ text })} />
+        <div class="actions">
+          <Button type="submit" kind="primary" icon="search">
+            Search
+          </Button>
+          {isFiltered && (
+            <Button kind="ghost" onClick={clear}>
+              Clear
+            </Button>
+          )}
+        </div>
+      </div>
+      <div class="search-where">
+        <SelectField
+          label="Partition"
+          value={draft.partition}
+          onChange={(partition) => set({ partition, ...(partition ? {} : { offset: "" }) })}
+          choices={partitions}
+        />
+        <TextField
+          label="From offset"
+          inputMode="numeric"
+          value={draft.offset}
+          disabled={!draft.partition}
+          placeholder={draft.partition ? "" : "choose a partition"}
+          onChange={(offset) => set({ offset, ...(offset && !draft.offset ? { order: "oldest" } : {}) })}
+        />
+        <TextField
+          label="From time"
+          type="datetime-local"
+          step="1"
+          value={draft.start}
+          onChange={(start) => set({ start })}
+        />
+        <TextField label="To time" type="datetime-local" step="1" value={draft.end} onChange={(end) => set({ end })} />
+        <SelectField
+          label="Order"
+          value={draft.order}
+          onChange={(order) => set({ order: order === "oldest" ? "oldest" : "newest" })}
+          choices={[
+            { value: "newest", label: "Newest first" },
+            { value: "oldest", label: "Oldest first" },
+          ]}
+        />
+      </div>
+    </form>
+  );
+}
+
+function Results({
+  found,
+  search,
+  onPublishAgain,
+}: {
+  found: Found;
+  search: Search;
+  onPublishAgain: (message: Message) => void;
+}) {
+  const [open, setOpen] = useState<string | null>(null);
+  const first = found.messages[0];
+  useEffect(() => {
+    // A link to one message opens it: it is the first from its offset on.
+    if (search.offset && first && String(first.offset) === search.offset) setOpen(idOf(first));
+  }, [search.offset, search.partition, first?.offset]);
+  if (!found.messages.length) {
+    if (found.busy || found.problem) return null;
+    return (
+      <Empty title="No messages here">
+        {found.scanned > 0
+          ? `${whole(found.scanned)} were looked at, none fits.`
+          : "Nothing is stored where this search looks."}
+      </Empty>
+    );
+  }
+  return (
+    <div class="table-scroll" role="region" aria-label="Messages" tabIndex={0}>
+      <table class="messages">
+        <thead>
+          <tr>
+            <th scope="col">Offset</th>
+            <th scope="col" class="minor">
+              Time
+            </th>
+            <th scope="col">Key</th>
+            <th scope="col">Value</th>
+            <th scope="col" class="num minor">
+              Size
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.messages.map((message) => {
+            const id = idOf(message);
+            return (
+              <MessageRow
+                key={id}
+                message={message}
+                isOpen={id === open}
+                onToggle={() => setOpen(id === open ? null : id)}
+                onPublishAgain={onPublishAgain}
+              />
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function idOf(message: Message): string {
+  return `${message.partition}:${message.offset}`;
+}
+
+function MessageRow({
+  message,
+  isOpen,
+  onToggle,
+  onPublishAgain,
+}: {
+  message: Message;
+  isOpen: boolean;
+  onToggle: () => void;
+  onPublishAgain: (message: Message) => void;
+}) {
+  const follow = (event: MouseEvent) => {
+    if ((event.target as HTMLElement).closest("button, a") || window.getSelection()?.toString()) return;
+    onToggle();
+  };
+  return (
+    <>
+      <tr class="leads" aria-current={isOpen ? "true" : undefined} onClick={follow}>
+        <td class="num">
+          <button
+            type="button"
+            class="fold"
+            aria-expanded={isOpen}
+            aria-label={`Message at offset ${message.offset} of partition ${message.partition}`}
+            onClick={onToggle}
+          >
+            <Icon name={isOpen ? "down" : "right"} size={12} />
+            <span>
+              <span class="muted">{message.partition}:</span>
+              {message.offset}
+            </span>
+          </button>
+        </td>
+        <td class="minor">
+          <Time ms={message.timestamp} />
+        </td>
+        <td class="key">
+          {message.key === null ? <span class="muted">–</span> : <Plain text={message.key} most={60} mono />}
+        </td>
+        <td class="wide">
+          {message.priority !== "normal" && (
+            <>
+              <Badge tone="accent">{message.priority}</Badge>{" "}
+            </>
+          )}
+          <Preview message={message} />
+        </td>
+        <td class="num minor">{bytes(message.size_bytes)}</td>
+      </tr>
+      {isOpen && (
+        <tr class="detail">
+          <td colSpan={5}>
+            <MessageDetail
+              message={message}
+              extra={
+                <Button icon="send" onClick={() => onPublishAgain(message)}>
+                  Publish again…
+                </Button>
+              }
+            />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function Preview({ message }: { message: Message }) {
+  if (message.decoded) return <Plain text={message.decoded.json} mono />;
+  if (message.value === null) return <Badge>tombstone</Badge>;
+  if (message.encoding === "base64") {
+    return (
+      <>
+        <Badge>bytes</Badge> <Plain text={message.value} most={80} mono />
+      </>
+    );
+  }
+  return message.value === "" ? <span class="muted">empty</span> : <Plain text={message.value} mono />;
+}
+
+function Progress({ found, onMore, onStop }: { found: Found; onMore: () => void; onStop: () => void }) {
+  return (
+    <footer class="progress">
+      {found.problem && !found.problem.isAway && <ProblemNote problem={found.problem} />}
+      <span class="muted num" role="status">
+        {found.busy && found.scanned === 0 && "Reading…"}
+        {found.busy && found.scanned > 0 && `Looked at ${whole(found.scanned)} messages so far…`}
+        {!found.busy && found.messages.length > 0 && `${whole(found.messages.length)} shown`}
+        {!found.busy && found.scanned > found.messages.length && `, ${whole(found.scanned)} looked at`}
+        {!found.busy && found.messages.length > 0 && !found.hasMore && ". That is all."}
+      </span>
+      {found.busy && found.scanned > 0 && <Button onClick={onStop}>Stop</Button>}
+      {!found.busy && found.hasMore && <Button onClick={onMore}>Show more</Button>}
+    </footer>
+  );
+}

@@ -1,0 +1,302 @@
+// How a topic is set up, and what can be done to it as a whole.
+import { useState } from "preact/hooks";
+import { ask, Dialog } from "../kit/dialog";
+import { Form, TextField } from "../kit/form";
+import { Badge, Button, Card, Loaded, Note } from "../kit/parts";
+import { type Column, Table } from "../kit/table";
+import { toast } from "../kit/toasts";
+import { api, path } from "../lib/api";
+import { bytes, settingDuration, whole } from "../lib/format";
+import { useResource } from "../lib/resource";
+import { go } from "../lib/router";
+import type { TopicInfo } from "../lib/types";
+
+type Setting = {
+  name: string;
+  value: string;
+  default: string;
+  source: string;
+  description?: string;
+};
+
+type Settings = { topic: string; settings: Setting[] };
+
+type Props = { topic: TopicInfo; onChanged: () => void };
+
+export function TopicSettings({ topic, onChanged }: Props) {
+  const settings = useResource(
+    (signal) => api.get<Settings>(path("topics", topic.name, "settings"), { signal }),
+    [topic.name, JSON.stringify(topic.settings)],
+  );
+  const [editing, setEditing] = useState<Setting | null>(null);
+  return (
+    <>
+      <Loaded from={settings}>
+        {(found) => (
+          <Card flush>
+            <Table
+              label="Settings"
+              rows={found.settings}
+              columns={COLUMNS}
+              rowKey={(row) => row.name}
+              {...(topic.internal ? {} : { onRow: setEditing })}
+              pageSize={100}
+            />
+          </Card>
+        )}
+      </Loaded>
+      {!topic.internal && <Whole topic={topic} onChanged={onChanged} />}
+      {editing && (
+        <EditSetting
+          topic={topic.name}
+          setting={editing}
+          onClose={() => setEditing(null)}
+          onChanged={onChanged}
+        />
+      )}
+    </>
+  );
+
+}
+
+const COLUMNS: Column<Setting>[] = [
+  {
+    id: "name",
+    title: "Setting",
+    wide: true,
+    sort: (row) => row.name,
+    cell: (row) => (
+      <div class="setting">
+        <span class="mono">{row.name}</span>
+        {row.description && <span class="muted small">{row.description}</span>}
+      </div>
+    ),
+  },
+  {
+    id: "value",
+    title: "Value",
+    cell: (row) => <SettingValue name={row.name} value={row.value} />,
+  },
+  {
+    id: "source",
+    title: "Set by",
+    sort: (row) => row.source,
+    cell: (row) => <Badge tone={row.source === "topic" ? "accent" : "neutral"}>{row.source}</Badge>,
+  },
+];
+
+/** The value as it is set, and in words where it is a time or a size. */
+function SettingValue({ name, value }: { name: string; value: string }) {
+  const inWords = wordsOf(name, value);
+  return (
+    <span class="num">
+      <span class="mono">{value === "" ? "–" : value}</span>
+      {inWords && <span class="muted"> ({inWords})</span>}
+    </span>
+  );
+}
+
+function wordsOf(name: string, value: string): string {
+  const number = Number(value);
+  if (value === "" || !Number.isFinite(number) || Math.abs(number) < 1000) {
+    return value === "-1" && /\.(ms|bytes)$/.test(name) ? "unlimited" : "";
+  }
+  if (number >= 9e18) return "unlimited";
+  if (name.endsWith(".ms")) return settingDuration(number);
+  return name.endsWith(".bytes") ? bytes(number) : "";
+}
+
+function EditSetting({
+  topic,
+  setting,
+  onClose,
+  onChanged,
+}: {
+  topic: string;
+  setting: Setting;
+  onClose: () => void;
+  onChanged: () => void;
+}) {
+  const [value, setValue] = useState(setting.value);
+  const change = async (to: string | null) => {
+    const settings = { [setting.name]: to };
+    await api.patch<TopicInfo>(path("topics", topic), { settings });
+    toast.ok(to === null ? `${setting.name} is back at its default.` : `${setting.name} is ${to} now.`);
+    onChanged();
+    onClose();
+  };
+  return (
+    <Dialog title={setting.name} onClose={onClose}>
+      {setting.description && <p class="muted dialog-text">{setting.description}</p>}
+      <Form
+        verb="Change setting"
+        onSubmit={() => change(value)}
+        onCancel={onClose}
+        aside={
+          setting.source === "topic" && (
+            <Button kind="ghost" onClick={() => void change(null).catch(toast.problem)}>
+              Back to the default
+            </Button>
+          )
+        }
+      >
+        <TextField
+          label="Value"
+          name="settings"
+          mono
+          value={value}
+          onChange={setValue}
+          hint={`${wordsOf(setting.name, value) || "It takes effect at once."} Default: ${setting.default || "none"}`}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** What can be done to the topic as a whole; nothing here can be undone. */
+function Whole({ topic, onChanged }: Props) {
+  const [isGrowing, setGrowing] = useState(false);
+  const messages = whole(topic.total_messages);
+  const compacts = topic.settings["cleanup.policy"]?.includes("compact") ?? false;
+  return (
+    <Card title="The topic as a whole">
+      <ul class="deeds">
+        <li>
+          <div>
+            <strong>Add partitions</strong>
+            <p class="muted">It has {topic.num_partitions}. Partitions cannot be taken away again.</p>
+          </div>
+          <Button onClick={() => setGrowing(true)}>Add partitions…</Button>
+        </li>
+        {compacts && (
+          <li>
+            <div>
+              <strong>Compact now</strong>
+              <p class="muted">Of each key, only the newest message stays.</p>
+            </div>
+            <Button onClick={() => compact(topic, onChanged)}>Compact…</Button>
+          </li>
+        )}
+        <li>
+          <div>
+            <strong>Purge messages</strong>
+            <p class="muted">All {messages} messages go; the topic and its settings stay.</p>
+          </div>
+          <Button kind="danger" icon="eraser" onClick={() => purge(topic, onChanged)}>
+            Purge…
+          </Button>
+        </li>
+        <li>
+          <div>
+            <strong>Delete topic</strong>
+            <p class="muted">The topic goes, with its messages and what groups have read of it.</p>
+          </div>
+          <Button kind="danger" icon="trash" onClick={() => remove(topic)}>
+            Delete…
+          </Button>
+        </li>
+      </ul>
+      {isGrowing && <Grow topic={topic} onClose={() => setGrowing(false)} onChanged={onChanged} />}
+    </Card>
+  );
+}
+
+type Purged = { topic: string; removed: number };
+
+function purge(topic: TopicInfo, onChanged: () => void): void {
+  ask({
+    title: `Purge ${topic.name}`,
+    danger: true,
+    verb: "Purge messages",
+    typed: topic.name,
+    body: (
+      <>
+        <p>
+          This removes all <b>{whole(topic.total_messages)}</b> messages ({bytes(topic.size_bytes)}) from
+          all {topic.num_partitions} partitions. They cannot be brought back.
+        </p>
+        <p>Offsets go on from where they are. Groups that are behind skip to the end.</p>
+      </>
+    ),
+    run: async () => {
+      const done = await api.delete<Purged>(path("topics", topic.name, "messages"), {
+        query: { confirm: true },
+      });
+      return `${whole(done.removed)} messages were removed from ${topic.name}.`;
+    },
+    then: onChanged,
+  });
+}
+
+function remove(topic: TopicInfo): void {
+  ask({
+    title: `Delete ${topic.name}`,
+    danger: true,
+    verb: "Delete topic",
+    typed: topic.name,
+    body: (
+      <>
+        <p>
+          This deletes the topic with all <b>{whole(topic.total_messages)}</b> messages (
+          {bytes(topic.size_bytes)}) in {topic.num_partitions} partitions, and how far groups have read
+          it. It cannot be brought back.
+        </p>
+        <p>A client that goes on publishing to it may make it anew, empty.</p>
+      </>
+    ),
+    run: async () => {
+      await api.delete(path("topics", topic.name));
+      return `Topic ${topic.name} is deleted.`;
+    },
+    then: () => go("/topics"),
+  });
+}
+
+type Compacted = {
+  partitions: { bytes_before: number; bytes_after: number | null; records_before: number | null; records_after: number | null }[];
+};
+
+function compact(topic: TopicInfo, onChanged: () => void): void {
+  ask({
+    title: `Compact ${topic.name}`,
+    verb: "Compact",
+    body: <p>Of each key, only the newest message stays; older ones are removed from sealed segments.</p>,
+    run: async () => {
+      const done = await api.post<Compacted>(`/admin${path("topics", topic.name, "compact")}`, {});
+      const gone = done.partitions.reduce((sum, each) => sum + (each.records_before ?? 0) - (each.records_after ?? 0), 0);
+      return gone ? `${whole(gone)} messages were removed.` : "There was nothing to be compacted.";
+    },
+    then: onChanged,
+  });
+}
+
+function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
+  const [count, setCount] = useState(String(topic.num_partitions + 1));
+  const grow = async () => {
+    const made = await api.post<TopicInfo>(path("topics", topic.name, "partitions"), {
+      count: Number(count),
+    });
+    toast.ok(`${topic.name} has ${made.num_partitions} partitions now.`);
+    onChanged();
+    onClose();
+  };
+  return (
+    <Dialog title={`Add partitions to ${topic.name}`} onClose={onClose}>
+      <Form verb="Add partitions" onSubmit={grow} onCancel={onClose}>
+        <Note tone="warn">
+          Keys may go to other partitions from now on: messages of a key that are stored already stay
+          where they are, and its order across the change is lost.
+        </Note>
+        <TextField
+          label="Partitions in all"
+          name="count"
+          inputMode="numeric"
+          autofocus
+          value={count}
+          onChange={setCount}
+          hint={`It has ${topic.num_partitions} now.`}
+        />
+      </Form>
+    </Dialog>
+  );
+}
