@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.delay.due_index import LOAD_AHEAD_MS
 from goqueue.delay.slots import by_slot, slot_of
+from goqueue.delay.timeline import Timeline, timeline
 from goqueue.model.errors import StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import KEPT
@@ -84,6 +85,16 @@ class DelayKeeper:
         async with self._lock:
             self._index.expect_slot(target)
             await self._load(lambda slot: slot <= target)
+
+    async def timeline(self, now_ms: int, steps: int) -> Timeline:
+        """When what waits will come; what is far away as its slots have it."""
+        dues_ms, first = self._index.known_dues(), self._index.next_slot
+
+        def count() -> Timeline:
+            far = {slot: self._files.count(slot) for slot in self._files.slots() if slot >= first}
+            return timeline(now_ms, dues_ms, far, steps)
+
+        return await in_thread(self._executor, count)
 
     async def _load(self, is_wanted: Callable[[int], bool]) -> None:
         slots = await in_thread(self._executor, self._files.slots)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from goqueue.broker.delay_intake import TakenIn
     from goqueue.broker.delay_parts import DelayParts
     from goqueue.broker.topics import Topic
+    from goqueue.delay.timeline import Timeline
     from goqueue.metrics.registry import Samples
     from goqueue.records import BatchInfo
 
@@ -213,6 +214,10 @@ class Delays:
             pending_by_topic=pending,
             wheel=parts.index.wheel.stats,
         )
+
+    async def timeline(self, steps: int) -> Timeline:
+        """When the messages that wait will come, of all topics together."""
+        return await self._running().keeper.timeline(self._broker.clock.now_ms(), steps)
 
     def _put_gauges(self, samples: Samples) -> None:
         if self._parts is not None and not self._is_stopping:

@@ -68,6 +68,15 @@ class DueIndex:
         """A message need not be delivered. What is not in the wheel yet is found out later."""
         self.wheel.cancel(delayed_id)
 
+    def known_dues(self) -> list[int]:
+        """When messages are due, of those that are in no slot file further away."""
+        found = [due_ms for _, due_ms in self.wheel]
+        for entries in self._steps.values():
+            found += entries[::2]
+        end_ms = self.next_slot * SLOT_MS
+        found += (due_ms for due_ms in self.unsaved[::2] if due_ms >= end_ms)
+        return found
+
     # --- Slots -----------------------------------------------------------------------------------
 
     def wanted_slot(self, now_ms: int) -> int | None:

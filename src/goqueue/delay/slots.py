@@ -92,6 +92,11 @@ class SlotFiles:
         entries.frombytes(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
         return _little_endian(entries)
 
+    def count(self, slot: int) -> int:
+        """How many entries a slot has, those of cancelled messages among them."""
+        path = self._path(slot)
+        return self._disk.size(path) // ENTRY_BYTES if self._disk.exists(path) else 0
+
     def remove(self, slot: int) -> None:
         """Nothing of this slot waits any more."""
         self._disk.remove(self._path(slot))

@@ -78,6 +78,10 @@ def test_pending_messages_are_listed_in_pages(api: HttpApi, topic: str) -> None:
     stats = api.get("/delay/stats")
     assert stats["topics"][topic] == 5
     assert stats["scheduled"] >= stats["pending"] >= 5
+    timeline = api.get("/delay/timeline?buckets=30")
+    assert sum(timeline["counts"]) + timeline["later"] >= 5
+    assert len(timeline["counts"]) == 30
+    assert timeline["step_ms"] * 30 >= 3_500_000
     assert len(stats["wheel"]["levels"]) == 4
     for each in results:
         assert api.ask("DELETE", f"{path}/1/{each['id']}").status == 200

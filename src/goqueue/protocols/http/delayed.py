@@ -89,6 +89,24 @@ class DelayStatsAnswer(msgspec.Struct):
     wheel: WheelCounts
 
 
+class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How finely."""
+
+    buckets: Annotated[int, doc("So many steps of the same length.", 60, ge=1, le=1000)] = 60
+
+
+class TimelineAnswer(msgspec.Struct):
+    """When the messages that wait will come, of all topics together."""
+
+    at: Annotated[Milliseconds, doc("Where the first step begins: now.")]
+    step_ms: Annotated[int, doc("How long each is; chosen to reach the last message.", 60_000)]
+    counts: Annotated[list[int], doc("Messages due in each.", [3, 0, 1])]
+    later: Annotated[int, doc("Due behind the last step.", 0)]
+    approximate: Annotated[
+        bool, doc("Some are far away: known by a few hours, cancelled ones among them.")
+    ]
+
+
 class DelayedRoutes:
     """Delayed messages."""
 
@@ -134,6 +152,11 @@ class DelayedRoutes:
                 wheel.cascades,
             ),
         )
+
+    @route("GET", "/delay/timeline", tag="statistics")
+    async def timeline(self, query: TimelineQuery) -> TimelineAnswer:
+        """How many delayed messages are due when."""
+        return TimelineAnswer(*await self._delays.timeline(query.buckets))
 
 
 def _fields(message: DelayedMessage) -> dict[str, Any]:
