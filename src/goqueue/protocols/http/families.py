@@ -10,6 +10,7 @@ from goqueue.protocols.http.console import ConsoleRoutes
 from goqueue.protocols.http.dead_letters import DeadLetterRoutes
 from goqueue.protocols.http.delayed import DelayedRoutes
 from goqueue.protocols.http.documents import DocumentRoutes
+from goqueue.protocols.http.events import EventHub, EventRoutes
 from goqueue.protocols.http.groups import GroupRoutes
 from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
@@ -55,6 +56,7 @@ def build_router(node: NodeState) -> Router:
         SchemaRoutes(node.broker),
         PipelineRoutes(node.broker),
         OverviewRoutes(node, overview),
+        EventRoutes(EventHub(node.broker, overview)),
         AdminRoutes(node),
         ProbeRoutes(node),
         DocumentRoutes(router),
