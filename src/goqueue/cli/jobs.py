@@ -2,7 +2,330 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
 from goqueue.cli import jobs_reports
-from goqueue.cli.job_frame import app
+from goqueue.cli.job_frame import JobCall, app, job, parse_pairs
+from goqueue.cli.job_options import (
+    CatalogOption,
+    CheckpointOption,
+    FormatOption,
+    IcebergTableOption,
+    KeepPartitionOption,
+    KeyOption,
+    PartitionerOption,
+    PartitionsOption,
+    PieceOption,
+    RateOption,
+    SinceOption,
+    TableArgument,
+    TargetArgument,
+    TopicArgument,
+    UntilOption,
+    WhereOption,
+    as_keys,
+    moment,
+    span,
+    stopping,
+)
+
+if TYPE_CHECKING:
+    from goqueue.spark.jobs.report import JobReport
 
 __all__ = ["app", "jobs_reports"]
+
+_PIECE_ROWS = 1_000_000
+_FILE_MB = 128
+
+
+@job("archive")
+def archive(
+    call: JobCall,
+    topic: TopicArgument,
+    table: TableArgument,
+    *,
+    table_format: FormatOption = "parquet",
+    table_name: IcebergTableOption = None,
+    catalog: CatalogOption = None,
+    until: UntilOption = None,
+    merge: Annotated[
+        bool, typer.Option("--merge/--no-merge", help="Merge small files in the end, or do not.")
+    ] = True,
+    file_mb: Annotated[
+        int, typer.Option("--file-mb", min=1, help="How large merged files are to be, in MB.")
+    ] = _FILE_MB,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-data-loss", help="Go on if messages were deleted before they were archived."
+        ),
+    ] = False,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Add what a topic has to a table with a folder a day; run again, it adds what is new.
+
+    What is done is remembered in TABLE.checkpoint, unless --checkpoint says where.
+    """
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    to = _table(table_format, table, table_name, catalog)
+    end = moment(until, "--until")
+    return jobs.archive(
+        call.spark,
+        call.servers,
+        topic,
+        to,
+        until=end,
+        merge=merge,
+        target_file_bytes=file_mb << 20,
+        fail_on_data_loss=not allow_data_loss,
+        checkpoint=checkpoint,
+        piece_rows=piece_rows,
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("restore")
+def restore(
+    call: JobCall,
+    table: TableArgument,
+    target: TargetArgument,
+    *,
+    table_format: FormatOption = "parquet",
+    table_name: IcebergTableOption = None,
+    catalog: CatalogOption = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", help="Whose messages, where the table has several topics."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    key: KeyOption = None,
+    where: WhereOption = None,
+    keep_partition: KeepPartitionOption = False,
+    partitions: PartitionsOption = None,
+    partitioner: PartitionerOption = "mmh3",
+    rate: RateOption = None,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Write archived messages to a topic, in order by key, with their keys, headers and times."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    start, end = moment(since, "--since"), moment(until, "--until")
+    archived = _table(table_format, table, table_name, catalog)
+    return jobs.restore(
+        call.spark,
+        call.servers,
+        archived,
+        target,
+        topic=topic,
+        start=start,
+        end=end,
+        keys=as_keys(key),
+        where=where,
+        keep_partition=keep_partition,
+        partitions=partitions,
+        partitioner=partitioner,
+        rate=rate,
+        checkpoint=checkpoint,
+        piece_rows=piece_rows,
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("replay")
+def replay(
+    call: JobCall,
+    topic: TopicArgument,
+    target: TargetArgument,
+    *,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    key: KeyOption = None,
+    where: WhereOption = None,
+    keep_partition: KeepPartitionOption = False,
+    partitions: PartitionsOption = None,
+    partitioner: PartitionerOption = "mmh3",
+    rate: RateOption = None,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Write the messages of a time range again, in order by key, to any topic, even the same."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    start, end = moment(since, "--since"), moment(until, "--until")
+    return jobs.replay(
+        call.spark,
+        call.servers,
+        topic,
+        target,
+        start=start,
+        end=end,
+        keys=as_keys(key),
+        where=where,
+        keep_partition=keep_partition,
+        partitions=partitions,
+        partitioner=partitioner,
+        rate=rate,
+        checkpoint=checkpoint,
+        piece_rows=piece_rows,
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("repartition")
+def repartition(
+    call: JobCall,
+    topic: TopicArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The topic to make.")],
+    partitions: Annotated[
+        int, typer.Argument(metavar="PARTITIONS", min=1, help="How many partitions it gets.")
+    ],
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify/--no-verify", help="Compare both topics in the end, or do not."),
+    ] = True,
+    partitioner: PartitionerOption = "mmh3",
+    rate: RateOption = None,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Copy a topic to a new one with another number of partitions, in order by key.
+
+    The new topic has the settings of the old one. In the end both are read, and the count and the
+    checksum of every key compared.
+    """
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    spark = call.spark  # takes Ctrl-C for itself when it starts
+    with stopping() if follow else nullcontext() as stop:
+        return jobs.repartition(
+            spark,
+            call.servers,
+            topic,
+            target,
+            partitions,
+            follow=follow,
+            stop=stop,
+            verify=verify,
+            partitioner=partitioner,
+            rate=rate,
+            checkpoint=checkpoint,
+            piece_rows=piece_rows,
+            options=call.options,
+            progress=call.progress,
+        )
+
+
+@job("dedupe")
+def dedupe(
+    call: JobCall,
+    topic: TopicArgument,
+    target: TargetArgument,
+    *,
+    by: Annotated[
+        str, typer.Option("--by", metavar="SQL", help="What makes messages the same.")
+    ] = "key",
+    keep: Annotated[
+        str, typer.Option("--keep", help="Which of the same messages stays: first or last.")
+    ] = "first",
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order",
+            help="What first and last mean: offset or timestamp. (default: offset by key, "
+            "otherwise timestamp)",
+        ),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window", metavar="TIME", help="The same only within such a stretch, as in 1h."
+        ),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    partitions: PartitionsOption = None,
+    partitioner: PartitionerOption = "mmh3",
+    rate: RateOption = None,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Copy a topic without repetitions, in the order of the original."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    start, end = moment(since, "--since"), moment(until, "--until")
+    window_ms = span(window, "--window")
+    words: Any = {"keep": keep, "order": order}  # checked with everything else
+    return jobs.dedupe(
+        call.spark,
+        call.servers,
+        topic,
+        target,
+        by=by,
+        window_ms=window_ms,
+        start=start,
+        end=end,
+        partitions=partitions,
+        partitioner=partitioner,
+        rate=rate,
+        checkpoint=checkpoint,
+        piece_rows=piece_rows,
+        options=call.options,
+        progress=call.progress,
+        **words,
+    )
+
+
+@job("compact")
+def compact(
+    call: JobCall,
+    topic: TopicArgument,
+    target: TargetArgument,
+    *,
+    keep_tombstones: Annotated[
+        bool, typer.Option("--keep-tombstones", help="Keep one that is the newest of its key.")
+    ] = False,
+    partitions: PartitionsOption = None,
+    partitioner: PartitionerOption = "mmh3",
+    rate: RateOption = None,
+    checkpoint: CheckpointOption = None,
+    piece_rows: PieceOption = _PIECE_ROWS,
+) -> JobReport:
+    """Copy the newest message of each key, and none of a key that was deleted."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    return jobs.compact(
+        call.spark,
+        call.servers,
+        topic,
+        target,
+        keep_tombstones=keep_tombstones,
+        partitions=partitions,
+        partitioner=partitioner,
+        rate=rate,
+        checkpoint=checkpoint,
+        piece_rows=piece_rows,
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+def _table(table_format: str, path: str, name: str | None, catalog: list[str] | None) -> Any:
+    from goqueue.spark.lake import lake_table  # noqa: PLC0415 - start-up stays light
+
+    return lake_table(
+        table_format, path, table=name, catalog=parse_pairs(catalog, "--catalog") or None
+    )

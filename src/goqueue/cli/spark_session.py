@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -43,6 +44,7 @@ def start_spark(name: str, master: str, conf: Mapping[str, str]) -> SparkSession
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
     return spark
 
 
