@@ -17,7 +17,14 @@ export const arrivals = new Store<number>(0);
 export const overview = new Store<Overview | null>(null);
 
 /** What can change behind a page's back, as `event: changed` names it. */
-export type Kind = "topic" | "group" | "schema" | "pipeline" | (string & {});
+export type Kind = 
+  | "topic"
+  | "group"
+  | "schema"
+  | "pipeline"
+  | "transaction"
+  | "delayed"
+  | "dead_letter";
 
 const RETRY_MS = 1500;
 const POLL_MS = 4000;
@@ -27,6 +34,7 @@ const changeListeners = new Set<(kind: Kind) => void>();
 let source: EventSource | null = null;
 let timer: number | undefined;
 let pollingUntil = 0;
+let hasMissed = false; // what changed since the last stream was not heard
 
 export function startLive(): void {
   document.addEventListener("visibilitychange", () => {
@@ -43,7 +51,7 @@ function open(): void {
     return;
   }
   if (connection.value === "paused") connection.set("connecting");
-  source = new EventSource("/events?topics=overview");
+  source = new EventSource("/events");
   source.addEventListener("open", () => here("live"));
   source.addEventListener("overview", (event) => {
     here("live");
@@ -64,6 +72,7 @@ function stop(): void {
 
 function pause(): void {
   stop();
+  hasMissed = true;
   connection.set("paused");
 }
 
@@ -99,11 +108,12 @@ async function probe(first: boolean): Promise<void> {
 }
 
 function here(state: "live" | "polling"): void {
-  const wasAway = connection.value === "away";
-  if (connection.value === "live" && state === "live") return;
+  if (connection.value === state) return;
+  const isBack = hasMissed || connection.value === "away";
+  hasMissed = false;
   awaySince.set(null);
   connection.set(state);
-  if (wasAway) arrivals.set(arrivals.value + 1);
+  if (isBack) arrivals.set(arrivals.value + 1);
 }
 
 /** Runs when the broker says that things of one of these kinds have changed. */

@@ -1,14 +1,15 @@
 // The shapes of the HTTP API that more than one page knows. A page's own shapes are in its file.
 
-export type Percentiles = { p50: number; p95: number; p99: number };
+/** Null where nothing was measured. */
+export type Percentiles = { p50: number | null; p95: number | null; p99: number | null };
 
 export type Severity = "critical" | "warning" | "info";
 
-export type Attention = { severity: Severity; title: string; detail: string; link: string | null };
+export type Attention = { severity: Severity; title: string; detail: string; link: string };
 
 export type Overview = {
   at: number;
-  node_id: string | number;
+  node_id: number;
   version: string;
   uptime_ms: number;
   health: { status: string; checks: Record<string, string> };
@@ -20,7 +21,7 @@ export type Overview = {
     bytes_in_per_s: number;
     bytes_out_per_s: number;
   };
-  latency_ms: Record<"publish" | "fetch" | "ack", Percentiles | null>;
+  latency_ms: Record<"publish" | "fetch" | "ack", Percentiles>;
   totals: {
     topics: number;
     partitions: number;
@@ -36,14 +37,14 @@ export type Overview = {
     open_transactions: number;
     subjects: number;
   };
-  disk: { used_bytes: number; total_bytes: number; free_bytes: number };
+  disk: { used_bytes: number; total_bytes: number; free_bytes: number } | null;
   process: {
-    rss_bytes: number;
-    loop_lag_ms: number | null;
-    open_files: number;
-    max_open_files: number;
-    gc_pause_ms: number | null;
-  };
+    rss_bytes: number | null;
+    loop_lag_ms: number;
+    open_files: number | null;
+    max_open_files: number | null;
+    gc_pause_ms: number;
+  } | null;
   attention: Attention[];
   history: {
     step_ms: number;

@@ -100,7 +100,7 @@ function AttentionRow({ severity, title, detail, link }: Attention) {
   );
   return (
     <li>
-      {link?.startsWith(`${BASE}/`) ? (
+      {link.startsWith(`${BASE}/`) ? (
         <Link to={link.slice(BASE.length)}>{inner}</Link>
       ) : (
         <div>{inner}</div>
@@ -121,17 +121,19 @@ function Rates({ data }: { data: Overview }) {
         value={perSecond(rates.failed_per_s)}
         tone={rates.failed_per_s > 0 ? "bad" : "neutral"}
         extra={`${whole(totals.retrying)} to be tried again`}
+        to="/queues"
       />
       <Stat
         label="Publish p99"
-        value={milliseconds(data.latency_ms.publish?.p99)}
-        extra={`p50 ${milliseconds(data.latency_ms.publish?.p50)}`}
+        value={milliseconds(data.latency_ms.publish.p99)}
+        extra={`p50 ${milliseconds(data.latency_ms.publish.p50)}`}
       />
       <Stat
         label="Dead letters"
         value={count(totals.dead_letters)}
         tone={totals.dead_letters > 0 ? "warn" : "neutral"}
         extra={`${count(totals.delayed)} delayed`}
+        to="/dead-letters"
       />
     </div>
   );
@@ -205,13 +207,13 @@ function Latency({ data }: { data: Overview }) {
   );
 }
 
-function LatencyRow({ name, found }: { name: string; found: Percentiles | null }) {
+function LatencyRow({ name, found }: { name: string; found: Percentiles }) {
   return (
     <tr>
       <th scope="row">{name}</th>
-      <td class="num">{milliseconds(found?.p50)}</td>
-      <td class="num">{milliseconds(found?.p95)}</td>
-      <td class="num">{milliseconds(found?.p99)}</td>
+      <td class="num">{milliseconds(found.p50)}</td>
+      <td class="num">{milliseconds(found.p95)}</td>
+      <td class="num">{milliseconds(found.p99)}</td>
     </tr>
   );
 }
@@ -225,12 +227,12 @@ function Contents({ data: { totals } }: { data: Overview }) {
           ["Size", bytes(totals.bytes)],
           ["Topics", <Link to="/topics">{whole(totals.topics)}</Link>],
           ["Partitions", whole(totals.partitions)],
-          ["Groups", whole(totals.groups)],
+          ["Groups", <Link to="/groups">{whole(totals.groups)}</Link>],
           ["Consumers", whole(totals.consumers)],
           ["Connections", whole(totals.connections)],
-          ["Delayed messages", whole(totals.delayed)],
-          ["Open transactions", whole(totals.open_transactions)],
-          ["Schema subjects", whole(totals.subjects)],
+          ["Delayed messages", <Link to="/delayed">{whole(totals.delayed)}</Link>],
+          ["Open transactions", <Link to="/transactions">{whole(totals.open_transactions)}</Link>],
+          ["Schema subjects", <Link to="/schemas">{whole(totals.subjects)}</Link>],
         ]}
       />
     </Card>
@@ -238,35 +240,38 @@ function Contents({ data: { totals } }: { data: Overview }) {
 }
 
 function Machine({ data: { disk, process, version, node_id: node } }: { data: Overview }) {
-  const used = disk.total_bytes ? disk.used_bytes / disk.total_bytes : 0;
-  const files = process.max_open_files ? process.open_files / process.max_open_files : 0;
   return (
     <Card title="Node">
       <div class="gauges">
-        <div>
-          <span>Disk</span>
-          <span class="num muted">
-            {bytes(disk.free_bytes)} free of {bytes(disk.total_bytes)}
-          </span>
-          <Gauge share={used} label={`Disk: ${percent(used)} used`} />
-        </div>
-        <div>
-          <span>Open files</span>
-          <span class="num muted">
-            {whole(process.open_files)} of {whole(process.max_open_files)}
-          </span>
-          <Gauge share={files} label={`Open files: ${percent(files)} of the limit`} />
-        </div>
+        {disk && <Share name="Disk" used={disk.used_bytes} of={disk.total_bytes} format={bytes} />}
+        {process?.open_files && process.max_open_files && (
+          <Share name="Open files" used={process.open_files} of={process.max_open_files} format={whole} />
+        )}
       </div>
       <Facts
         items={[
-          ["Memory", bytes(process.rss_bytes)],
-          ["Event loop behind", milliseconds(process.loop_lag_ms)],
-          ["Garbage collection", milliseconds(process.gc_pause_ms)],
+          ["Disk left", bytes(disk?.free_bytes)],
+          ["Memory", bytes(process?.rss_bytes)],
+          ["Event loop late by", milliseconds(process?.loop_lag_ms)],
+          ["Garbage collection", `${milliseconds(process?.gc_pause_ms)} in all`],
           ["Node", String(node)],
           ["Version", version],
         ]}
       />
     </Card>
+  );
+}
+
+function Share(props: { name: string; used: number; of: number; format: (value: number) => string }) {
+  const { name, used, of, format } = props;
+  const share = of ? used / of : 0;
+  return (
+    <div>
+      <span>{name}</span>
+      <span class="num muted">
+        {format(used)} of {format(of)}
+      </span>
+      <Gauge share={share} label={`${name}: ${percent(share)} used`} />
+    </div>
   );
 }

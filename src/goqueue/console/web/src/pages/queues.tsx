@@ -118,7 +118,7 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
   );
   const reasons = Object.entries(found.dead_letters.reasons);
   return (
-    <div class="grid-2">
+    <>
       <Loaded from={lanes}>
         {(answer) => {
           const mine = answer.groups[group];
@@ -139,7 +139,7 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
           ]}
         />
       </Card>
-    </div>
+    </>
   );
 }
 

@@ -40,7 +40,7 @@ const COLUMNS: Column<TraceSummary>[] = [
   {
     id: "trace",
     title: "Trace",
-    cell: (row) => <Link class="mono" to={path("traces", row.trace_id)}>{row.trace_id.slice(0, 16)}…</Link>,
+    cell: (row) => <Link class="mono" to={path("traces", row.trace_id)}>…{row.trace_id.slice(-12)}</Link>,
   },
   {
     id: "message",
