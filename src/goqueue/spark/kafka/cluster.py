@@ -145,6 +145,10 @@ class Cluster:
         """A connection to one broker."""
         return self._to(self._nodes[node_id])
 
+    def nodes(self) -> list[int]:
+        """The brokers that there were when topics were last looked up."""
+        return sorted(self._nodes)
+
     def to_address(self, host: str, port: int) -> Connection:
         """A connection to a broker that another one has named."""
         return self._to((host, port))

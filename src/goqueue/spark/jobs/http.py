@@ -1,0 +1,36 @@
+"""The broker's HTTP side, for the few things that Kafka's protocol has no words for."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where it is, and who asks."""
+
+    url: str
+    """As in `http://127.0.0.1:8080`."""
+    api_key: str | None = field(default=None, repr=False)
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """The JSON that is answered to a GET, or to a POST where there is a body.
+
+        Raises:
+            OSError: nobody answers; an `HTTPError` when the answer is a refusal.
+        """
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.api_key is not None:
+            headers["X-API-Key"] = self.api_key
+        request = urllib.request.Request(  # noqa: S310 - the address is the user's own
+            self.url.rstrip("/") + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+        )
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            return json.load(answer)

@@ -1,0 +1,206 @@
+"""What a job reads: offsets that are settled once, so that every pass over a topic sees the same.
+
+A job that looks at a topic twice, or that counts first and reads later, must not be confused by
+what is published meanwhile. So ranges are looked up at the start, and every query names them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from goqueue.spark.errors import OptionsError, TopicMissingError
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED
+from goqueue.spark.options import parse_read_options
+from goqueue.spark.ranges import OffsetRange
+from goqueue.spark.shape import default_schema, shape_of
+from goqueue.spark.task import read_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from goqueue.spark.jobs.link import Link
+    from goqueue.spark.kafka.cluster import Cluster, Place
+
+STRETCHES: Final = 8
+"""A sample of a partition is so many pieces of it, evenly far apart."""
+
+Ranges: TypeAlias = "Mapping[Place, tuple[int, int]]"
+"""By topic and partition: the first offset, and the one behind the last."""
+
+
+class Sampled(NamedTuple):
+    """The pieces that are read, and what they are of."""
+
+    pieces: Sequence[Ranges]
+    offsets: int
+    """In all that was asked for."""
+    sampled: int
+    """In the pieces."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is left out."""
+        return self.sampled == self.offsets
+
+    def warnings(self) -> list[str]:
+        """What whoever reads the figures must know."""
+        if self.is_whole:
+            return []
+        share = self.sampled / self.offsets
+        said = f"a sample: {self.sampled} of {self.offsets} offsets were read ({share:.2%})"
+        said += f", in up to {STRETCHES} stretches of each partition"
+        return [f"{said}: counts are those of the sample, and shares are estimates"]
+
+
+def resolve(
+    link: Link,
+    topics: Iterable[str],
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+) -> dict[Place, tuple[int, int]]:
+    """What there is of some topics between two moments; empty partitions are left out.
+
+    Raises:
+        TopicMissingError: there is no such topic; names all that are missing.
+        SparkSourceError: the broker is away, or refuses.
+    """
+    wanted = sorted(set(topics))
+    with link.cluster() as cluster:
+        found = cluster.topics(wanted)
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            raise TopicMissingError(f"there is no topic {', '.join(map(repr, missing))}")
+        places = [(name, number) for name in wanted for number in found[name].partitions]
+        ends = _bound(cluster, places, LATEST)
+        firsts = _bound(cluster, places, EARLIEST)
+        if until_ms is not None:
+            ends |= _matched(_bound(cluster, places, until_ms))
+        if since_ms is not None:
+            firsts = ends | _matched(_bound(cluster, places, since_ms))
+    return {place: (firsts[place], ends[place]) for place in places if firsts[place] < ends[place]}
+
+
+def _bound(cluster: Cluster, places: Iterable[Place], moment: int) -> dict[Place, int]:
+    return cluster.offsets_at(dict.fromkeys(places, moment), READ_COMMITTED)
+
+
+def _matched(offsets: Mapping[Place, int]) -> dict[Place, int]:
+    return {place: offset for place, offset in offsets.items() if offset >= 0}
+
+
+def size(ranges: Ranges) -> int:
+    """How many offsets there are in all."""
+    return sum(end - first for first, end in ranges.values())
+
+
+def sample_of(ranges: Ranges, share: float | None, stretches: int = STRETCHES) -> Sampled:
+    """Some pieces of each partition that make up a share of it; all of it for None or 1.
+
+    Pieces are contiguous, since that is what a log reads well, and evenly spread, so that a change
+    in the course of time is seen. Small partitions are taken whole.
+
+    Raises:
+        OptionsError: no share.
+    """
+    if share is not None and not 0 < share <= 1:
+        raise OptionsError([f"sample is {share}: expected a share, above 0 and up to 1"])
+    total = size(ranges)
+    if share is None or share == 1:
+        return Sampled([ranges] if ranges else [], total, total)
+    pieces: list[dict[Place, tuple[int, int]]] = [{} for _ in range(stretches)]
+    for place, (first, end) in ranges.items():
+        for at, piece in enumerate(_stretches(first, end, share, stretches)):
+            pieces[at][place] = piece
+    kept = [each for each in pieces if each]
+    return Sampled(kept, total, sum(map(size, kept)))
+
+
+def _stretches(first: int, end: int, share: float, count: int) -> Iterator[tuple[int, int]]:
+    length = end - first
+    wanted = max(round(length * share), min(length, count))
+    count = min(count, wanted)
+    for number in range(count):
+        start = first + length * number // count
+        limit = first + length * (number + 1) // count
+        piece = wanted * (number + 1) // count - wanted * number // count
+        yield start, min(start + piece, limit)
+
+
+def load(
+    spark: SparkSession,
+    link: Link,
+    pieces: Sequence[Ranges],
+    columns: str,
+    **options: str,
+) -> DataFrame:
+    """The messages of some ranges, with these columns of the data source."""
+    frames = [_load(spark, link, ranges, columns, options) for ranges in pieces if ranges]
+    if not frames:
+        return spark.createDataFrame([], _schema(columns))
+    whole = frames[0]
+    for each in frames[1:]:
+        whole = whole.unionAll(each)
+    return whole
+
+
+def _load(
+    spark: SparkSession,
+    link: Link,
+    ranges: Ranges,
+    columns: str,
+    options: Mapping[str, str],
+) -> DataFrame:
+    assigned: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, number), (first, end) in sorted(ranges.items()):
+        assigned.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[str(number)] = first
+        ends.setdefault(topic, {})[str(number)] = end
+    return (
+        spark.read.format("goqueue")
+        .options(**link.as_options(), **options)
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(ends))
+        .schema(_schema(columns))
+        .load()
+    )
+
+
+def read_here(link: Link, topic: str, columns: str) -> Iterator[dict[str, Any]]:
+    """The messages of a small topic, read by this process: Spark would take longer to begin.
+
+    Raises:
+        SparkSourceError: there is no such topic, or the broker is away or refuses.
+    """
+    given = {**link.as_options(), "subscribe": topic, "columns": columns.replace(" ", ",")}
+    options = parse_read_options({name.lower(): value for name, value in given.items()}, "batch")
+    schema = default_schema(options)
+    assert not isinstance(schema, str)
+    with link.cluster() as cluster:
+        topic_id = cluster.topics([topic])[topic].topic_id
+    ranges = [
+        OffsetRange(topic, topic_id, number, first, end)
+        for (_, number), (first, end) in sorted(resolve(link, [topic]).items())
+    ]
+    for batch in read_ranges(ranges, options, shape_of(schema, options)):
+        yield from batch.to_pylist()
+
+
+_TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+def _schema(columns: str) -> str:
+    return ", ".join(f"{name} {_TYPES[name]}" for name in columns.split())

@@ -1,0 +1,228 @@
+"""What there is of groups: which, how far each has read, and how old what it has not read is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.records import decode_rows
+from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, check_code
+from goqueue.spark.kafka.fetching import FETCH_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.connection import Connection
+
+_LIST_GROUPS_VERSION: Final = 5
+_OFFSET_FETCH_VERSION: Final = 8
+_SHARE_OFFSETS_VERSION: Final = 0
+_GROUP_KEY: Final = 0
+_AT_ONCE: Final = 100
+"""Groups in one request."""
+_LOOK_BYTES: Final = 64 * 1024
+"""Of each partition: a batch that is longer is dated by its first record."""
+_SHARE: Final = "share"
+
+
+class GroupLine(NamedTuple):
+    """A group in a list."""
+
+    name: str
+    kind: str
+    """`classic`, `consumer` or `share`."""
+    state: str
+
+
+def list_groups(cluster: Cluster) -> list[GroupLine]:
+    """Every group of the cluster, by name.
+
+    Raises:
+        SparkSourceError: a broker is away, or refuses.
+    """
+    return cluster.patiently("listing groups", lambda: _list_groups(cluster))
+
+
+def _list_groups(cluster: Cluster) -> list[GroupLine]:
+    cluster.topics([])  # or it would not be known who else there is
+    found = {}
+    for node_id in cluster.nodes():
+        answer = cluster.to_node(node_id).call(ApiKey.LIST_GROUPS, _LIST_GROUPS_VERSION)
+        check_code(answer.error_code, "listing groups")
+        for each in answer.groups:
+            line = GroupLine(each.group_id, each.group_type.lower(), each.group_state)
+            found[line.name] = line
+    return [found[name] for name in sorted(found)]
+
+
+def committed(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place, int]]:
+    """How far each group has read: the first offset that it is not done with.
+
+    Raises:
+        SparkSourceError: a broker is away, or refuses.
+    """
+    found: dict[str, dict[Place, int]] = {each.name: {} for each in groups}
+    for at in range(0, len(groups), _AT_ONCE):
+        asking = partial(_some, cluster, groups[at : at + _AT_ONCE])
+        found |= cluster.patiently("looking up offsets", asking)
+    return found
+
+
+def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place, int]]:
+    found: dict[str, dict[Place, int]] = {}
+    for connection, names in _coordinators(cluster, [each.name for each in groups]):
+        shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
+        found |= _offsets(connection, [name for name in names if name not in shared])
+        found |= _share_offsets(connection, shared)
+    return found
+
+
+def _coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, list[str]]]:
+    answer = cluster.to_any().call(
+        ApiKey.FIND_COORDINATOR,
+        FIND_COORDINATOR_VERSION,
+        key_type=_GROUP_KEY,
+        coordinator_keys=names,
+    )
+    by_address: dict[tuple[str, int], list[str]] = {}
+    for each in answer.coordinators:
+        check_code(each.error_code, f"coordinator of group {each.key!r}")
+        by_address.setdefault((each.host, each.port), []).append(each.key)
+    return [(cluster.to_address(*address), some) for address, some in by_address.items()]
+
+
+def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, int]]:
+    if not names:
+        return {}
+    answer = connection.call(
+        ApiKey.OFFSET_FETCH,
+        _OFFSET_FETCH_VERSION,
+        groups=[{"group_id": name, "topics": None} for name in names],
+        require_stable=False,
+    )
+    found: dict[str, dict[Place, int]] = {}
+    for group in answer.groups:
+        places = found.setdefault(group.group_id, {})
+        if group.error_code in {ErrorCode.group_id_not_found, ErrorCode.group_authorization_failed}:
+            continue  # deleted meanwhile, or not ours to look at
+        check_code(group.error_code, f"offsets of group {group.group_id!r}")
+        for topic in group.topics:
+            for each in topic.partitions:
+                if not each.error_code and each.committed_offset >= 0:
+                    places[topic.name, each.partition_index] = each.committed_offset
+    return found
+
+
+def _share_offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, int]]:
+    if not names:
+        return {}
+    answer = connection.call(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        _SHARE_OFFSETS_VERSION,
+        groups=[{"group_id": name, "topics": None} for name in names],
+    )
+    found: dict[str, dict[Place, int]] = {}
+    for group in answer.groups:
+        places = found.setdefault(group.group_id, {})
+        for topic in group.topics:
+            for each in topic.partitions:
+                if not each.error_code and each.start_offset >= 0:
+                    places[topic.topic_name, each.partition_index] = each.start_offset
+    return found
+
+
+# --- How old -------------------------------------------------------------------------------------
+
+
+def times_at(
+    cluster: Cluster, ids: Mapping[str, str], places: Iterable[tuple[Place, int]], isolation: int
+) -> dict[tuple[Place, int], int]:
+    """When the messages at some offsets, or the first ones behind them, were written, in ms.
+
+    Raises:
+        SparkSourceError: a broker is away, or refuses.
+    """
+    found: dict[tuple[Place, int], int] = {}
+    waiting = set(places)
+    while waiting:
+        # A request has room for one offset of a partition.
+        one_each = dict(sorted(waiting, reverse=True))
+        waiting -= set(one_each.items())
+        asking = partial(_times, cluster, ids, one_each, isolation)
+        times = cluster.patiently("looking at messages", asking)
+        found |= {(place, one_each[place]): at_ms for place, at_ms in times.items()}
+    return found
+
+
+def _times(
+    cluster: Cluster, ids: Mapping[str, str], wanted: Mapping[Place, int], isolation: int
+) -> dict[Place, int]:
+    names = {topic_id: name for name, topic_id in ids.items()}
+    found: dict[Place, int] = {}
+    by_leader: dict[int, list[Place]] = {}
+    for place in wanted:
+        by_leader.setdefault(cluster.leader_of(place), []).append(place)
+    for node_id, places in by_leader.items():
+        left = places
+        while left:
+            answer = cluster.to_node(node_id).call(
+                ApiKey.FETCH,
+                FETCH_VERSION,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=_LOOK_BYTES * len(left),
+                isolation_level=isolation,
+                topics=_topics(ids, {place: wanted[place] for place in left}),
+                forgotten_topics_data=[],
+            )
+            check_code(answer.error_code, "looking at messages")
+            for topic in answer.responses:
+                name = names[str(topic.topic_id)]
+                for part in topic.partitions:
+                    place = name, part.partition_index
+                    at_ms = _time_in(part.records, wanted[place])
+                    if at_ms is not None:
+                        found[place] = at_ms
+            # A batch that is longer than that comes only to whoever is first in line.
+            left = [place for place in left[1:] if place not in found]
+    return found
+
+
+def _topics(ids: Mapping[str, str], wanted: Mapping[Place, int]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, int]]] = {}
+    for (topic, number), offset in wanted.items():
+        topics.setdefault(topic, []).append(
+            {"partition": number, "fetch_offset": offset, "partition_max_bytes": _LOOK_BYTES}
+        )
+    return [
+        {"topic_id": UUID(ids[topic]), "partitions": partitions}
+        for topic, partitions in topics.items()
+    ]
+
+
+def _time_in(records: Any, offset: int) -> int | None:
+    """The time of the first record from an offset on; None where there is none."""
+    at = 0
+    while records is not None and len(records) - at >= HEADER_BYTES:
+        info = peek_header(records, at)
+        if info.last_offset >= offset and not info.is_control:
+            whole = records[at : at + info.size_bytes]
+            if info.is_log_append_time:
+                return info.max_timestamp
+            if len(whole) < info.size_bytes:
+                return info.base_timestamp
+            try:
+                rows = [each for each in decode_rows(bytes(whole)) if each.offset >= offset]
+            except GoQueueError:
+                return info.base_timestamp
+            if rows:
+                return rows[0].timestamp_ms
+        at += info.size_bytes
+    return None

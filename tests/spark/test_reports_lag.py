@@ -1,0 +1,135 @@
+"""How far groups are behind, asked over Kafka's protocol. No Spark is needed."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+
+import pytest
+
+from goqueue.records import Record
+from goqueue.spark.errors import OptionsError
+from goqueue.spark.jobs.http import Http
+from goqueue.spark.jobs.lag import lag_report
+from goqueue.spark.kafka.cluster import Cluster
+from goqueue.spark.kafka.settings import LinkSettings
+from goqueue.testing import Broker
+from support.http_api import HttpApi
+from support.topic_writer import TopicWriter
+
+HOUR = 3_600_000
+names = (f"behind-{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker):
+    return broker.create_topic(next(names), partitions=2, settings={"retention.ms": -1})
+
+
+@pytest.fixture
+def writer(broker):
+    with TopicWriter(broker.kafka_address) as made:
+        yield made
+
+
+@pytest.fixture
+def commit(broker):
+    host, _, port = broker.kafka_address.rpartition(":")
+    cluster = Cluster(LinkSettings(((host, int(port)),)))
+    yield cluster.commit
+    cluster.close()
+
+
+def rows(report, table, **wanted):
+    found = report.as_dict()[table]
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
+def test_lag_is_told_in_messages_and_in_time_for_each_group_and_topic(
+    broker, topic, writer, commit
+):
+    now = time.time_ns() // 1_000_000
+    # A message every ten minutes for ten hours; the second partition has one alone.
+    writer.append(topic, 0, [Record(n, now - (60 - n) * HOUR // 6, b"k", b"v") for n in range(60)])
+    writer.append(topic, 1, [Record(0, now - 5 * HOUR, b"k", b"v")])
+    writer.append(topic, 1, [Record(0, now, b"k", b"x" * 100_000)])  # longer than what is looked at
+    commit("slow", {(topic, 0): 12, (topic, 1): 1})
+    commit("done", {(topic, 0): 60, (topic, 1): 2})
+    report = lag_report(
+        broker.kafka_address, groups="[sd]*", topics=topic, hours=24, partitions=True
+    )
+    (slow,) = rows(report, "groups", group="slow")
+    assert (slow["topic"], slow["partitions"], slow["lag"]) == (topic, 2, 49)
+    assert (slow["worst_partition"], slow["oldest_unread"], slow["lost"]) == (48, "8h", 0)
+    assert slow["written_per_s"] == pytest.approx(7 / 3600, abs=2 / 3600)
+    (done,) = rows(report, "groups", group="done")
+    assert (done["lag"], done["oldest_unread"], done["done_in"]) == (0, None, "0s")
+    assert sum(each["unread"] for each in rows(report, "unread")) == 49
+    assert max(each["unread"] for each in rows(report, "unread")) <= 7
+    ages = {
+        each["partition"]: each["oldest_unread"]
+        for each in rows(report, "partitions", group="slow")
+    }
+    assert ages[0] == "8h"
+    assert ages[1].endswith(("ms", "s"))
+    assert {each["group"] for each in rows(report, "idle_groups")} >= {"slow", "done"}
+
+
+def test_messages_that_were_removed_unread_are_lost_not_lag(broker, topic, writer, commit):
+    writer.numbers(topic, 0, 0, 50, at_ms=1000)
+    commit("late", {(topic, 0): 10, (topic, 1): 0})
+    writer.delete_records(topic, 0, 30)
+    report = lag_report(broker.kafka_address, groups="late", topics=topic, hours=0)
+    (late,) = rows(report, "groups")
+    assert (late["lag"], late["lost"]) == (20, 20)
+    assert "late" in report.warnings[0]
+
+
+def test_a_group_of_a_queue_is_behind_by_what_it_is_not_done_with(broker, topic, writer):
+    api = HttpApi(int(broker.http_url.rpartition(":")[2]))
+    for kind in ("shared", "exclusive"):
+        group = f"queue-{kind}"
+        joined = api.post(f"/groups/{group}/join", {"topics": [topic], "assignment": kind})
+        if kind == "shared":
+            writer.numbers(topic, 0, 0, 5, at_ms=1000)
+        member = joined["member_id"]
+        taken = api.get(f"/groups/{group}/poll?member_id={member}&timeout=5s&limit=2")["messages"]
+        api.post(
+            "/messages/ack/batch", {"receipt_handles": [each["receipt_handle"] for each in taken]}
+        )
+    report = lag_report(
+        broker.kafka_address, groups="queue-*", topics=topic, http=Http(broker.http_url)
+    )
+    assert [(each["group"], each["lag"]) for each in rows(report, "groups")] == [
+        ("queue-exclusive", 3),
+        ("queue-shared", 3),
+    ]
+    api.close()
+
+
+def test_looking_twice_tells_how_fast_a_group_reads(broker, topic, writer, commit):
+    writer.numbers(topic, 0, 0, 1000)
+    commit("running", {(topic, 0): 0})
+
+    def read_on(stage, done, total=None):
+        if stage == "measuring" and not done:
+            commit("running", {(topic, 0): 400})
+
+    report = lag_report(
+        broker.kafka_address, groups="running", topics=topic, measure_s=0.5, progress=read_on
+    )
+    (row,) = rows(report, "groups")
+    assert row["lag"] == 600
+    assert 0 < row["read_per_s"] <= 800
+    assert row["done_in"].endswith(("ms", "s"))
+
+
+def test_arguments_that_make_no_sense_are_refused(broker):
+    with pytest.raises(OptionsError):
+        lag_report(broker.kafka_address, hours=-1)

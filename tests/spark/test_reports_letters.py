@@ -1,0 +1,198 @@
+"""Dead letters on Spark: sorted by cause, and sent back once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import urllib.request
+from collections import Counter
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.records import Record
+from goqueue.spark.jobs.error_text import normalised
+from goqueue.spark.jobs.gone import RECEIPTS, is_in, merged, spans_of
+from goqueue.spark.jobs.http import Http
+from goqueue.spark.jobs.reading import sample_of, size
+from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
+from goqueue.spark.jobs.triage import dlq_triage
+from goqueue.testing import Broker
+from support.topic_writer import TopicWriter
+
+names = (f"dying-{number}" for number in count())
+HOUR = 3_600_000
+BEGAN = 1_800_000_000_000 // HOUR * HOUR
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+pieces = st.sampled_from(
+    ["'", '"', "`", "12", "a", "0xff", " ", "<n>", "deadbeef1", "HTTP 404", "-"]
+)
+
+
+@given(st.one_of(st.text(max_size=400), st.lists(pieces, max_size=200).map("".join)))
+def test_an_error_that_is_normalised_stays_as_it_is(text):
+    once = normalised(text)
+    assert normalised(once) == once
+
+
+@given(
+    st.integers(0, 10**12),
+    st.uuids(),
+    st.text(st.characters(codec="ascii", exclude_characters="'\n"), max_size=9),
+)
+def test_errors_that_differ_in_what_they_are_about_have_one_cause(number, an_id, name):
+    text = f"order {number} of '{name}' ({an_id}) is not at 0x{number:x}: HTTP 404"
+    assert normalised(text) == "order <n> of <text> (<id>) is not at <hex>: HTTP 404"
+
+
+def test_what_tells_causes_apart_is_kept():
+    assert normalised("can't reach user's bank") == "can't reach user's bank"
+    assert normalised("status=500") != normalised("status=404")
+    assert normalised(None) == ""
+
+
+# --- Ranges --------------------------------------------------------------------------------------
+
+offsets = st.sets(st.integers(0, 60))
+
+
+@given(offsets, st.integers(-1, 61))
+def test_ranges_hold_the_offsets_that_they_were_made_of(wanted, offset):
+    spans = spans_of(wanted)
+    assert is_in(spans, offset) == (offset in wanted)
+    assert merged(spans) == spans
+
+
+ranges = st.dictionaries(
+    st.tuples(st.just("t"), st.integers(0, 5)),
+    st.tuples(st.integers(0, 50), st.integers(1, 90)).map(lambda pair: (pair[0], sum(pair))),
+)
+
+
+def places(pieces):
+    return [
+        (place, at) for piece in pieces for place, (a, b) in piece.items() for at in range(a, b)
+    ]
+
+
+@given(ranges, st.integers(1, 40))
+def test_windows_hold_every_offset_once_and_no_more_than_they_may(found, most):
+    made = list(windows(found, most))
+    assert sorted(places(made)) == sorted(places([found]))
+    assert all(0 < size(each) <= most for each in made)
+
+
+@given(ranges, st.floats(0.01, 1))
+def test_a_sample_is_as_large_as_it_says_and_has_no_offset_twice(found, share):
+    sample = sample_of(found, share)
+    read = places(sample.pieces)
+    assert len(read) == len(set(read)) == sample.sampled <= sample.offsets == size(found)
+    assert set(read) <= set(places([found]))
+    assert sample.sampled >= share * sample.offsets - len(found)
+    assert bool(sample.warnings()) == (sample.sampled < sample.offsets)
+
+
+# --- On Spark ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker):
+    name = broker.create_topic(next(names), partitions=2)
+    broker.create_topic(f"{name}.dlq", partitions=2, settings={"retention.ms": -1})
+    return name
+
+
+def letter(at, topic, error, *, reason="REJECTED", group="billing", died_ms=BEGAN, source=None):
+    said = {
+        "topic": source or topic,
+        "partition": at % 2,
+        "offset": at,
+        "group": group,
+        "reason": reason,
+        "error": error,
+        "attempts": 3,
+        "time": died_ms,
+    }
+    headers = [("trace", b"abc"), *((f"goqueue-dlq-{k}", str(v).encode()) for k, v in said.items())]
+    return Record(0, died_ms, b"k%d" % (at % 3), b"value %d" % at, tuple(headers))
+
+
+@pytest.fixture
+def letters(broker, topic):
+    """Twelve dead letters of three causes, and a message that says nothing of its death."""
+    rows = [letter(n, topic, f"no such customer '{n}'", died_ms=BEGAN + n) for n in range(6)]
+    rows += [letter(n, topic, f"HTTP 503 after {n} ms", died_ms=BEGAN + HOUR) for n in range(6, 10)]
+    rows += [
+        letter(n, topic, "", reason="MAX_RETRIES_EXCEEDED", group="audit") for n in range(10, 12)
+    ]
+    rows.append(Record(0, BEGAN, b"k0", b"value 12", ()))
+    with TopicWriter(broker.kafka_address) as writer:
+        for at, record in enumerate(rows):
+            writer.append(f"{topic}.dlq", at % 2, [record])
+    return rows
+
+
+def values(broker, topic):
+    return sorted(each.value.decode() for each in broker.messages(topic))
+
+
+def test_dead_letters_are_sorted_by_cause_with_a_command_for_each(spark, broker, topic, letters):
+    report = dlq_triage(spark, broker.kafka_address, [topic], http=Http(broker.http_url))
+    causes = report.as_dict()["causes"]
+    assert [(each["letters"], each["reason"], each["group"], each["error"]) for each in causes] == [
+        (6, "REJECTED", "billing", "no such customer <text>"),
+        (4, "REJECTED", "billing", "HTTP 503 after <n> ms"),
+        (2, "MAX_RETRIES_EXCEEDED", "audit", None),
+        (1, "-", "-", None),
+    ]
+    keys = Counter(f"k{n % 3}" for n in range(6))
+    assert causes[0]["top_keys"] == ", ".join(f"{key} ({keys[key]})" for key in sorted(keys))
+    assert (causes[0]["topic"], causes[0]["sample"]) == (topic, f"{topic}.dlq/1/2")
+    assert causes[0]["sample_error"] == "no such customer '5'"
+    words = shlex.split(causes[1]["redrive"])
+    assert words[3:5] == ["dlq-redrive", f"{topic}.dlq"]
+    assert words[words.index("--error") + 1] == "HTTP 503 after <n> ms"
+    assert [each["letters"] for each in report.as_dict()["hours"]] == [1, 2, 6, 4]
+    assert (report.summary["letters"], report.warnings) == (13, [])
+
+
+def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
+    address, http = broker.kafka_address, Http(broker.http_url)
+    wanted = Selection(error="no such customer 'anybody'")
+    dry = dlq_redrive(spark, address, topic, selection=wanted, dry_run=True, http=http)
+    assert (dry.summary["would_go"], values(broker, topic)) == (6, [])
+    sent = dlq_redrive(spark, address, topic, selection=wanted, limit=4, portion=9, http=http)
+    assert sent.summary["sent"] == 4
+    once = [f"value {n}" for n in (0, 2, 4, 1)]
+    assert values(broker, topic) == sorted(once)
+    first = broker.messages(topic)[0]
+    assert dict(first.headers) == {"trace": b"abc", "goqueue-redriven": b"1"}
+    assert {each.partition for each in broker.messages(topic)} == {0, 1}
+    # The broker knows what the job has sent, and the job what the broker has.
+    body = json.dumps({"filter": {"reason": "REJECTED"}, "limit": 1}).encode()
+    ask = urllib.request.Request(f"{broker.http_url}/topics/{topic}/dlq/redrive", body)
+    with urllib.request.urlopen(ask) as answer:
+        number = json.load(answer)["id"]
+    while not json.load(urllib.request.urlopen(f"{broker.http_url}/redrives/{number}"))["ended_at"]:
+        pass
+    by_broker = [each for each in values(broker, topic) if each not in once]
+    assert by_broker == ["value 6"]
+    # All the rest, over several transactions; what says nothing goes where its name says.
+    rest = dlq_redrive(spark, address, f"{topic}.dlq", portion=9, http=http)
+    assert rest.summary["sent"] == 8
+    assert values(broker, topic) == sorted(f"value {n}" for n in range(13))
+    again = dlq_redrive(spark, address, topic, http=http)
+    assert again.summary["sent"] == 0
+    assert dlq_triage(spark, address, [topic], http=http).summary["letters"] == 0
+    assert len(broker.messages(RECEIPTS)) == 6  # three transactions of two partitions each
