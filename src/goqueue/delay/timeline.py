@@ -14,18 +14,10 @@ _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 STEPS_MS: Final = (
-    _SECOND,
-    5 * _SECOND,
-    15 * _SECOND,
-    _MINUTE,
-    5 * _MINUTE,
-    15 * _MINUTE,
-    _HOUR,
-    3 * _HOUR,
-    6 * _HOUR,
-    _DAY,
-    7 * _DAY,
-    30 * _DAY,
+    *(_SECOND * each for each in (1, 2, 5, 10, 30)),
+    *(_MINUTE * each for each in (1, 2, 5, 10, 30)),
+    *(_HOUR * each for each in (1, 2, 6, 12)),
+    *(_DAY * each for each in (1, 7, 30)),
 )
 """Stretches that people think in; of those that reach far enough the shortest is taken."""
 

@@ -5,7 +5,7 @@ import { AreaField, Form, SelectField, TextField } from "../kit/form";
 import { Badge, Button, Card, Empty, Facts, Loaded, Note, PageHead, ProblemNote } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, asProblem, path } from "../lib/api";
-import { isJson, oneLine, visible } from "../lib/content";
+import { isJson, jsonTokens, oneLine, visible } from "../lib/content";
 import { sideBySide } from "../lib/diff";
 import { whole } from "../lib/format";
 import { useResource } from "../lib/resource";
@@ -190,7 +190,7 @@ function choices(versions: Version[]) {
 }
 
 function laidOut(schema: string): string {
-  return isJson(schema) ? JSON.stringify(JSON.parse(schema), null, 2) : schema;
+  return isJson(schema) ? jsonTokens(schema).map((token) => token.text).join("") : schema;
 }
 
 const KINDS = { same: "", gone: "removed", new: "added", changed: "changed" } as const;
