@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _OURS: Final = re.compile(r"goqueue\.(?:[a-z_]+\.)*\w*errors\.\w+: ")
 """How Python prints an error of ours at the end of a trace."""
@@ -26,6 +31,18 @@ SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What Spark raises; the second is what it has not wrapped into an error of its own."""
 _LONGEST: Final = 600
 """Characters of a message that fits into a report."""
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Keep Spark from logging, as JSON on stderr, the errors that are raised and shown anyway."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def reason_of(error: BaseException | str | None) -> str:

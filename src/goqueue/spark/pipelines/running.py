@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.building import build_tables
-from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
+from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of, said_once
 from goqueue.spark.pipelines.model import PipelineError, Problem
 from goqueue.spark.pipelines.naming import group_name
 from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
@@ -119,14 +119,12 @@ class _Run:
         if not is_remote(self.pipeline):
             context = spark.sparkContext
             self.last = replace(self.last, master=context.master, spark_ui=context.uiWebUrl)
-        tables = build_tables(spark, self.pipeline)
-        try:
+        with said_once():
+            tables = build_tables(spark, self.pipeline)
             outputs = outputs_of(self.pipeline, tables, partitions)
-        except SPARK_ERRORS as error:
-            raise PipelineError((Problem(reason_of(error)),), self.pipeline.file) from error
-        for output in sorted(outputs, key=lambda each: each.is_streaming):
-            if not self.stopping.is_set():
-                self._start(output)
+            for output in sorted(outputs, key=lambda each: each.is_streaming):
+                if not self.stopping.is_set():
+                    self._start(output)
         self.state = RunState.RUNNING
         self.tell()
 

@@ -29,7 +29,7 @@ _EVERYWHERE: Final = {"spark.sql.session.timeZone": "UTC"}
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "FATAL",  # why a query failed is said in one sentence, not in two traces
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.unix.domain.socket.enabled": "true",

@@ -17,10 +17,13 @@ from pyspark.sql.types import BinaryType, StringType
 
 from goqueue.spark.pipelines.building import sink_frame
 from goqueue.spark.pipelines.dead_letters import letters_of
+from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     OutputMode,
+    PipelineError,
+    Problem,
     RulesStep,
     TableSink,
     TopicSink,
@@ -74,8 +77,21 @@ class Output:
 def outputs_of(
     pipeline: Pipeline, tables: Mapping[str, Table], partitions: Mapping[str, int]
 ) -> list[Output]:
-    """Everything that a pipeline writes; `partitions` are those of each topic."""
-    outputs = [_output(pipeline, sink, sink_frame(tables, sink)) for sink in pipeline.sinks]
+    """Everything that a pipeline writes; `partitions` are those of each topic.
+
+    Raises:
+        PipelineError: keys or values of messages cannot be made of the rows.
+    """
+    outputs = []
+    problems = []
+    for sink in pipeline.sinks:
+        try:
+            outputs.append(_output(pipeline, sink, sink_frame(tables, sink)))
+        except SPARK_ERRORS as error:
+            path = f"sinks.{sink.name}"
+            problems.append(Problem(reason_of(error), line=sink.line, path=path))
+    if problems:
+        raise PipelineError(tuple(problems), pipeline.file)
     for step in pipeline.steps:
         letters = tables[step.name].letters
         topic = dead_letter_topic(pipeline, step) if isinstance(step, RulesStep) else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from pyspark.sql.types import StringType, StructType
 
 from goqueue.spark.columns import SPARK_TYPES, default_columns
 from goqueue.spark.errors import ColumnsError
+from goqueue.spark.pipelines.failures import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,9 +56,10 @@ def read_topic(
     """The table of a source; `with_origin` adds the hidden columns that rules use.
 
     Raises:
-        ColumnsError: a column was asked for that the value has too.
+        ColumnsError: its schema is none, or a column was asked for that the value has too.
     """
     is_parsed = source.value_format != "binary"
+    _check_schema(source)
     columns = _columns(source, with_origin=with_origin, is_parsed=is_parsed)
     reader = spark.readStream if source.streaming else spark.read
     options = source_options(pipeline, source) | {"columns": ",".join(columns)}
@@ -66,6 +69,16 @@ def read_topic(
     if with_origin:
         shown += _hidden(is_parsed=is_parsed)
     return with_watermark(loaded.select(*shown), source.watermark)
+
+
+def _check_schema(source: TopicSource) -> None:
+    """Say what is wrong with a schema: where Spark reads it as part of another, it is unclear."""
+    schema = (source.value_schema or "").strip()
+    if source.value_format == "json" and schema and not schema.startswith("{"):
+        try:
+            StructType.fromDDL(schema)
+        except PySparkException as error:
+            raise ColumnsError(f"value_schema {schema!r}: {reason_of(error)}") from error
 
 
 def _columns(source: TopicSource, *, with_origin: bool, is_parsed: bool) -> list[str]:
