@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.dead_letters import HEADER_PREFIX, dead_letter_topic
+from goqueue.broker.dead_letters import HEADER_PREFIX, SUFFIX, dead_letter_topic
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
@@ -121,6 +121,21 @@ class Letters:
         if found is None:
             catalogue.topic(source)
         return found
+
+    def sources(self) -> list[str]:
+        """Every topic that has dead letters, or had some, by name."""
+        names = self._broker.topics.catalogue.by_name
+        return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+
+    async def newest_ms(self, source: str) -> int | None:
+        """When the last of the letters that have not gone back came. Raises like `topic`."""
+        found: list[int] = []
+        for partition in self.partitions(source):
+            last = max((end for _, end in self.unmoved(partition, 0, _end(partition))), default=0)
+            if last:
+                loaded = await self._broker.record_reader.load(partition, [(last - 1, last)])
+                found += (letter_of(0, each).died_ms for each in loaded.records())
+        return max(found, default=None)
 
     def partitions(self, source: str) -> list[Partition]:
         """The partitions that hold the dead messages of a topic. Raises like `topic`."""

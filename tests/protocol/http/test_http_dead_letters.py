@@ -187,6 +187,17 @@ def test_letters_are_listed_in_pages_and_by_what_is_asked(
     assert api.get(f"/topics/{topic}/dlq?until={died[0]}")["letters"] == []
 
 
+def test_every_topic_with_dead_letters_is_listed(api: HttpApi, topic: str, group: str) -> None:
+    bury(api, topic, group, "one", "two")
+    found = letters(api, topic, 2)
+    (line,) = [each for each in api.get("/dlq")["topics"] if each["topic"] == topic]
+    assert (line["dead_letter_topic"], line["total"]) == (f"{topic}.dlq", 2)
+    assert line["newest_at"] == max(each["died_at"] for each in found)
+    api.ask("DELETE", f"/topics/{topic}/dlq?confirm=true")
+    (line,) = [each for each in api.get("/dlq")["topics"] if each["topic"] == topic]
+    assert (line["total"], line["newest_at"]) == (0, None)
+
+
 def test_a_long_value_is_shown_in_part_and_bytes_as_base64(
     api: HttpApi, topic: str, group: str
 ) -> None:

@@ -265,6 +265,12 @@ def test_groups_are_listed_described_and_deleted(api: HttpApi, topic: str, group
     member = join(api, group, topic, client_id="me")
     line = next(each for each in api.get("/groups")["groups"] if each["group"] == group)
     assert (line["state"], line["protocol"], line["member_count"]) == ("Stable", "consumer", 1)
+    assert (line["total_lag"], line["topics"]) == (0, [])
+    api.publish(topic, "one", "two", partition=0)
+    fields = {"member_id": member["member_id"], "generation": member["generation"]}
+    api.post(f"/groups/{group}/offsets", {**fields, "offsets": {topic: {"0": 1}}})
+    line = next(each for each in api.get("/groups")["groups"] if each["group"] == group)
+    assert (line["total_lag"], line["topics"]) == (1, [topic])
     found = api.get(f"/groups/{group}")
     assert found == api.get(f"/groups/{group}/cooperative")
     (seen,) = found["members"]

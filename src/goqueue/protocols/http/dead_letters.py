@@ -108,6 +108,21 @@ class LetterList(msgspec.Struct):
     letters: list[LetterLine]
 
 
+class BoxLine(msgspec.Struct):
+    """A topic with a dead-letter topic."""
+
+    topic: Annotated[str, doc("Where the letters came from.", "orders")]
+    dead_letter_topic: Annotated[str, doc("Where they are.", "orders.dlq")]
+    total: Annotated[int, doc("Letters that have not gone back.", 12)]
+    newest_at: Annotated[Milliseconds | None, doc("When the last one came; null: none is left.")]
+
+
+class BoxList(msgspec.Struct):
+    """Every topic that has dead letters, or had some."""
+
+    topics: list[BoxLine]
+
+
 # --- Sending back --------------------------------------------------------------------------------
 
 
@@ -230,6 +245,17 @@ class DeadLetterRoutes:
         self._broker = broker
         self._letters = broker.letters
         self._redrives = broker.redrives
+
+    @route("GET", "/dlq", tag=_TAG)
+    async def list_boxes(self) -> BoxList:
+        """Every topic that has dead letters, or had some, and how many wait."""
+        found = []
+        for source in self._letters.sources():
+            box = self._letters.topic(source)
+            if box is not None:
+                total, newest = self._letters.count(source), await self._letters.newest_ms(source)
+                found.append(BoxLine(source, box.name, total, newest))
+        return BoxList(found)
 
     @route("GET", "/topics/{topic}/dlq", tag=_TAG)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:

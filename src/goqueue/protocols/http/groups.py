@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from goqueue.groups.stats import GroupStats
 
 _TAG: Final = "groups"
+_MAX_TOPICS: Final = 20
+"""Shown of one group in a list."""
 
 
 class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,6 +62,16 @@ class GroupLine(msgspec.Struct):
     member_count: int
     type: Annotated[str, doc("`log`, or `queue`.", "queue")]
     mode: Annotated[str | None, doc("Of a queue: `exclusive` or `shared`.", "exclusive")]
+
+
+class ListedGroup(GroupLine):
+    """One group in a list, and how far it is behind."""
+
+    total_lag: Annotated[int, doc("Messages that it is behind, of all its topics.", 120)]
+    oldest_age_ms: Annotated[
+        int | None, doc("How long the oldest of them has been waiting; null: none, or not known.")
+    ]
+    topics: Annotated[list[str], doc("That it reads; at most 20 of them.", ["orders"])]
 
 
 class QueueCounts(msgspec.Struct):
@@ -101,7 +113,7 @@ class GroupInfo(GroupLine):
 class GroupList(msgspec.Struct):
     """Every group, by name."""
 
-    groups: list[GroupLine]
+    groups: list[ListedGroup]
 
 
 class AssignmentAnswer(msgspec.Struct):
@@ -148,7 +160,22 @@ class GroupRoutes:
     @route("GET", "/groups", tag=_TAG)
     async def list_all(self) -> GroupList:
         """Every group, whichever protocol its members speak."""
-        return GroupList([GroupLine(**_line(each)) for each in list_groups(self._broker)])
+        return GroupList([self._listed(each) for each in list_groups(self._broker)])
+
+    def _listed(self, listing: GroupLineView) -> ListedGroup:
+        lags = list(group_lag(self._broker, listing.group_id))
+        now_ms = self._broker.clock.now_ms()
+        ages = [
+            now_ms - each.oldest_ms
+            for each in self._broker.backlogs.of(listing.group_id)
+            if each.lag and each.oldest_ms
+        ]
+        return ListedGroup(
+            **_line(listing),
+            total_lag=sum(each.lag for each in lags),
+            oldest_age_ms=max(0, *ages) if ages else None,
+            topics=sorted({each.topic for each in lags})[:_MAX_TOPICS],
+        )
 
     @route("GET", "/groups/{group}", tag=_TAG)
     @route("GET", "/groups/{group}/cooperative", tag=_TAG)

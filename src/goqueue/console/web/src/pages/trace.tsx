@@ -79,8 +79,10 @@ function Journey({ trace }: { trace: Trace }) {
 }
 
 const ROW = 28;
-const NAMES = 176;
-const AFTER = 72;
+/** What names and times take beside the bars; with names cut short where there is little room. */
+const ASIDE = 248;
+const ASIDE_NARROW = 200;
+const NARROW = 500;
 
 function Waterfall({
   spans,
@@ -96,7 +98,7 @@ function Waterfall({
   const begins = spans.map((span, at) => (ends[at] as number) - span.duration_ms);
   const from = Math.min(...begins);
   const whole = Math.max(Math.max(...ends) - from, 0.001);
-  const room = Math.max(40, width - NAMES - AFTER);
+  const room = Math.max(40, width - (width < NARROW ? ASIDE_NARROW : ASIDE));
   const x = (moment: number) => ((moment - from) / whole) * (room - 8);
   return (
     <div ref={element}>
