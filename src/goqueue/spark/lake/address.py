@@ -44,7 +44,7 @@ class LakeTable:
     @property
     def identifier(self) -> str:
         """The name in the catalogue, with its namespace."""
-        name = self.table or self.path.name
+        name = self.table or self.path.name.replace(".", "_")
         return name if "." in name else f"{DEFAULT_NAMESPACE}.{name}"
 
     @property

@@ -6,10 +6,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import check_format
 from goqueue.spark.lake.disk import locked, saying_where
 from goqueue.spark.lake.shape import check_partitions, merged_schema
-from goqueue.spark.lake.staging import STAGED_FOLDER, Staging
+from goqueue.spark.lake.staging import STAGED_FOLDER
 from goqueue.spark.lake.stores import Change, Columns, Store, lock_path, open_store
 
 if TYPE_CHECKING:
@@ -28,9 +29,20 @@ class Batch:
     schema: StructType
     files: Sequence[DataFile]
     series: str | None = None
-    """Who numbers the batches; None: this one cannot come again."""
+    """What the files are named by; None: no task had anything to do."""
     number: int = 0
+    is_numbered: bool = True
+    """The same number of a series may come again, and must not count then."""
     is_overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a table wants its files."""
+
+    partition_by: tuple[str, ...]
+    data_folder: str
+    keeps_partition_columns: bool
 
 
 @contextlib.contextmanager
@@ -38,20 +50,14 @@ def opened(table: LakeTable) -> Iterator[Store]:
     """The table, for someone who changes it: nobody else does so at the same time."""
     with saying_where(table.path):
         check_format(table)  # before a folder of ours is made in what is not ours
-        table.own_folder.mkdir(parents=True, exist_ok=True)
-        (table.own_folder / STAGED_FOLDER).mkdir(exist_ok=True)
+        (table.own_folder / STAGED_FOLDER).mkdir(parents=True, exist_ok=True)
         with locked(lock_path(table)), contextlib.closing(open_store(table)) as store:
             store.recover()
             yield store
 
 
-def prepare(
-    table: LakeTable, schema: StructType, partition_by: Sequence[str] | None
-) -> tuple[str, ...]:
-    """Make sure that rows can be written, before any task writes one.
-
-    Returns:
-        The columns that the table is partitioned by.
+def prepare(table: LakeTable, schema: StructType, partition_by: Sequence[str] | None) -> Layout:
+    """Make sure that rows can be written, before any task writes one; the table is made if need be.
 
     Raises:
         LakeError: the folder is not ours to write to, or another table is there.
@@ -64,7 +70,7 @@ def prepare(
             store.create(columns)
         check_partitions(columns.partition_by, partition_by)
         merged_schema(columns.schema, schema)
-        return columns.partition_by
+        return Layout(columns.partition_by, store.data_folder, store.keeps_partition_columns)
 
 
 def commit(table: LakeTable, batch: Batch) -> bool:
@@ -74,15 +80,19 @@ def commit(table: LakeTable, batch: Batch) -> bool:
         Whether the batch is new.
     """
     with opened(table) as store:
-        is_new = _is_new(store, batch)
-        if is_new:
-            _apply(table, store, batch)
-        if batch.series is not None:
-            staging = Staging(table)
-            # Files of attempts that lost, of drivers that died, of this batch if it came again.
-            left = staging.of_series(batch.series, batch.number)
-            staging.sweep(left, lambda: live_paths(store))
-        return is_new
+        return commit_to(store, batch)
+
+
+def commit_to(store: Store, batch: Batch) -> bool:
+    """The same, by someone who holds the table."""
+    is_new = _is_new(store, batch)
+    if is_new:
+        _apply(store, batch)
+    if batch.series is not None:
+        # Files of attempts that lost, of drivers that died, of this batch if it came again.
+        left = store.staging.of_series(batch.series, batch.number)
+        store.staging.sweep(left, lambda: live_paths(store))
+    return is_new
 
 
 def discard(table: LakeTable, files: Sequence[DataFile]) -> None:
@@ -90,8 +100,8 @@ def discard(table: LakeTable, files: Sequence[DataFile]) -> None:
     if not files:
         return
     with opened(table) as store:
-        staging = Staging(table)
-        staging.sweep(staging.of_names({each.name for each in files}), lambda: live_paths(store))
+        these = store.staging.of_names({each.name for each in files})
+        store.staging.sweep(these, lambda: live_paths(store))
 
 
 def live_paths(store: Store) -> set[str]:
@@ -100,26 +110,26 @@ def live_paths(store: Store) -> set[str]:
 
 
 def _is_new(store: Store, batch: Batch) -> bool:
-    if batch.series is None:
+    if batch.series is None or not batch.is_numbered:
         return True
     last = store.last_number(batch.series)
     return last is None or last < batch.number
 
 
-def _apply(table: LakeTable, store: Store, batch: Batch) -> None:
+def _apply(store: Store, batch: Batch) -> None:
     columns = store.columns()
-    if columns is None:  # someone has deleted it under our feet
-        columns = Columns(batch.schema, tuple(batch.files[0].partition if batch.files else ()))
-        store.create(columns)
+    if columns is None:
+        raise LakeError("the table was deleted while it was written to: nothing is committed")
     if not batch.files and not batch.is_overwrite:
         return
+    store.staging.sync(batch.files)
     store.apply(
         Change(
             schema=merged_schema(columns.schema, batch.schema),
             adds=batch.files,
             removes=store.files() if batch.is_overwrite else (),
-            series=batch.series,
+            series=batch.series if batch.is_numbered else None,
             number=batch.number,
         )
     )
-    Staging(table).settle(list(batch.files))
+    store.staging.settle(batch.files)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import value_text
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
+from goqueue.spark.lake.staging import Staging
 from goqueue.spark.lake.stores import Change, Columns, LiveFile
 
 try:
@@ -24,6 +25,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.spark.lake.address import LakeTable
     from goqueue.spark.lake.staging import DataFile
 
@@ -39,6 +42,7 @@ class DeltaStore:
 
     def __init__(self, table: LakeTable) -> None:
         self._table: Final = table
+        self.staging: Staging = Staging(table)
 
     def recover(self) -> None:
         """Nothing is ever half done: a commit is one file of the log."""
@@ -106,7 +110,7 @@ class DeltaStore:
         if new:
             table.alter.add_columns(new)
 
-    def _additions(self, files: Any, change: Change) -> list[AddAction]:
+    def _additions(self, files: Sequence[DataFile], change: Change) -> list[AddAction]:
         return [self._addition(each, is_new=not change.is_rearranged) for each in files]
 
     def _addition(self, file: DataFile, *, is_new: bool) -> AddAction:
@@ -132,6 +136,8 @@ class DeltaStore:
 
     def _check_features(self, table: deltalake.DeltaTable) -> None:
         unknown = set(table.protocol().reader_features or ()) - _READER_FEATURES
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            unknown.add("columnMapping")
         if unknown:
             raise LakeError(
                 f"{self._table} uses {', '.join(sorted(unknown))}, which goqueue_lake does not know"

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
+from goqueue.spark.lake.staging import Staging
 from goqueue.spark.lake.stores import Change, Columns, LiveFile
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        NoSuchTableError,
+        NotInstalledError,
+    )
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
     from pyiceberg.table import Table, TableProperties
     from pyiceberg.transforms import IdentityTransform
+    from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     raise LakeError(
         "Iceberg tables need the package pyiceberg: pip install 'goqueue[lake]', for the Python of "
@@ -43,6 +49,7 @@ class IcebergStore:
 
     def __init__(self, table: LakeTable) -> None:
         self._table: Final = table
+        self.staging: Staging = Staging(table)
         self._catalog: Catalog | None = None
 
     def recover(self) -> None:
@@ -133,12 +140,15 @@ class IcebergStore:
                 "read them: let the engine that wrote them rewrite the files"
             )
         file = task.file
-        place = "/" + file.file_path.removeprefix("file:").lstrip("/")
+        place = _place(file.file_path)
         if not place.startswith(f"{self._table.path}/"):
             raise LakeError(f"{self._table} has a file elsewhere, which is not read: {place}")
         path = place.removeprefix(f"{self._table.path}/")
         folder, _, _ = path.rpartition("/")
-        return LiveFile(path, file.file_size_in_bytes, file.record_count, values_of(folder), file)
+        values = values_of(folder)
+        if not values and len(file.partition):  # others name their folders otherwise
+            values = {"partition": str(file.partition)}
+        return LiveFile(path, file.file_size_in_bytes, file.record_count, values, file)
 
     def _partition_columns(self, table: Table) -> list[str]:
         names = []
@@ -153,10 +163,16 @@ class IcebergStore:
 
     def _load(self) -> Table | None:
         try:
-            return self._opened().load_table(self._table.identifier)
+            table = self._opened().load_table(self._table.identifier)
         except NoSuchTableError:
             self._check_unknown()
             return None
+        if _place(table.location()) != str(self._table.path):
+            raise LakeError(
+                f"the Iceberg table {self._table.identifier} is at {table.location()}, not at "
+                f"{self._table.path}: say that path, or another name with the option table"
+            )
+        return table
 
     def _check_unknown(self) -> None:
         """A table that another catalogue knows is not made a second time."""
@@ -175,7 +191,12 @@ class IcebergStore:
         if self._catalog is None:
             said = dict(self._table.catalog)
             name = said.pop("name", "goqueue")
-            self._catalog = load_catalog(name, **(said or self._beside()))
+            try:
+                self._catalog = load_catalog(name, **(said or self._beside()))
+            except (NotInstalledError, SQLAlchemyError) as error:
+                raise LakeError(
+                    f"the catalogue of {self._table} cannot be opened: {error}"
+                ) from error
         return self._catalog
 
     def _beside(self) -> dict[str, str]:
@@ -194,6 +215,10 @@ _MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 def _address(path: Path) -> str:
     """As Iceberg's readers take it: nothing in it is escaped."""
     return f"file://{path}"
+
+
+def _place(address: str) -> str:
+    return "/" + address.removeprefix("file:").strip("/") if address[:1] != "/" else address
 
 
 def _properties(change: Change) -> dict[str, str]:

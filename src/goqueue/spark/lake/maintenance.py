@@ -98,8 +98,8 @@ def vacuum(table: LakeTable, older_than_s: float = DAY_S) -> VacuumReport:
     Delta and Iceberg keep them for those who read older versions.
     """
     with opened(table) as store:
-        staging = Staging(table)
-        swept = staging.sweep(staging.older_than(older_than_s), lambda: live_paths(store))
+        old = store.staging.older_than(older_than_s)
+        swept = store.staging.sweep(old, lambda: live_paths(store))
     return VacuumReport(swept.files, swept.size_bytes)
 
 
@@ -111,8 +111,8 @@ def _small_first(table: LakeTable) -> tuple[Columns, list[LiveFile]]:
         columns = store.columns()
         if columns is None:
             raise LakeError(f"there is no {table.format} table at {table.path}")
-        files = store.files()
-    aged = [((table.path / each.path).stat().st_mtime_ns, each.path, each) for each in files]
+        places = [(table.path / each.path, each) for each in store.files()]
+        aged = [(place.stat().st_mtime_ns, each.path, each) for place, each in places]
     return columns, [each for _, _, each in sorted(aged, key=lambda it: it[:2])]
 
 
@@ -121,7 +121,12 @@ def _merge(
 ) -> list[DataFile] | None:
     """The files that took the place of these; None if someone else was faster."""
     with saying_where(table.path):
-        made = _rewrite(table, columns, group, target_bytes)
+        try:
+            made = _rewrite(table, columns, group, target_bytes)
+        except FileNotFoundError:
+            if all((table.path / each.path).exists() for each in group):
+                raise
+            return None  # overwritten in the meantime
     is_done = False
     try:
         _check_rows(table, group, made)
@@ -172,6 +177,7 @@ def _swap(table: LakeTable, group: Sequence[LiveFile], made: Sequence[DataFile])
         if columns is None or not all(each.path in live for each in group):
             return False
         removes = [live[each.path] for each in group]
+        store.staging.sync(made)
         store.apply(Change(columns.schema, made, removes, is_rearranged=True))
-        Staging(table).settle(list(made))
+        store.staging.settle(made)
     return True

@@ -164,7 +164,7 @@ def _is_sorted(path: Path, order: Sequence[str]) -> bool:
 
 def _is_rising(columns: Sequence[Any]) -> bool:
     """Whether rows, compared column by column, never fall."""
-    rising: Any = pa.array([True] * (len(columns[0]) - 1))
+    rising: Any = pa.array([True] * (len(columns[0]) - 1), pa.bool_())
     for column in reversed(columns):
         left, right = column.slice(0, len(column) - 1), column.slice(1)
         rising = pc.or_(pc.less(left, right), pc.and_(pc.equal(left, right), rising))

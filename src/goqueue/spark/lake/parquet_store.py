@@ -79,7 +79,7 @@ class ParquetStore:
     def __init__(self, table: LakeTable, disk: Disk | None = None) -> None:
         self._table: Final = table
         self._disk: Final = disk or Disk()
-        self._staging: Final = Staging(table)
+        self.staging: Staging = Staging(table, disk)
         self._state_path: Final = table.own_folder / STATE_FILE
         self._intent_path: Final = table.own_folder / INTENT_FILE
 
@@ -136,7 +136,7 @@ class ParquetStore:
         for path in intent["removes"]:
             self._disk.remove(root / path)
         for each in intent["adds"]:
-            staged, place = self._staging.entry(each["name"]), root / each["path"]
+            staged, place = self.staging.entry(each["name"]), root / each["path"]
             if staged.exists():
                 self._disk.move(staged, place)
             elif not place.exists():
@@ -160,12 +160,17 @@ class ParquetStore:
     def _paths(self) -> list[str]:
         root = self._table.path
         found = (each.relative_to(root) for each in root.rglob("*.parquet"))
-        return [str(each) for each in found if not any(p[0] in "._" for p in each.parts)]
+        return [str(each) for each in found if not any(map(_is_hidden, each.parts))]
 
 
 def _values(path: str) -> dict[str, str | None]:
     folder, _, _ = path.rpartition("/")
     return values_of(folder)
+
+
+def _is_hidden(name: str) -> bool:
+    """By Spark's rule; columns may begin with an underscore."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _above(folder: Path, root: Path) -> list[Path]:

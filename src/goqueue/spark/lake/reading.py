@@ -45,8 +45,8 @@ def read_table(spark: SparkSession, table: LakeTable) -> DataFrame:
         return spark.createDataFrame([], columns.schema)
     reader = spark.read.schema(columns.schema)
     if table.format != "iceberg":  # whose files have all columns in them
-        reader = reader.option("basePath", str(table.path))
-    frame = reader.parquet(*[str(table.path / each.path) for each in files])
+        reader = reader.option("basePath", f"file://{table.path}")
+    frame = reader.parquet(*[f"file://{table.path / each.path}" for each in files])
     return frame.select(*[f"`{name}`" for name in columns.schema.names])
 
 

@@ -59,15 +59,12 @@ def _plan(options: LakeOptions, schema: StructType, *, is_overwrite: bool) -> Pl
 
     table = options.table
     fitted = table_schema(schema, options.partition_by or (), table.format)
-    partition_by = prepare(table, fitted, options.partition_by)
-    table_schema(schema, partition_by, table.format)  # the table may be partitioned without a word
-    is_iceberg = table.format == "iceberg"
+    layout = prepare(table, fitted, options.partition_by)
+    table_schema(schema, layout.partition_by, table.format)  # it may be partitioned unasked
     return Plan(
         table=table,
         schema=fitted,
-        partition_by=partition_by,
-        data_folder="data" if is_iceberg else "",
-        keeps_partition_columns=is_iceberg,
+        layout=layout,
         target_bytes=options.target_bytes,
         compression=options.compression,
         is_overwrite=is_overwrite,

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark.lake.disk import Disk
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.spark.lake.address import LakeTable
 
@@ -78,7 +80,8 @@ def number_of(name: str) -> int:
 class Staging:
     """The staging folder of one table."""
 
-    def __init__(self, table: LakeTable) -> None:
+    def __init__(self, table: LakeTable, disk: Disk | None = None) -> None:
+        self._disk: Final = disk or Disk()
         self._root: Final = table.path
         self.folder: Final = table.own_folder / STAGED_FOLDER
         self.is_in_place: Final = table.format != "parquet"
@@ -99,11 +102,17 @@ class Staging:
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
 
-    def settle(self, files: list[DataFile]) -> None:
+    def sync(self, files: Sequence[DataFile]) -> None:
+        """Let files that are in their places survive a loss of power, before a log names them."""
+        if self.is_in_place:
+            for folder in sorted({(self._root / each.path).parent for each in files}):
+                self._disk.sync_folder(folder)
+
+    def settle(self, files: Sequence[DataFile]) -> None:
         """Forget the notes of files that the table's log names by now."""
         if self.is_in_place:
             for each in files:
-                self.entry(each.name).unlink(missing_ok=True)
+                self._disk.remove(self.entry(each.name))
 
     def sweep(self, is_left: Callable[[str, Path], bool], live: Callable[[], set[str]]) -> Swept:
         """Delete what is staged and belongs to nothing any more.
@@ -121,8 +130,9 @@ class Staging:
             place = self._place(entry)
             if place is not None and str(place.relative_to(self._root)) not in living:
                 swept.add(place)
-                place.unlink(missing_ok=True)
-            entry.unlink(missing_ok=True)
+                self._disk.remove(place)
+            if entry != place:
+                self._disk.remove(entry)
         return swept
 
     def of_series(self, series: str, up_to: int) -> Callable[[str, Path], bool]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from goqueue.spark.lake.address import LakeTable
-    from goqueue.spark.lake.staging import DataFile
+    from goqueue.spark.lake.staging import DataFile, Staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Columns:
 class Store(Protocol):
     """One table. Who changes it holds its lock."""
 
+    staging: Staging
     data_folder: str
     """Where files go, from the table's folder on."""
     keeps_partition_columns: bool

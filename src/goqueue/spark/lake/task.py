@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.lake.committing import Layout
     from goqueue.spark.lake.staging import Attempt, DataFile
 
 
@@ -28,9 +29,7 @@ class Plan:
     table: LakeTable
     schema: StructType
     """The columns of the rows, as the table has them."""
-    partition_by: tuple[str, ...]
-    data_folder: str
-    keeps_partition_columns: bool
+    layout: Layout
     target_bytes: int
     compression: str
     is_overwrite: bool = False
@@ -43,21 +42,23 @@ def write_files(batches: Iterable[pa.RecordBatch], plan: Plan, attempt: Attempt)
         Staging(plan.table),
         attempt,
         schema,
-        partition_by=plan.partition_by,
-        keeps_partition_columns=plan.keeps_partition_columns,
-        below=plan.data_folder,
+        partition_by=plan.layout.partition_by,
+        keeps_partition_columns=plan.layout.keeps_partition_columns,
+        below=plan.layout.data_folder,
         target_bytes=plan.target_bytes,
         compression=plan.compression,
     )
-    with saying_where(plan.table.path):
-        try:
-            for batch in batches:
-                if batch.num_rows:
-                    writer.add(_fitted(batch, schema))
+    try:
+        for batch in batches:  # its errors are not ours to explain
+            if batch.num_rows:
+                fitted = _fitted(batch, schema)
+                with saying_where(plan.table.path):
+                    writer.add(fitted)
+        with saying_where(plan.table.path):
             return writer.finish()
-        except BaseException:
-            writer.discard()
-            raise
+    except BaseException:
+        writer.discard()
+        raise
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

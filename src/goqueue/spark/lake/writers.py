@@ -64,7 +64,15 @@ class LakeBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The winners count from here on."""
-        _commit(self._plan, messages, self._series if self._is_named else None, self._number)
+        batch = Batch(
+            self._plan.schema,
+            _files(messages),
+            self._series,
+            self._number,
+            is_numbered=self._is_named,
+            is_overwrite=self._plan.is_overwrite,
+        )
+        _commit(self._plan, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing counts."""
@@ -95,7 +103,14 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The winners count from here on, unless this batch did before."""
         series = next((each.series for each in messages if isinstance(each, Written)), None)
-        _commit(self._plan, messages, series, batchId)
+        batch = Batch(
+            self._plan.schema,
+            _files(messages),
+            series,
+            batchId,
+            is_overwrite=self._plan.is_overwrite,
+        )
+        _commit(self._plan, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
         """Nothing of this batch counts."""
@@ -109,15 +124,11 @@ def _context() -> TaskContext:
     return context
 
 
-def _commit(
-    plan: Plan,
-    messages: Sequence[WriterCommitMessage | None],
-    series: str | None,
-    number: int,
-) -> None:
-    batch = Batch(plan.schema, _files(messages), series, number, plan.is_overwrite)
+def _commit(plan: Plan, batch: Batch) -> None:
     if not commit(plan.table, batch):
-        _log.warning("batch %d of %s was committed before: nothing was written", number, series)
+        _log.warning(
+            "batch %d of %s was committed before: nothing was written", batch.number, batch.series
+        )
 
 
 def _abort(plan: Plan, messages: Sequence[WriterCommitMessage | None]) -> None:
