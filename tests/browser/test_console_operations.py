@@ -1,0 +1,265 @@
+"""What operators do in the console: reset, send back, cancel, follow a trace, compare schemas."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from support.http_api import HttpApi
+    from support.server import ServerProcess
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def topic_of(api: HttpApi, name: str) -> str:
+    api.post("/topics", {"name": name, "num_partitions": 1})
+    return name
+
+
+def row_of(page: Page, text: str) -> Locator:
+    return page.locator("tbody tr", has_text=text)
+
+
+def taken(api: HttpApi, group: str, topic: str, count: int) -> list[dict[str, Any]]:
+    """Messages that a member of a queue group has."""
+    joined = api.post(f"/groups/{group}/join", {"topics": [topic], "assignment": "shared"})
+    member = joined["member_id"]
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        found += api.get(f"/groups/{group}/poll?member_id={member}&timeout=5s")["messages"]
+    return found
+
+
+def bury(api: HttpApi, topic: str, group: str, *values: str) -> None:
+    """Let messages die."""
+    api.publish(topic, *values, key=HOSTILE)
+    for message in taken(api, group, topic, len(values)):
+        handle = message["receipt_handle"]
+        api.post("/messages/reject", {"receipt_handle": handle, "reason": f"no {HOSTILE}"})
+
+
+def test_offsets_are_reset_after_a_preview_of_what_it_does(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "reset")
+    api.publish(topic, *(str(number) for number in range(10)))
+    api.post("/groups/readers/offsets", {"offsets": {topic: {"0": 7}}})
+    page = open_page("/groups")
+    expect(row_of(page, "readers")).to_contain_text("3")
+    page.get_by_role("link", name="readers").click()
+    expect(row_of(page, topic)).to_contain_text("7")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Read on from").select_option("offset")
+    dialog.get_by_label("Offset").fill("2")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("5 messages come again")).to_be_visible()
+    assert api.get("/groups/readers/offsets")["offsets"] == {topic: {"0": 7}}
+    dialog.get_by_role("button", name="Reset offsets").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 partitions were changed")
+    assert api.get("/groups/readers/offsets")["offsets"] == {topic: {"0": 2}}
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(row_of(page, topic)).to_contain_text("8")
+    expect(page.get_by_role("img", name=re.compile("the group is behind"))).to_be_visible()
+
+
+def test_a_group_is_deleted_when_its_name_is_typed(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "left")
+    api.post("/groups/leavers/offsets", {"offsets": {topic: {"0": 0}}})
+    page = open_page("/groups/leavers")
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Delete group")).to_be_disabled()
+    dialog.get_by_role("textbox").fill("leavers")
+    dialog.get_by_role("button", name="Delete group").click()
+    expect(dialog.get_by_role("status")).to_contain_text("is gone")
+    assert api.ask("GET", "/groups/leavers").status == 404
+
+
+def test_dead_letters_are_looked_at_and_sent_back(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "failing")
+    bury(api, topic, "workers", '{"id": 1}', '{"id": 2}', HOSTILE)
+    page = open_page("/dead-letters")
+    expect(row_of(page, "failing.dlq")).to_contain_text("3")
+    page.get_by_role("link", name="failing", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    row_of(page, "0/2").get_by_text("REJECTED").click()
+    letter = page.locator(".card", has=page.get_by_role("heading", name="Letter 0/2"))
+    expect(letter.get_by_label("Value", exact=True)).to_have_text(HOSTILE)
+    letter.get_by_role("button", name="Send back").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Send back").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 of 1 went to failing")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Send back").first.click()
+    dialog.get_by_label("Reason").select_option("REJECTED")
+    dialog.get_by_role("button", name="Count them").click()
+    expect(dialog.get_by_text("would be published again")).to_contain_text("2 letters")
+    dialog.get_by_role("button", name="Send 2 back").click()
+    expect(dialog.get_by_role("status")).to_contain_text("2 of 2 went to failing")
+    back = {each["value"] for each in taken(api, "workers", topic, 3)}
+    assert back == {'{"id": 1}', '{"id": 2}', HOSTILE}
+
+
+def test_queues_show_what_is_in_flight_and_how_lanes_share_turns(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "working")
+    api.publish(topic, "one", "two", priority="high")
+    first, _ = taken(api, "crew", topic, 2)
+    api.post("/messages/ack", {"receipt_handle": first["receipt_handle"]})
+    page = open_page("/queues")
+    crew = row_of(page, "crew")
+    expect(crew).to_be_visible()
+    crew.locator("td").nth(2).click()
+    lane = row_of(page, "high")
+    expect(lane).to_contain_text("100 %")
+    expect(page.get_by_role("heading", name="What became of messages")).to_be_visible()
+
+
+def test_a_delayed_message_is_seen_coming_and_cancelled(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "later")
+    (result,) = api.publish(topic, f"soon {HOSTILE}", delay="1h")
+    page = open_page("/delayed")
+    expect(page.get_by_role("img", name=re.compile("when they are due"))).to_be_visible()
+    page.get_by_label("Topic").select_option(topic)
+    expect(row_of(page, "soon")).to_contain_text(HOSTILE)
+    page.get_by_role("button", name=f"Cancel message {result['id']}").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("never be delivered")
+    dialog.get_by_role("button", name="Cancel message").click()
+    expect(dialog.get_by_role("status")).to_contain_text("is cancelled")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(row_of(page, "soon")).to_have_count(0)
+    assert api.get(f"/topics/{topic}/delayed")["total"] == 0
+
+
+def test_a_message_is_followed_from_its_publish_to_its_ack(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "followed")
+    api.publish(topic, "follow me")
+    (message,) = taken(api, "followers", topic, 1)
+    api.post("/messages/ack", {"receipt_handle": message["receipt_handle"]})
+    page = open_page("/traces?topic=followed")
+    expect(row_of(page, "followed 0/0")).to_contain_text("completed")
+    row_of(page, "followed 0/0").get_by_role("link").click()
+    events = page.get_by_role("list", name="Events in order").get_by_role("listitem")
+    expect(events).to_contain_text(
+        [
+            "publish.received",
+            "publish.partitioned",
+            "publish.persisted",
+            "consume.fetched",
+            "consume.acked",
+        ]
+    )
+    events.last.get_by_role("button").click()
+    expect(page.locator(".card", has_text="followers").last).to_be_visible()
+    page.goto("/console/traces")
+    page.get_by_label("Trace, or topic/partition/offset").fill("followed/0/0")
+    page.keyboard.press("Enter")
+    expect(events.first).to_contain_text("publish.received")
+    page.goto(f"/console/traces/{'0' * 32}")
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def record(*names: str) -> dict[str, Any]:
+    fields = [{"name": name, "type": "string", "default": ""} for name in names]
+    return {"type": "record", "name": "Order", "fields": fields}
+
+
+def test_schemas_are_compared_checked_and_registered(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    for names in (("id",), ("id", "customer")):
+        api.post("/subjects/orders-value/versions", {"schema": json.dumps(record(*names))})
+    page = open_page("/schemas")
+    expect(row_of(page, "orders-value")).to_contain_text("AVRO")
+    page.get_by_role("link", name="orders-value").click()
+    expect(page.get_by_text("What changed from version 1 to 2")).to_be_visible()
+    expect(page.locator("tr.new", has_text="customer")).to_be_visible()
+    page.get_by_role("button", name="New version").click()
+    dialog = page.get_by_role("dialog")
+    bad = {**record("id"), "fields": [{"name": "id", "type": "long"}]}
+    dialog.get_by_label("Schema").fill(json.dumps(bad))
+    dialog.get_by_role("button", name="Check compatibility").click()
+    expect(dialog.get_by_text("It does not fit")).to_be_visible()
+    dialog.get_by_label("Schema").fill(json.dumps(record("id", "customer", "city")))
+    dialog.get_by_role("button", name="Check compatibility").click()
+    expect(dialog.get_by_text("It fits the versions")).to_be_visible()
+    dialog.get_by_role("button", name="Register").click()
+    expect(dialog).to_be_hidden()
+    assert api.get("/subjects/orders-value/versions") == [1, 2, 3]
+
+
+def test_a_transaction_that_hangs_is_aborted(
+    open_page: Callable[..., Page], api: HttpApi, broker: ServerProcess
+) -> None:
+    topic = topic_of(api, "hanging")
+    producer = Producer({"bootstrap.servers": broker.kafka_address, "transactional.id": "hangs-1"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"never")
+    producer.flush(20)
+    page = open_page("/transactions")
+    expect(row_of(page, "hangs-1")).to_contain_text("Ongoing")
+    page.get_by_role("button", name="Abort hangs-1").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("hanging 0")
+    dialog.get_by_role("button", name="Abort transaction").click()
+    expect(dialog.get_by_role("status")).to_contain_text("is aborted")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(row_of(page, "hangs-1")).to_contain_text("CompleteAbort")
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_pipelines_show_how_they_get_on(
+    open_page: Callable[..., Page], api: HttpApi, state: str
+) -> None:
+    query = {
+        "name": "revenue-out",
+        "id": "1",
+        "run_id": "2",
+        "state": state,
+        "sink": "topic revenue",
+        "sources": ["orders"],
+        "batch_id": 12,
+        "batch_ms": 230,
+        "rows": 120_000,
+        "rows_per_second": 5120.5,
+        "lag": 340,
+        "error": f"no column {HOSTILE}" if state == "failed" else None,
+    }
+    report = {"state": state, "master": "local[*]", "host": "laptop", "queries": [query]}
+    answer = api.ask("PUT", f"/pipelines/revenue-{state}", report)
+    assert answer.status == 200, answer.json
+    page = open_page("/pipelines")
+    line = row_of(page, f"revenue-{state}")
+    expect(line).to_contain_text("5.1k/s")
+    expect(line).to_contain_text("340")
+    line.get_by_role("link").click()
+    expect(row_of(page, "revenue-out")).to_contain_text("230 ms")
+    if state == "failed":
+        expect(page.get_by_text(f"no column {HOSTILE}")).to_be_visible()
+    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(page.get_by_role("status").last).to_contain_text("is forgotten")
+    assert api.ask("GET", f"/pipelines/revenue-{state}").status == 404
