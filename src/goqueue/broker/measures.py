@@ -89,9 +89,9 @@ class Measures:
             if found > 0:
                 self._metrics.counter(names.PRIORITY_PUBLISHED, topic, priority.label).add(found)
 
-    def refused(self, topic: str, error: GoQueueError) -> None:
-        """A publish was not taken."""
-        self._metrics.counter(names.MESSAGES_FAILED, topic, type(error).__name__).add()
+    def refused(self, topic: str, error: GoQueueError, count: int) -> None:
+        """So many messages were not taken."""
+        self._metrics.counter(names.MESSAGES_FAILED, topic, type(error).__name__).add(count)
 
     def synced(self, took_s: float | None) -> None:
         """A log was flushed to the disk; None when the disk refused."""

@@ -14,6 +14,7 @@ from goqueue.broker.delay_admission import (
 from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
 from goqueue.model.errors import (
+    BatchError,
     BatchTooLargeError,
     DelayDisabledError,
     DelayError,
@@ -137,7 +138,7 @@ class Publisher:
         try:
             published = self._store(topic, partition, request)
         except GoQueueError as error:
-            self._measures.refused(topic.name, error)
+            self._measures.refused(topic.name, error, _count(request.batch))
             if isinstance(error, _REFUSALS) and self.tracer.is_on:
                 self.tracer.refused(topic, request, error)
             raise
@@ -323,6 +324,14 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
     Compression.of(info.compression)  # nobody could read a codec that does not exist
     validate(batch, 0, info)
     return info
+
+
+def _count(batch: memoryview) -> int:
+    """How many messages a batch has that was refused; 1 when nobody can tell."""
+    try:
+        return max(peek(batch).count, 1)
+    except BatchError:
+        return 1
 
 
 def _check_size(topic: Topic, info: BatchInfo) -> None:

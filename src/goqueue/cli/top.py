@@ -139,7 +139,20 @@ def _topic_rows(picture: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _group_rows(picture: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{name: each[name] for name in _GROUP_COLUMNS} for each in picture["groups"]]
+    return [
+        {
+            **{name: each[name] for name in _GROUP_COLUMNS},
+            "oldest": "" if each["oldest_s"] is None else show_span(each["oldest_s"]),
+            "done in": _drain(each),
+        }
+        for each in picture["groups"]
+    ]
+
+
+def _drain(group: dict[str, Any]) -> str:
+    if group["catches_up"] is False:
+        return "never"
+    return "" if group["drain_s"] is None else show_span(group["drain_s"])
 
 
 # --- How a terminal shows it ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 _SAMPLE: Final = re.compile(r"goqueue_(\w+)\{(.*)\} (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES: Final = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+_LARGEST: Final = frozenset(
+    {"consumer_oldest_unacked_age_seconds", "consumer_time_to_drain_seconds"}
+)
+"""What makes no sense added up: of the topics of a group, the worst counts."""
 
 INTERNAL_PREFIX: Final = "__"
 
@@ -36,6 +42,9 @@ def parse_sample(text: str, at_s: float) -> Sample:
         if name == "consumer_group_state":
             if value:
                 states[labels["consumer_group"]] = labels["state"]
+        elif name in _LARGEST:
+            known = by_group[name][labels["consumer_group"]]
+            by_group[name][labels["consumer_group"]] = max(known, value)
         elif labels.get("consumer_group"):
             by_group[name][labels["consumer_group"]] += value
         elif "topic" in labels:
@@ -102,16 +111,27 @@ def _topics(before: Sample, now: Sample) -> list[dict[str, Any]]:
 
 
 def _groups(now: Sample) -> list[dict[str, Any]]:
+    ages = now.by_group.get("consumer_oldest_unacked_age_seconds", {})
+    drains = now.by_group.get("consumer_time_to_drain_seconds", {})
     found = [
         {
             "group": name,
             "state": now.states.get(name, "unknown"),
             "members": int(members),
             "lag": int(now.by_group.get("consumer_lag", {}).get(name, 0)),
+            "oldest_s": ages.get(name),
+            **_draining(drains.get(name)),
         }
         for name, members in now.by_group.get("consumer_group_members", {}).items()
     ]
     return sorted(found, key=lambda each: (-each["lag"], each["group"]))
+
+
+def _draining(seconds: float | None) -> dict[str, Any]:
+    """When nothing will be left; None while nobody knows, and when it does not become less."""
+    if seconds is None or not math.isinf(seconds):
+        return {"drain_s": seconds, "catches_up": None if seconds is None else True}
+    return {"drain_s": None, "catches_up": False}
 
 
 def _rate(before: Sample, now: Sample, metric: str, name: str) -> float:

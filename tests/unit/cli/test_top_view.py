@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from goqueue.cli.top_view import frame, parse_sample
 
 READY = {"status": "ready", "checks": {"storage": "ok"}, "broker": {"uptime_s": 5.0}}
@@ -39,7 +41,17 @@ def test_rates_are_what_happened_between_two_readings() -> None:
         "out_per_s": 5.0,
         "out_bytes_per_s": 0.0,
     }
-    assert picture["groups"] == [{"group": 'a "b"', "state": "Stable", "members": 1, "lag": 7}]
+    assert picture["groups"] == [
+        {
+            "group": 'a "b"',
+            "state": "Stable",
+            "members": 1,
+            "lag": 7,
+            "oldest_s": None,
+            "drain_s": None,
+            "catches_up": None,
+        }
+    ]
     assert (picture["in_per_s"], picture["out_per_s"], picture["lag"]) == (100.0, 5.0, 7)
     assert picture["trouble"] == {}
 
@@ -54,3 +66,20 @@ def test_trouble_is_told() -> None:
     readiness = {"status": "not ready", "checks": {"node": "ok", "storage": "full"}}
     picture = frame(sample, sample, readiness, "x")
     assert (picture["status"], picture["trouble"]) == ("not ready", {"storage": "full"})
+
+
+@pytest.mark.parametrize(
+    ("drains", "drain_s", "catches_up"),
+    [(("3.0", "8.5"), 8.5, True), (("3.0", "+Inf"), None, False)],
+)
+def test_of_the_topics_of_a_group_the_worst_counts(
+    drains: tuple[str, str], drain_s: float | None, catches_up: bool
+) -> None:
+    lines = [metrics(0)]
+    for topic, age, drain in zip("ab", (40, 20), drains, strict=True):
+        labels = f'{{node_id="n",topic="{topic}",consumer_group="a \\"b\\""}}'
+        lines += [f"goqueue_consumer_oldest_unacked_age_seconds{labels} {age}.0\n"]
+        lines += [f"goqueue_consumer_time_to_drain_seconds{labels} {drain}\n"]
+    sample = parse_sample("".join(lines), 0.0)
+    (group,) = frame(sample, sample, READY, "x")["groups"]
+    assert (group["oldest_s"], group["drain_s"], group["catches_up"]) == (40.0, drain_s, catches_up)

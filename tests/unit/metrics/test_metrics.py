@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ from goqueue.metrics.kinds import (
     GaugeName,
     HistogramName,
 )
+from goqueue.metrics.reference import reference
 from goqueue.metrics.registry import MAX_SERIES, OVERFLOW, Histogram, Metrics
 from goqueue.model.errors import DiskError
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from goqueue.metrics.registry import Reading, Samples
 
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -362,3 +365,11 @@ def test_values_without_an_end_and_whole_numbers_are_shown_as_they_are() -> None
             ("t", "never"): float("inf"),
             ("t", "soon"): 1.5,
         }
+
+
+# --- the reference page
+
+
+def test_the_page_of_all_metrics_is_current() -> None:
+    hint = "run: .venv/bin/python -m goqueue.metrics.reference > docs/metrics.md"
+    assert PAGE.read_text(encoding="utf-8") == reference(), hint
