@@ -1,1 +1,303 @@
-"""`goqueue pipeline job`: the jobs that look at data and change nothing."""
+"""`goqueue pipeline job`: dead letters sorted and sent back, and reports on what there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from goqueue.cli.calls import ForceOption, confirm
+from goqueue.cli.completion import topic_names
+from goqueue.cli.errors import UsageError
+from goqueue.cli.job_frame import JobCall, job
+from goqueue.cli.job_options import PartitionerOption, SinceOption, UntilOption, moment, span
+from goqueue.cli.output import Format, printable
+
+if TYPE_CHECKING:
+    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.jobs.report import JobReport
+
+TopicArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names)
+]
+SampleOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--sample", metavar="SHARE", help="Look at this share only, as in 0.01; the report says so."
+    ),
+]
+DiedSinceOption: TypeAlias = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Died from then on; 15m is ago.")
+]
+DiedUntilOption: TypeAlias = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Died before then.")
+]
+
+
+@job("dlq-triage")
+def triage(
+    call: JobCall,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]...",
+            help="Topics with dead letters, or whose letters are meant. (default: all *.dlq)",
+            autocompletion=topic_names,
+        ),
+    ] = None,
+    *,
+    since: DiedSinceOption = None,
+    until: DiedUntilOption = None,
+    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Causes to show.")] = 50,
+    keys: Annotated[int, typer.Option("--keys", min=0, max=100, help="Keys of each.")] = 3,
+    include_gone: Annotated[
+        bool, typer.Option("--include-gone", help="Count letters that have gone back, too.")
+    ] = False,
+) -> JobReport:
+    """Group dead letters by cause, with the command that sends each group back."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    died = moment(since, "--since"), moment(until, "--until")
+    return jobs.dlq_triage(
+        call.spark,
+        call.servers,
+        topics or (),
+        since_ms=died[0],
+        until_ms=died[1],
+        top=top,
+        keys=keys,
+        include_gone=include_gone,
+        http=_http(call),
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("dlq-redrive")
+def redrive(
+    call: JobCall,
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC",
+            help="The topic with dead letters, or whose letters are meant.",
+            autocompletion=topic_names,
+        ),
+    ],
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="To this topic. (default: back)", autocompletion=topic_names),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why they died.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="TOPIC", help="Where they came from.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", help="In which they died.")] = None,
+    error: Annotated[
+        str | None,
+        typer.Option("--error", help="The error; its numbers, ids and quoted texts do not count."),
+    ] = None,
+    error_like: Annotated[
+        str | None,
+        typer.Option("--error-like", metavar="REGEX", help="What is found in the error."),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="With this key.")] = None,
+    since: DiedSinceOption = None,
+    until: DiedUntilOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would go; send nothing.")
+    ] = False,
+    force: ForceOption = False,
+) -> JobReport:
+    """Publish many dead letters again, each once; the same command goes on after a kill."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    selection = jobs.Selection(
+        reason=reason,
+        group=group,
+        source=source,
+        error=error,
+        error_like=error_like,
+        key=None if key is None else key.encode("utf-8", "surrogateescape"),
+        since_ms=moment(since, "--since"),
+        until_ms=moment(until, "--until"),
+    )
+    if problems := selection.problems():
+        raise UsageError(problems[0])
+    if not dry_run:
+        where = "where they came from" if to is None else to
+        confirm(f"Dead letters of {topic} will be published to {where} again.", force=force)
+    return jobs.dlq_redrive(
+        call.spark,
+        call.servers,
+        topic,
+        selection=selection,
+        to=to,
+        limit=limit,
+        rate=rate,
+        dry_run=dry_run,
+        http=_http(call),
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("lag-report")
+def lag(
+    call: JobCall,
+    *,
+    groups: Annotated[
+        str, typer.Option("--group", metavar="PATTERN", help="Which groups, as in billing-*.")
+    ] = "*",
+    topics: Annotated[
+        str, typer.Option("--topic", metavar="PATTERN", help="Which topics, likewise.")
+    ] = "*",
+    measure: Annotated[
+        str | None,
+        typer.Option("--measure", metavar="SPAN", help="Look twice, to know speeds, as in 10s."),
+    ] = None,
+    hours: Annotated[
+        int, typer.Option("--hours", min=0, max=744, help="Tell unread ones by the hour so far.")
+    ] = 24,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="Show each partition, too.")
+    ] = False,
+) -> JobReport:
+    """Show how far every group is behind, in messages and in time. Starts no Spark."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    return jobs.lag_report(
+        call.servers,
+        groups=groups,
+        topics=topics,
+        measure_s=(span(measure, "--measure") or 0) / 1000,
+        hours=hours,
+        partitions=partitions,
+        http=_http(call),
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+@job("skew-report")
+def skew(
+    call: JobCall,
+    topic: TopicArgument,
+    *,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Keys to show.")] = 20,
+    every: Annotated[str, typer.Option("--every", help="minute, hour or day.")] = "hour",
+    sample: SampleOption = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it into this file.")
+    ] = None,
+    partitioner: PartitionerOption = "mmh3",
+) -> JobReport:
+    """Show hot keys, how full partitions are, sizes and the course of time."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    report = jobs.skew_report(
+        call.spark,
+        call.servers,
+        topic,
+        since_ms=moment(since, "--since"),
+        until_ms=moment(until, "--until"),
+        top=top,
+        every=every,
+        sample=sample,
+        plot=plot,
+        partitioner=partitioner,
+        options=call.options,
+        progress=call.progress,
+    )
+    if call.call.output is Format.TABLE:
+        typer.echo(printable(jobs.text_plot(report)) + "\n")
+    return report
+
+
+@job("trace-report")
+def traces(
+    call: JobCall,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Files of traces, folders of them, or patterns."),
+    ],
+    *,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only of this topic. Repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only what happened from then on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Only what happened before then.")
+    ] = None,
+    slowest: Annotated[
+        int, typer.Option("--slowest", min=0, max=10_000, help="Slowest messages to show.")
+    ] = 10,
+    sample: SampleOption = None,
+) -> JobReport:
+    """Show how long each stage of a message's life takes, from trace files."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    return jobs.trace_report(
+        call.spark,
+        paths,
+        topics=topics or (),
+        since_ms=moment(since, "--since"),
+        until_ms=moment(until, "--until"),
+        slowest=slowest,
+        sample=sample,
+        progress=call.progress,
+    )
+
+
+@job("schema-audit")
+def audit(
+    call: JobCall,
+    topic: TopicArgument,
+    *,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="The subject. (default: TOPIC-value)")
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Another registry than the server's own."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=0, max=1000, help="Causes of misfits to show.")
+    ] = 10,
+    sample: SampleOption = None,
+) -> JobReport:
+    """Show which messages fit which version of a schema, and which fit none, and why."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    return jobs.schema_audit(
+        call.spark,
+        call.servers,
+        topic,
+        _http(call) if registry is None else jobs.Http(registry),
+        subject=subject,
+        since_ms=moment(since, "--since"),
+        until_ms=moment(until, "--until"),
+        samples=samples,
+        sample=sample,
+        options=call.options,
+        progress=call.progress,
+    )
+
+
+def _http(call: JobCall) -> Http:
+    """The server that other commands talk to."""
+    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
+
+    target = call.call.target()
+    return jobs.Http(target.server, target.api_key)

@@ -13,6 +13,7 @@ from goqueue.schemas.avro_compat import unreadable
 from goqueue.schemas.avro_text import text_of
 from goqueue.schemas.avro_tree import PRIMITIVES, AvroNames
 from goqueue.schemas.avro_walk import fault_in, may_be_empty
+from goqueue.schemas.decoded import DecodeFault, json_of
 from goqueue.schemas.json_text import loaded
 
 if TYPE_CHECKING:
@@ -81,6 +82,24 @@ class AvroSchema:
         """A check for encoded messages."""
         return AvroValidator(self.node, self._decodable)
 
+    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+        """A message as JSON.
+
+        Raises:
+            DecodeFault: it is none of this schema.
+        """
+        del indexes  # an Avro schema is of one type
+        if may_be_empty(self.node):
+            raise DecodeFault("a few bytes of this schema may hold any number of items")
+        stream = io.BytesIO(payload)
+        try:
+            value = fastavro.schemaless_reader(stream, self._decodable, None)
+        except Exception as error:
+            raise DecodeFault(fault_in(self.node, payload) or repr(error)) from error
+        if stream.tell() != len(payload):
+            raise DecodeFault(f"{len(payload) - stream.tell()} bytes are left behind the message")
+        return json_of(value)
+
     def formatted(self, form: str) -> str:
         """The text; `resolved` has the types that it stands on written out."""
         return text_of(self.node, ()) if form == "resolved" else self.canonical
@@ -106,6 +125,20 @@ class AvroValidator:
         except Exception as error:  # noqa: BLE001 - whatever fastavro makes of bytes that are none
             return fault_in(self._node, data) or f"/: does not decode: {error!r}"
         return None if stream.tell() == len(data) else fault_in(self._node, data)
+
+    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+        """The fields of a record; none of any other type."""
+        del indexes  # as above
+        kind = self._decodable
+        fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
+        return tuple(str(each["name"]) for each in fields)
+
+    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+        """The fields of a message that fits which are not null."""
+        del indexes  # as above
+        found = fastavro.schemaless_reader(io.BytesIO(bytes(payload)), self._decodable, None)
+        values = found if isinstance(found, dict) else {}
+        return [name for name, value in values.items() if value is not None]
 
 
 def _loaded(text: str) -> Any:

@@ -15,6 +15,7 @@ import jsonschema_rs
 import msgspec
 
 from goqueue.model.errors import InvalidSchemaError
+from goqueue.schemas.decoded import DecodeFault
 from goqueue.schemas.json_diff import unreadable
 from goqueue.schemas.json_shapes import Shapes
 from goqueue.schemas.json_text import loaded
@@ -131,7 +132,25 @@ class JsonSchema:
 
     def validator(self) -> JsonValidator:
         """A check for encoded messages."""
-        return JsonValidator(self._compiled)
+        properties = self._document_fields()
+        return JsonValidator(self._compiled, properties)
+
+    def _document_fields(self) -> tuple[str, ...]:
+        found = self.document.get("properties") if isinstance(self.document, dict) else None
+        return tuple(map(str, found)) if isinstance(found, dict) else ()
+
+    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+        """A message as JSON: as it is, if it is JSON.
+
+        Raises:
+            DecodeFault: it is not.
+        """
+        del indexes  # a JSON Schema is of one type
+        try:
+            msgspec.json.decode(payload, type=msgspec.Raw)
+            return payload.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DecodeFault(f"it is not JSON: {error}") from error
 
     def formatted(self, form: str) -> str:
         """The text as it is."""
@@ -142,8 +161,9 @@ class JsonSchema:
 class JsonValidator:
     """Decodes messages and holds them against the schema."""
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Any, properties: tuple[str, ...] = ()) -> None:
         self._compiled = compiled
+        self._properties = properties
         self._is_valid = compiled.is_valid
 
     def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
@@ -162,6 +182,18 @@ class JsonValidator:
             return f"/: {_first_line(error)}"
         found = islice(self._compiled.iter_errors(value), _SHOWN_ERRORS)
         return "; ".join(map(_told, found)) or "/: does not fit"
+
+    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+        """The properties that the schema itself names."""
+        del indexes  # as above
+        return self._properties
+
+    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+        """The properties of a message that fits which are there and not null."""
+        del indexes  # as above
+        found = _decode(payload)
+        values = found if isinstance(found, dict) else {}
+        return [name for name, value in values.items() if value is not None]
 
 
 _decode: Final = msgspec.json.Decoder().decode

@@ -120,6 +120,12 @@ class Validator(Protocol):
         `indexes` choose the message type of a Protobuf schema.
         """
 
+    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+        """The fields on the highest level; none where there is no such thing."""
+
+    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+        """Which of them say something in a message that fits."""
+
 
 class Parsed(Protocol):
     """A schema that was understood."""
@@ -140,6 +146,9 @@ class Parsed(Protocol):
 
     def validator(self) -> Validator:
         """A check for encoded messages; expensive to make, cheap to use."""
+
+    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+        """A message as JSON text, for people to read. Raises `DecodeFault`."""
 
     def formatted(self, form: str) -> str:
         """The text in another form of the same, as clients may ask for; or as it is."""

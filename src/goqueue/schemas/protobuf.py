@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import descriptor_pool, message_factory, unknown_fields
+from google.protobuf import descriptor_pool, json_format, message_factory, unknown_fields
 from google.protobuf.message import DecodeError
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas import proto_compat, proto_walk
+from goqueue.schemas.decoded import DecodeFault
 from goqueue.schemas.proto_parser import parse_proto
 from goqueue.schemas.proto_text import text_of
 
@@ -104,6 +105,27 @@ class ProtobufSchema:
         """A check for encoded messages."""
         return ProtobufValidator(self.file)
 
+    def decoded(self, payload: bytes, indexes: Sequence[int] = (0,)) -> str:
+        """A message as JSON.
+
+        Raises:
+            DecodeFault: it is none of this schema.
+        """
+        found = ProtobufValidator(self.file).message_type(tuple(indexes))
+        if found is None:
+            raise DecodeFault(f"the schema has no message with the indexes {list(indexes)}")
+        descriptor, kind = found
+        try:
+            message = kind.FromString(payload)
+            return json_format.MessageToJson(
+                message,
+                indent=None,
+                preserving_proto_field_name=True,
+                descriptor_pool=self._pool,
+            )
+        except Exception as error:  # what it holds may be of a type that nobody knows
+            raise DecodeFault(proto_walk.fault_in(descriptor, payload) or str(error)) from error
+
     def formatted(self, form: str) -> str:
         """The text, or `serialized` the descriptor in base64."""
         if form == "serialized":
@@ -122,7 +144,7 @@ class ProtobufValidator:
 
     def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:
         """What is wrong with a message and where; None when it fits."""
-        found = self._class(tuple(indexes))
+        found = self.message_type(tuple(indexes))
         if found is None:
             return f"/: the schema has no message with the indexes {list(indexes)}"
         descriptor, kind = found
@@ -135,7 +157,20 @@ class ProtobufValidator:
             return proto_walk.fault_in(descriptor, data) or "/: does not fit"
         return None
 
-    def _class(self, indexes: tuple[int, ...]) -> tuple[Descriptor, type[Message]] | None:
+    def field_names(self, indexes: Sequence[int] = (0,)) -> tuple[str, ...]:
+        """The fields of a message type."""
+        found = self.message_type(tuple(indexes))
+        return () if found is None else tuple(str(each.name) for each in found[0].fields)
+
+    def present(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> list[str]:
+        """The fields of a message that fits which are set; of those without presence, not 0."""
+        found = self.message_type(tuple(indexes))
+        if found is None:
+            return []
+        return [each.name for each, _ in found[1].FromString(bytes(payload)).ListFields()]
+
+    def message_type(self, indexes: tuple[int, ...]) -> tuple[Descriptor, type[Message]] | None:
+        """The type that indexes name, and its class; None where there is none."""
         if indexes not in self._classes:
             if len(self._classes) > 1000:
                 self._classes.clear()
