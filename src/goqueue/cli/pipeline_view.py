@@ -88,7 +88,7 @@ def query_rows(queries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "in/s": _rounded(each.get("input_rows_per_second")),
             "lag": each.get("lag"),
             "batch": each.get("batch_id"),
-            "took": None if each.get("batch_ms") is None else f"{each['batch_ms']} ms",
+            "took": None if each.get("batch_ms") is None else f"{each['batch_ms']:.0f} ms",
             "kept rows": each.get("state_rows"),
             "watermark": None if not each.get("watermark") else show_time(each["watermark"]),
             "error": each.get("error"),

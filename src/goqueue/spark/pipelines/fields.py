@@ -111,8 +111,8 @@ class Fields:
         else:
             self.notes.problem(message, self.place, self.at(name))
 
-    def only(self, known: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> None:
-        """Note every entry that is none of these.
+    def only(self, known: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> bool:
+        """Note every entry that is none of these; says whether there is none.
 
         Args:
             known: The keys that can be here.
@@ -128,6 +128,7 @@ class Fields:
                 hint = nearest(name, names) or f"; expected one of {', '.join(names)}"
                 message = f"{shown(name)} is not known here{hint}"
             self.notes.problem(message, self.key_place(name), self.at(name))
+        return all(name in names for name in self._entries)
 
     # --- Kinds of values -------------------------------------------------------------------------
 

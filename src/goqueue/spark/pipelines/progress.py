@@ -31,7 +31,8 @@ class QueryProgress:
     """The sink's name."""
     sink: str
     """Where it writes, as in `topic revenue`."""
-    state: RunState = RunState.STARTING
+    state: RunState = RunState.RUNNING
+    """A query is never `starting`: it is there when it runs."""
     sources: tuple[str, ...] = ()
     """The topics that it reads."""
     id: str | None = None

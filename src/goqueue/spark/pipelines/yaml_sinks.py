@@ -49,10 +49,12 @@ def read_sink(fields: Fields, name: str, folder: str) -> Sink | None:
         fields.problem(f"a sink writes to one place, and this to {' and '.join(kinds)}: keep one")
         return None
     if not kinds:
-        fields.only((*_SHARED, *_OF_TOPIC, *_OF_TABLE, *_KINDS))
-        fields.problem(
-            "nothing says where it writes: expected topic, parquet, delta, iceberg or console"
-        )
+        if fields.only(
+            (*_SHARED, *_OF_TOPIC, *_OF_TABLE, *_KINDS)
+        ):  # or that word is what was meant to say it
+            fields.problem(
+                "nothing says where it writes: expected topic, parquet, delta, iceberg or console"
+            )
         return None
     (kind,) = kinds
     if kind == "topic":

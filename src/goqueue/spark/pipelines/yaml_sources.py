@@ -39,10 +39,10 @@ def read_source(fields: Fields, name: str, folder: str) -> Source | None:
         fields.problem(f"a source is one thing, and this is {' and '.join(kinds)}: keep one")
         return None
     if not kinds:
-        fields.only((*_TOPIC_KEYS, *FORMATS))
-        fields.problem(
-            f"nothing says what is read: expected topic, topics, pattern, {', '.join(FORMATS)}"
-        )
+        if fields.only((*_TOPIC_KEYS, *FORMATS)):  # or that word is what was meant to say it
+            fields.problem(
+                f"nothing says what is read: expected topic, topics, pattern, {', '.join(FORMATS)}"
+            )
         return None
     if kinds[0] in FORMATS:
         return _table(fields, name, FORMATS[kinds[0]], folder)

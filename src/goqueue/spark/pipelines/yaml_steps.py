@@ -65,8 +65,10 @@ def read_step(fields: Fields, name: str) -> Step | None:
         )
         return None
     if not kinds:
-        fields.only(("from", "watermark", "dead_letters", *_KEYS))
-        fields.problem(f"nothing says what is done: expected one of {', '.join(_KEYS)}")
+        if fields.only(
+            ("from", "watermark", "dead_letters", *_KEYS)
+        ):  # or that word is what was meant to say it
+            fields.problem(f"nothing says what is done: expected one of {', '.join(_KEYS)}")
         return None
     (kind,) = kinds
     fields.only(_KEYS[kind], _HOMES)
