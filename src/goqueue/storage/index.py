@@ -91,6 +91,11 @@ class SparseIndex:
         found = bisect_left(range(len(self)), key, key=self._key)
         return self[found - 1] if found else None
 
+    def first_from(self, value: int) -> Entry | None:
+        """The first entry whose value is `value` or higher, where values grow with the keys."""
+        found = bisect_left(range(len(self)), value, key=lambda number: self[number].value)
+        return self[found] if found < len(self) else None
+
     def append(self, key: int, value: int) -> None:
         """Add an entry in memory; a key that does not grow is left out."""
         if key > self._last_key:

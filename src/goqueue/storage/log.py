@@ -291,6 +291,14 @@ class Log:
             yield chunk
             offset = chunk.next_offset
 
+    def offset_before(self, end: int, size_bytes: int) -> int:
+        """An offset from which on there are about so many bytes up to `end`, for reading backwards.
+
+        It lies below `end`, also where there is nothing that could be read.
+        """
+        self._ensure_open()
+        return max(lookup.offset_before(self.segments, end, size_bytes), self.start_offset)
+
     def find_time(self, timestamp_ms: int) -> TimestampHit | None:
         """The first record at or after a moment, by the records' own timestamps."""
         self._ensure_open()

@@ -64,6 +64,25 @@ def _region(
     )
 
 
+def offset_before(segments: Segments, end: int, size_bytes: int) -> int:
+    """An offset below `end` from which on about `size_bytes` lie before it, by the index alone.
+
+    It is the first of a batch. Between it and `end` are no more than `size_bytes`, what lies
+    between two entries of the index, and a batch.
+    """
+    segment = next(iter(segments.since(end - 1)), None)
+    if segment is None or segment.base_offset >= end:
+        return end - 1
+    offsets = segment.indexes.offsets
+    last = offsets.at_or_before(end - 1)
+    if last is None:
+        return segment.base_offset
+    first = offsets.first_from(last.value - size_bytes)
+    if first is None or first.key > last.key or last.value <= size_bytes:
+        return segment.base_offset
+    return first.key
+
+
 def find_time(
     segments: Segments, timestamp_ms: int, log_start: int, context: Context
 ) -> TimestampHit | None:

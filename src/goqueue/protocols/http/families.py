@@ -24,6 +24,7 @@ from goqueue.protocols.http.queue_stats import QueueStatsRoutes
 from goqueue.protocols.http.routing import Router
 from goqueue.protocols.http.schema_ids import SchemaRoutes
 from goqueue.protocols.http.schema_subjects import SubjectRoutes
+from goqueue.protocols.http.search import SearchRoutes
 from goqueue.protocols.http.together import TogetherRoutes
 from goqueue.protocols.http.topics import TopicRoutes
 from goqueue.protocols.http.traces import TraceRoutes
@@ -41,6 +42,7 @@ def build_router(node: NodeState) -> Router:
         TopicRoutes(node.broker),
         PublishRoutes(node.broker),
         MessageRoutes(node.broker),
+        SearchRoutes(node.broker),
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
         QueueSettingsRoutes(node.broker),
