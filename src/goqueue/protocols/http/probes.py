@@ -19,6 +19,7 @@ from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Milliseconds, doc
 
 if TYPE_CHECKING:
+    from goqueue.metrics.registry import Reading
     from goqueue.protocols.http.node_state import NodeState
 
 _CHECK_S: Final = 2.0
@@ -173,11 +174,8 @@ class ProbeRoutes:
         """Every metric, in the text format that the client prefers."""
         if self._node.metrics is None:
             raise UnavailableError("metrics are turned off")
-        # Imports prometheus-client, which a server that nobody scrapes need not pay for.
-        from goqueue.metrics.exposition import exposition  # noqa: PLC0415 - as said
-
         reading = await self._node.metrics.read_in_turns()
-        content_type, body = await asyncio.to_thread(exposition, reading, request.header(b"accept"))
+        content_type, body = await asyncio.to_thread(_as_text, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)
 
 
@@ -191,3 +189,10 @@ async def metadata_check(node: NodeState) -> str:
     except GoQueueError as error:
         return str(error)
     return "ok"
+
+
+def _as_text(reading: Reading, accept: str) -> tuple[str, bytes]:
+    """In a thread, the import too: a server that nobody scrapes need not pay for it."""
+    from goqueue.metrics.exposition import exposition  # noqa: PLC0415 - as said
+
+    return exposition(reading, accept)
