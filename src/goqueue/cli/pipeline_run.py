@@ -159,7 +159,9 @@ def _finish(call: Call, running: _Running) -> None:
     if isinstance(error, ImportError):
         raise CliError(f"pipelines run on Spark: pip install 'goqueue[spark]' ({error})") from error
     if error is not None:
-        raise error
+        from goqueue.spark.pipelines.failures import reason_of  # noqa: PLC0415 - needs Spark
+
+        raise CliError(reason_of(error)) from error
     assert report is not None
     for text in report.warnings:
         note(f"warning: {text}")
@@ -215,7 +217,8 @@ class _Lines:
     def __call__(self, progress: RunProgress) -> None:
         states = (progress.state, *(each.state for each in progress.queries))
         now = time.monotonic()
-        if states == self._said and now - self._said_at < _LINE_EVERY_S:
+        is_news = states != self._said
+        if not is_news and (now - self._said_at < _LINE_EVERY_S or not progress.queries):
             return
         self._said, self._said_at = states, now
         for line in progress_lines(progress):
