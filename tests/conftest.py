@@ -1,4 +1,7 @@
-"""What holds for every test: those that need Spark share one, also when tests run in parallel."""
+"""What holds for every test: those that need Spark share one, also when tests run in parallel.
+
+The same holds for those that need a browser.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,19 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """Files are handed out one by one, but those with Spark go to one worker: it starts once."""
+    """Files are handed out one by one, but those with Spark go to one worker: it starts once.
+
+    So do those with a browser.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where it is installed
 
-    class OneSpark(LoadFileScheduling):
+    class OneOfEach(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+            for shared in ("spark", "browser"):
+                if nodeid.startswith(f"tests/{shared}/"):
+                    return shared
+            return super()._split_scope(nodeid)
 
-    return OneSpark(config, log)
+    return OneOfEach(config, log)

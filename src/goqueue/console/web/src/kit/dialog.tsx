@@ -1,5 +1,5 @@
-// Dialogs, on the browser's own <dialog>: it keeps the focus inside, Escape closes it, and the focus
-// goes back to where it was.
+// Dialogs, on the browser's own <dialog>: it keeps the focus inside and Escape closes it. The
+// focus goes back to where it was.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Store, useStore } from "../lib/store";
@@ -20,8 +20,13 @@ export function Dialog({
   const element = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = element.current;
+    const before = document.activeElement;
     dialog?.showModal();
-    return () => dialog?.close();
+    return () => {
+      dialog?.close();
+      // The element may be gone from the page already: then the browser does not give it back.
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
   }, []);
   return (
     <dialog

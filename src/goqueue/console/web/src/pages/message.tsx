@@ -8,6 +8,9 @@ import { bytes, whole } from "../lib/format";
 import { Link } from "../lib/router";
 import type { Header, Message } from "../lib/types";
 
+/** Longer keys have a viewer of their own. */
+const LONG_KEY = 80;
+
 type ReadAnswer = { messages: Message[] };
 
 /** `extra` are buttons of the page that shows it: publish again, redrive. */
@@ -19,17 +22,17 @@ export function MessageDetail({
   extra?: ComponentChildren;
 }) {
   const [fetched, setFetched] = useState<Message | null>(null);
-  const shown = fetched ? { ...message, value: fetched.value, encoding: fetched.encoding } : message;
+  const shown = { ...message, ...fetched };
   return (
     <div class="message">
       <div class="message-side">
         <Facts items={factsOf(message)} />
         {extra && <div class="actions">{extra}</div>}
-        <Headers headers={message.headers} />
+        <Headers headers={shown.headers} />
       </div>
       <div class="stack message-main">
-        {message.key !== null && (message.key.length > 80 || message.key_encoding === "base64") && (
-          <ValueViewer label="Key" value={message.key} encoding={message.key_encoding} />
+        {shown.key !== null && (shown.key.length > LONG_KEY || shown.key_encoding === "base64") && (
+          <ValueViewer label="Key" value={shown.key} encoding={shown.key_encoding} />
         )}
         <Decoded message={message} />
         {shown.value === null ? (
@@ -52,7 +55,7 @@ function factsOf(message: Message): [string, ComponentChildren][] {
   const found: [string, ComponentChildren][] = [
     ["Partition", whole(message.partition)],
     ["Offset", whole(message.offset)],
-    [message.timestamp_type === "append" || message.timestamp_type === "log_append" ? "Appended" : "Time", <Time ms={message.timestamp} />],
+    [message.timestamp_type === "append" ? "Appended" : "Time", <Time ms={message.timestamp} />],
     ["Key", message.key === null ? <span class="muted">none</span> : <Plain text={message.key} mono />],
     ["Priority", message.priority],
   ];
@@ -152,9 +155,10 @@ function WholeValue({
   return (
     <>
       <Note>
-        Only the beginning of the value is shown{message.size_bytes ? ` (${bytes(message.size_bytes)} in all)` : ""}.{" "}
+        Only the beginning is shown
+        {message.size_bytes !== undefined && `: the message has ${bytes(message.size_bytes)}`}.{" "}
         <Button busy={busy} onClick={() => void fetchIt()}>
-          Fetch the whole value
+          Fetch it whole
         </Button>
       </Note>
       {problem !== null && <ProblemNote problem={problem} />}

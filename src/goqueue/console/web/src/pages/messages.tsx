@@ -11,14 +11,18 @@ import { MessageDetail } from "./message";
 
 const FIELDS = ["partition", "order", "offset", "start", "end", "key", "text"] as const;
 
-/** The search that the address names. An offset or a time is read from there on, oldest first. */
-export function searchOf(query: URLSearchParams): Search {
-  const found = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""])) as Record<
-    (typeof FIELDS)[number],
-    string
-  >;
-  const order = found.order || (found.offset || (found.start && !found.end) ? "oldest" : "newest");
-  return { ...found, order: order === "oldest" ? "oldest" : "newest" };
+/** What the fields of the form hold, and the address; an empty order is the one that fits. */
+type Draft = Record<(typeof FIELDS)[number], string>;
+
+function draftOf(query: URLSearchParams): Draft {
+  return Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""])) as Draft;
+}
+
+/** From an offset or a time one reads on, oldest first; else the newest are wanted. */
+function searchOf(draft: Draft): Search {
+  const isFrom = draft.offset !== "" || (draft.start !== "" && draft.end === "");
+  const order = draft.order || (isFrom ? "oldest" : "newest");
+  return { ...draft, order: order === "oldest" ? "oldest" : "newest" };
 }
 
 export function Messages({
@@ -29,12 +33,13 @@ export function Messages({
   onPublishAgain: (message: Message) => void;
 }) {
   const { query } = usePlace();
-  const search = searchOf(query);
+  const named = draftOf(query);
+  const search = searchOf(named);
   const [turn, setTurn] = useState(0);
   const { found, more, stop } = useSearch(topic.name, search, turn);
   return (
     <>
-      <SearchForm topic={topic} search={search} onSearch={() => setTurn(turn + 1)} />
+      <SearchForm topic={topic} named={named} onSearch={() => setTurn(turn + 1)} />
       <Card flush>
         <Results found={found} search={search} onPublishAgain={onPublishAgain} />
         <Progress found={found} onMore={more} onStop={stop} />
@@ -45,27 +50,26 @@ export function Messages({
 
 function SearchForm({
   topic,
-  search,
+  named,
   onSearch,
 }: {
   topic: TopicInfo;
-  search: Search;
+  named: Draft;
   onSearch: () => void;
 }) {
-  const [draft, setDraft] = useState<Search>(search);
-  useEffect(() => setDraft(search), Object.values(search));
-  const set = (fields: Partial<Search>) => setDraft({ ...draft, ...fields });
+  const [draft, setDraft] = useState(named);
+  useEffect(() => setDraft(named), Object.values(named));
+  const set = (fields: Partial<Draft>) => setDraft({ ...draft, ...fields });
   const submit = (event: Event) => {
     event.preventDefault();
-    const isDefault = searchOf(new URLSearchParams({ ...draft, order: "" })).order === draft.order;
-    setQueryFields({ ...draft, order: isDefault ? "" : draft.order });
+    setQueryFields(draft);
     onSearch();
   };
   const clear = () => {
     setQueryFields(Object.fromEntries(FIELDS.map((name) => [name, ""])));
     onSearch();
   };
-  const isFiltered = FIELDS.some((name) => name !== "order" && search[name]);
+  const isFiltered = FIELDS.some((name) => named[name]);
   const partitions = [
     { value: "", label: "All" },
     ...topic.partitions.map(({ partition }) => ({ value: String(partition), label: String(partition) })),
@@ -112,7 +116,7 @@ function SearchForm({
           value={draft.offset}
           disabled={!draft.partition}
           placeholder={draft.partition ? "" : "choose a partition"}
-          onChange={(offset) => set({ offset, ...(offset && !draft.offset ? { order: "oldest" } : {}) })}
+          onChange={(offset) => set({ offset })}
         />
         <TextField
           label="From time"
@@ -124,8 +128,8 @@ function SearchForm({
         <TextField label="To time" type="datetime-local" step="1" value={draft.end} onChange={(end) => set({ end })} />
         <SelectField
           label="Order"
-          value={draft.order}
-          onChange={(order) => set({ order: order === "oldest" ? "oldest" : "newest" })}
+          value={searchOf(draft).order}
+          onChange={(order) => set({ order })}
           choices={[
             { value: "newest", label: "Newest first" },
             { value: "oldest", label: "Oldest first" },

@@ -1,5 +1,5 @@
 // How a topic is set up, and what can be done to it as a whole.
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ask, Dialog } from "../kit/dialog";
 import { Form, TextField } from "../kit/form";
 import { Badge, Button, Card, Loaded, Note } from "../kit/parts";
@@ -29,6 +29,7 @@ export function TopicSettings({ topic, onChanged }: Props) {
     [topic.name, JSON.stringify(topic.settings)],
   );
   const [editing, setEditing] = useState<Setting | null>(null);
+  const columns = useMemo(() => columnsOf(topic.internal ? null : setEditing), [topic.internal]);
   return (
     <>
       <Loaded from={settings}>
@@ -37,7 +38,7 @@ export function TopicSettings({ topic, onChanged }: Props) {
             <Table
               label="Settings"
               rows={found.settings}
-              columns={COLUMNS}
+              columns={columns}
               rowKey={(row) => row.name}
               {...(topic.internal ? {} : { onRow: setEditing })}
               pageSize={100}
@@ -56,34 +57,40 @@ export function TopicSettings({ topic, onChanged }: Props) {
       )}
     </>
   );
-
 }
 
-const COLUMNS: Column<Setting>[] = [
-  {
+function columnsOf(onEdit: ((setting: Setting) => void) | null): Column<Setting>[] {
+  const name: Column<Setting> = {
     id: "name",
     title: "Setting",
     wide: true,
     sort: (row) => row.name,
     cell: (row) => (
       <div class="setting">
-        <span class="mono">{row.name}</span>
+        {onEdit ? (
+          <button type="button" class="link mono" onClick={() => onEdit(row)}>
+            {row.name}
+          </button>
+        ) : (
+          <span class="mono">{row.name}</span>
+        )}
         {row.description && <span class="muted small">{row.description}</span>}
       </div>
     ),
-  },
-  {
+  };
+  const value: Column<Setting> = {
     id: "value",
     title: "Value",
     cell: (row) => <SettingValue name={row.name} value={row.value} />,
-  },
-  {
+  };
+  const source: Column<Setting> = {
     id: "source",
     title: "Set by",
     sort: (row) => row.source,
     cell: (row) => <Badge tone={row.source === "topic" ? "accent" : "neutral"}>{row.source}</Badge>,
-  },
-];
+  };
+  return [name, value, source];
+}
 
 /** The value as it is set, and in words where it is a time or a size. */
 function SettingValue({ name, value }: { name: string; value: string }) {
