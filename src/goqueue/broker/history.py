@@ -110,6 +110,11 @@ class History:
         self._broker = broker
         self._counts: deque[Counts] = deque(maxlen=_MINUTE + 1)
         self._counts.append(self._read())
+        self._published: deque[tuple[float, dict[tuple[str, ...], float]]] = deque(
+            maxlen=_MINUTE + 1
+        )
+        """What was published to each topic, over the last minute."""
+        self._note_published(self._counts[0].at_s)
         self.at_ms = broker.clock.now_ms()
         """When the newest point was taken."""
         self.node = _NodeLines(*(Line() for _ in range(5)))
@@ -126,6 +131,7 @@ class History:
         """Take one point of everything; run every `STEP_S`."""
         before, now = self._counts[-1], self._read()
         self._counts.append(now)
+        self._note_published(now.at_s)
         self.at_ms = self._broker.clock.now_ms()
         rates = rates_between(before, now)
         node = self.node
@@ -153,6 +159,22 @@ class History:
             nacked_per_s=max(now.nacked - first.nacked, 0.0) / span_s,
             acked_per_s=max(now.acked - first.acked, 0.0) / span_s,
         )
+
+    # --- Topics ----------------------------------------------------------------------------------
+
+    def published_per_s(self) -> dict[str, float]:
+        """By topic, over the last minute; those of which nothing was counted are left out."""
+        before_s, before = self._published[0]
+        span_s = max(self._broker.clock.monotonic_s() - before_s, 0.001)
+        counts = self._broker.metrics.values(names.MESSAGES_PUBLISHED)
+        return {
+            labels[0]: round(max(count - before.get(labels, 0.0), 0.0) / span_s, 3)
+            for labels, count in counts.items()
+        }
+
+    def _note_published(self, now_s: float) -> None:
+        counts = self._broker.metrics.values(names.MESSAGES_PUBLISHED)
+        self._published.append((now_s, counts))
 
     # --- Dead letters ----------------------------------------------------------------------------
 

@@ -81,6 +81,20 @@ class OffsetChange:
     before: int | None
     """None: it had committed nothing."""
     after: int
+    log_start: int
+    log_end: int
+
+    @property
+    def skipped(self) -> int:
+        """Messages that it will not read, and would have."""
+        return (
+            max(self.after - max(self.before, self.log_start), 0) if self.before is not None else 0
+        )
+
+    @property
+    def again(self) -> int:
+        """Messages that it will read a second time."""
+        return max(self.before - self.after, 0) if self.before is not None else 0
 
 
 async def reset_offsets(
@@ -155,7 +169,11 @@ async def _plan(
         place = PartitionId(topic_name, number)
         partition = broker.partitions.partition(place)
         after = await offset_of(broker, partition, position)
-        changes.append(OffsetChange(*place, committed.get(place), after))
+        changes.append(
+            OffsetChange(
+                *place, committed.get(place), after, partition.log_start, partition.log_end
+            )
+        )
     return changes
 
 

@@ -163,6 +163,9 @@ def test_the_statistics_of_all_topics_add_up(api: HttpApi, topic: str) -> None:
         "partition_count": 2,
         "size_bytes": found["topics"][topic]["size_bytes"],
         "offset_span": 1,
+        "internal": False,
+        "published_per_s": found["topics"][topic]["published_per_s"],
+        "failed_partitions": 0,
     }
     assert found["size_bytes"] == sum(each["size_bytes"] for each in found["topics"].values())
     assert found["topic_count"] == len(found["topics"])

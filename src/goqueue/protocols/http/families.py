@@ -19,6 +19,7 @@ from goqueue.protocols.http.overview import OverviewRoutes, OverviewSource
 from goqueue.protocols.http.pipelines import PipelineRoutes
 from goqueue.protocols.http.probes import ProbeRoutes
 from goqueue.protocols.http.publishing import PublishRoutes
+from goqueue.protocols.http.purging import PurgeRoutes
 from goqueue.protocols.http.queue_settings import QueueSettingsRoutes
 from goqueue.protocols.http.queue_stats import QueueStatsRoutes
 from goqueue.protocols.http.routing import Router
@@ -43,6 +44,7 @@ def build_router(node: NodeState) -> Router:
         PublishRoutes(node.broker),
         MessageRoutes(node.broker),
         SearchRoutes(node.broker),
+        PurgeRoutes(node.broker),
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
         QueueSettingsRoutes(node.broker),

@@ -94,6 +94,10 @@ class Change(msgspec.Struct):
     partition: int
     before: Annotated[int | None, doc("Null if nothing was committed.", 42)]
     after: int
+    log_start: Annotated[int, doc("The first message that is still there.", 0)]
+    log_end: Annotated[int, doc("The offset that the next message gets.", 120)]
+    skipped: Annotated[int, doc("Messages that are not read, and would have been.", 0)]
+    again: Annotated[int, doc("Messages that are read a second time.", 42)]
 
 
 class ResetAnswer(msgspec.Struct):
@@ -193,7 +197,19 @@ class OffsetRoutes:
         return ResetAnswer(
             path.group,
             body.dry_run,
-            [Change(each.topic, each.partition, each.before, each.after) for each in changes],
+            [
+                Change(
+                    each.topic,
+                    each.partition,
+                    each.before,
+                    each.after,
+                    each.log_start,
+                    each.log_end,
+                    each.skipped,
+                    each.again,
+                )
+                for each in changes
+            ],
         )
 
 

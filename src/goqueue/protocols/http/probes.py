@@ -83,6 +83,9 @@ class TopicStats(msgspec.Struct):
     partition_count: int
     size_bytes: int
     offset_span: Annotated[int, doc("Offsets that can be read.", 120)]
+    internal: Annotated[bool, doc("The broker keeps its own state here.")]
+    published_per_s: Annotated[float, doc("Messages, over the last minute.", 12.5)]
+    failed_partitions: Annotated[int, doc("Those that refuse to be published to.", 0)]
 
 
 class Stats(Summary):
@@ -148,9 +151,15 @@ class ProbeRoutes:
         """How much there is, in all and by topic."""
         broker = self._node.broker
         views = [view_topic(broker, name) for name in broker.topics.catalogue.by_name]
+        rates = broker.history.published_per_s()
         topics = {
             view.topic.name: TopicStats(
-                view.topic.partition_count, view.size_bytes, view.message_count
+                view.topic.partition_count,
+                view.size_bytes,
+                view.message_count,
+                view.topic.is_internal,
+                rates.get(view.topic.name, 0.0),
+                sum(each.failure is not None for each in view.partitions),
             )
             for view in views
         }

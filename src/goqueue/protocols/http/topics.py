@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from goqueue.broker.settings import SETTINGS
 from goqueue.broker.topic_views import view_topic
 from goqueue.broker.topics import MAX_PARTITIONS
 from goqueue.protocols.http.errors import FieldError
@@ -112,6 +113,24 @@ class PartitionList(msgspec.Struct):
     partitions: list[PartitionInfo]
 
 
+class SettingInfo(msgspec.Struct):
+    """One setting of a topic, as it is in force."""
+
+    name: Annotated[str, doc("Kafka's name for it.", "retention.ms")]
+    value: str
+    default: Annotated[str, doc("What it is where a topic has none of its own.", "604800000")]
+    source: Annotated[Literal["topic", "default"], doc("Where the value comes from.", "default")]
+    description: str
+    type: Annotated[str, doc("As Kafka's tools call it.", "long")]
+
+
+class TopicSettingsAnswer(msgspec.Struct):
+    """All settings of a topic, by name."""
+
+    topic: str
+    settings: list[SettingInfo]
+
+
 class Deleted(msgspec.Struct):
     """What is gone."""
 
@@ -152,6 +171,25 @@ class TopicRoutes:
     async def describe(self, path: TopicPath) -> TopicInfo:
         """One topic: its partitions, where they begin and end, its settings."""
         return self._info(path.topic)
+
+    @route("GET", "/topics/{topic}/settings", tag=_TAG)
+    async def settings(self, path: TopicPath) -> TopicSettingsAnswer:
+        """Every setting of a topic with the value that is in force, and where that comes from."""
+        settings = self._broker.topics.catalogue.topic(path.topic).settings
+        return TopicSettingsAnswer(
+            path.topic,
+            [
+                SettingInfo(
+                    name,
+                    settings.text(name),
+                    settings.defaults.get(name, each.default),
+                    "topic" if name in settings.overrides else "default",
+                    each.documentation,
+                    each.kind,
+                )
+                for name, each in sorted(SETTINGS.items())
+            ],
+        )
 
     @route("PATCH", "/topics/{topic}", tag=_TAG)
     async def change(self, path: TopicPath, body: PatchTopic) -> TopicInfo:
