@@ -31,6 +31,7 @@ from goqueue.spark.pipelines.rules import check_rules
 from goqueue.spark.pipelines.sessions import settings_of
 from goqueue.spark.pipelines.topic_tables import source_options
 from goqueue.spark.pipelines.watching import Watched
+from goqueue.spark.tracking import ProgressListener
 
 NOWHERE = LinkSettings((("127.0.0.1", 9),), patience_s=0.1)
 
@@ -125,7 +126,7 @@ class Query:
 
 
 def watched(query, *, is_ending=False):
-    return Watched(query, QueryProgress(name="q", sink="topic x"), is_ending)
+    return Watched(QueryProgress(name="q", sink="topic x"), query=query, is_ending=is_ending)
 
 
 def test_rows_are_counted_once_however_often_spark_is_asked():
@@ -288,25 +289,29 @@ class Taker(BaseHTTPRequestHandler):
         pass
 
 
-def test_the_newest_state_is_reported_and_the_last_one_always():
+@pytest.fixture
+def taker():
     server = HTTPServer(("127.0.0.1", 0), Taker)
     server.taken = []
+    server.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    try:
-        reporter = Reporter(NOWHERE, f"http://127.0.0.1:{server.server_port}")
-        for number in range(500):
-            query = QueryProgress(name="q", sink="s", rows=number, state=RunState.RUNNING)
-            reporter.tell(RunProgress(name="a b", state=RunState.RUNNING, queries=(query,)))
-        reporter.tell(RunProgress(name="a b", state=RunState.FINISHED))
-        reporter.close()
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    path, last = server.taken[-1]
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_newest_state_is_reported_and_the_last_one_always(taker):
+    reporter = Reporter(NOWHERE, taker.address)
+    for number in range(500):
+        query = QueryProgress(name="q", sink="s", rows=number)
+        reporter.tell(RunProgress(name="a b", state=RunState.RUNNING, queries=(query,)))
+    reporter.tell(RunProgress(name="a b", state=RunState.FINISHED))
+    reporter.close()
+    path, last = taker.taken[-1]
     assert (path, last["state"]) == ("/pipelines/a%20b", "finished")
-    assert len(server.taken) <= 3
+    assert len(taker.taken) <= 3
 
 
 def test_a_broker_that_is_away_holds_up_no_run(caplog):
@@ -319,3 +324,22 @@ def test_a_broker_that_is_away_holds_up_no_run(caplog):
     reporter.close()
     assert time.monotonic() - started < 10
     assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 1
+
+
+def test_queries_without_a_pipeline_are_reported_by_the_listener(taker):
+    listener = ProgressListener(NOWHERE, "spark-{}".format, taker.address)
+    about = SimpleNamespace(id="1", runId="2", name="copy")
+    listener.onQueryStarted(about)
+    text = json.dumps(said(1, 5, offsets(5), offsets(9)) | {"sink": {"description": "noop"}})
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(runId="2", json=text)))
+    listener.onQueryTerminated(SimpleNamespace(runId="2", exception=BY_A_RULE))
+    deadline = time.monotonic() + 10
+    while not (taker.taken and taker.taken[-1][1]["state"] == "failed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    path, last = taker.taken[-1]
+    assert path == "/pipelines/copy"
+    assert last["error"].startswith("rule big of checked is broken")
+    (query,) = last["queries"]
+    assert (query["rows"], query["lag"], query["sources"]) == (5, 4, ["orders"])
+    assert (query["sink"], query["group"], query["state"]) == ("noop", "spark-copy", "failed")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
 
     from goqueue.spark.kafka.settings import LinkSettings
+    from goqueue.spark.query_reports import QueryReports
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ def track(
     bootstrap_servers: str,
     *,
     group: str | Callable[[str], str] | None = None,
+    http: str | None = None,
     **options: str,
 ) -> StreamingQueryListener:
     """Publish how far every streaming query of a session has read, after each micro-batch.
@@ -51,6 +53,7 @@ def track(
         bootstrap_servers: The broker that they read from.
         group: The group, or a function from the query's name (its id, when it has none) to the
             group; `spark-NAME` by default.
+        http: The broker's HTTP address; if given, each query is shown among the pipelines, too.
         options: Options of a connection as a query takes them, such as `kafka.sasl.username`.
 
     Returns:
@@ -65,7 +68,7 @@ def track(
         named = group
     else:
         named = str(group).format
-    listener = ProgressListener(link, named)
+    listener = ProgressListener(link, named, http)
     spark.streams.addListener(listener)
     return listener
 
@@ -73,17 +76,25 @@ def track(
 class ProgressListener(StreamingQueryListener):
     """Commits the end of each micro-batch when Spark says that it is done."""
 
-    def __init__(self, link: LinkSettings, group_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, link: LinkSettings, group_of: Callable[[str], str], http: str | None = None
+    ) -> None:
+        self._reports = None if http is None else _reports(link, http, group_of)
         self._cluster = Cluster(replace(link, patience_s=min(link.patience_s, _PATIENCE_S)))
         self._group_of = group_of
         self._last: dict[str, dict[tuple[str, int], int]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing has been read yet."""
+        if self._reports is not None:
+            self._reports.started(event)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Tell the group how far this query is; a failure is only logged."""
         progress = event.progress
+        if self._reports is not None:
+            self._reports.progressed(event)  # and the offsets go with it
+            return
         group = self._group_of(progress.name or str(progress.id))
         offsets: dict[tuple[str, int], int] = {}
         for source in progress.sources:
@@ -102,6 +113,14 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """The group keeps what it was told last."""
+        if self._reports is not None:
+            self._reports.ended(event)
+
+
+def _reports(link: LinkSettings, http: str, group_of: Callable[[str], str]) -> QueryReports:
+    from goqueue.spark.query_reports import QueryReports  # noqa: PLC0415 - it needs this module
+
+    return QueryReports(link, http, group_of)
 
 
 def read_offsets(text: str | None) -> dict[tuple[str, int], int]:

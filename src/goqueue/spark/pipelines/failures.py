@@ -29,6 +29,8 @@ _WRAPPED: Final = re.compile(r"terminated with exception: ")
 _SPARK_CLASS: Final = re.compile(r"\b(?:org\.apache\.spark|java)\.[\w.$]+(?:Exception|Error): ")
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What Spark raises; the second is what it has not wrapped into an error of its own."""
+_TOO_SLOW: Final = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, which a busy machine may not have."""
 _LONGEST: Final = 600
 """Characters of a message that fits into a report."""
 
@@ -49,6 +51,11 @@ def reason_of(error: BaseException | str | None) -> str:
     """What happened, without the frames, states and ids around it."""
     text = str(error) if error is not None else ""
     return _shortened(_core(text)) or (type(error).__name__ if error else "it is not known why")
+
+
+def may_work_again(reason: str | None) -> bool:
+    """Whether a query that failed for this reason may just be started once more."""
+    return reason is not None and _TOO_SLOW in reason
 
 
 def _core(text: str) -> str:

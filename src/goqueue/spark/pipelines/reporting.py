@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 EVERY_S: Final = 3.0
 """Between two reports, unless something begins or ends."""
+_ALIVE_S: Final = 8.0
+"""After so long the same is said once more: the driver is there, though nothing happens."""
 _PATIENCE_S: Final = 3.0
 _LAST_WORD_S: Final = 6.0
 """How long the end of a run waits for the last report to arrive."""
@@ -65,19 +67,21 @@ class Reporter:
             self._offsets = offsets or self._offsets
             self._changed.notify()
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Publish what was told last, and end; waits a few seconds for it at most."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
-        self._thread.join(_LAST_WORD_S)
+        if wait:
+            self._thread.join(_LAST_WORD_S)
 
     def _work(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_due, EVERY_S)
                 progress, offsets, is_closing = self._progress, self._offsets, self._is_closing
-            if progress is not None and (progress is not self._sent or is_closing):
+            is_old = time.monotonic() - self._sent_at >= _ALIVE_S
+            if progress is not None and (progress is not self._sent or is_closing or is_old):
                 self._commit(offsets)
                 self._publish(progress)
                 self._sent, self._sent_at = progress, time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.building import build_tables
-from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of, said_once
+from goqueue.spark.pipelines.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
 from goqueue.spark.pipelines.model import PipelineError, Problem
 from goqueue.spark.pipelines.naming import group_name
 from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
 from goqueue.spark.pipelines.reporting import Reporter
-from goqueue.spark.pipelines.sessions import DEFAULT_MASTER, is_remote, session_for
+from goqueue.spark.pipelines.sessions import DEFAULT_MASTER, active, is_remote, session_for
 from goqueue.spark.pipelines.sinks import outputs_of, start, write_once
 from goqueue.spark.pipelines.topics import link_of, prepare_topics
 from goqueue.spark.pipelines.watching import Watched, now_ms
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from goqueue.spark.pipelines.model import Pipeline
     from goqueue.spark.pipelines.sinks import Output
 
+_log = logging.getLogger(__name__)
+
 _LOOK_S: Final = 0.25
 """Between two looks at the queries."""
+_SETTLE_S: Final = 15.0
+_MAX_RESTARTS: Final = 3
+"""Of one query in one run, and only after failures that have nothing to do with it."""
 _LAST_BATCH_S: Final = 15.0
 """How long a query that is to stop may go on with its micro-batch; then it is cut off. What it has
 written is not visible then, and comes again with the next run."""
@@ -93,6 +100,9 @@ class _Run:
     watched: list[Watched] = field(default_factory=list)
     written: list[QueryProgress] = field(default_factory=list)
     """What does not stream, and was written before the queries started."""
+    outputs: dict[str, Output] = field(default_factory=dict)
+    restarts: dict[str, int] = field(default_factory=dict)
+    spark: SparkSession | None = None
     state: RunState = RunState.STARTING
     error: str | None = None
     reporter: Reporter = field(init=False)
@@ -119,7 +129,8 @@ class _Run:
         if not is_remote(self.pipeline):
             context = spark.sparkContext
             self.last = replace(self.last, master=context.master, spark_ui=context.uiWebUrl)
-        with said_once():
+        self.spark = spark
+        with said_once(), active(spark):
             tables = build_tables(spark, self.pipeline)
             outputs = outputs_of(self.pipeline, tables, partitions)
             for output in sorted(outputs, key=lambda each: each.is_streaming):
@@ -140,11 +151,20 @@ class _Run:
                 group = group_name(self.pipeline, output.name)
                 said = replace(said, group=group, id=str(query.id), run_id=str(query.runId))
                 is_ending = self.available_now or output.trigger.available_now
-                self.watched.append(Watched(query, said, is_ending))
+                self.watched.append(Watched(said, query=query, is_ending=is_ending))
+                self.outputs[output.name] = output
+                self._settle(query)
         except (SparkSourceError, *SPARK_ERRORS) as error:
             problem = Problem(reason_of(error), line=output.line, path=output.path)
             raise PipelineError((problem,), self.pipeline.file) from error
         self.tell()
+
+    def _settle(self, query: StreamingQuery) -> None:
+        """Wait until the Python process of a query is there, before the next one needs one too."""
+        deadline = time.monotonic() + _SETTLE_S
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            if time.monotonic() > deadline or self.stopping.wait(_LOOK_S / 5):
+                return
 
     # --- Watching --------------------------------------------------------------------------------
 
@@ -165,9 +185,24 @@ class _Run:
         """Learn how the queries are; says whether to go on."""
         for each in self.watched:
             each.look()
+            if may_work_again(each.progress.error) and not self.stopping.is_set():
+                self._restart(each)
         self.tell()
         failed = any(each.progress.state is RunState.FAILED for each in self.watched)
         return not failed and any(each.query.isActive for each in self.watched)
+
+    def _restart(self, each: Watched) -> None:
+        """Start a query again that failed by no fault of its own; its checkpoint knows where."""
+        name = each.progress.name
+        self.restarts[name] = self.restarts.get(name, 0) + 1
+        if self.restarts[name] > _MAX_RESTARTS or self.spark is None:
+            return
+        _log.warning("%s is started again: %s", name, each.progress.error)
+        with suppress(*SPARK_ERRORS), active(self.spark):
+            output = self.outputs[name]
+            each.query = start(self.pipeline, output, available_now=self.available_now)
+            self._settle(each.query)
+            each.look()
 
     def _stop_gently(self) -> None:
         """Let each query end the micro-batch that it is at, and stop it before the next."""
@@ -214,8 +249,9 @@ class _Run:
     def give_up(self, error: BaseException) -> None:
         """It could not be started, or somebody interrupts it."""
         self._stop_all()
-        self.state = RunState.FAILED
-        self.error = reason_of(error)
+        is_wish = isinstance(error, KeyboardInterrupt)
+        self.state = RunState.STOPPED if is_wish else RunState.FAILED
+        self.error = None if is_wish else reason_of(error)
         self.last = replace(self.last, state=self.state, error=self.error)
         self.reporter.tell(self.last)
 

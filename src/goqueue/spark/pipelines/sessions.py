@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import pkgutil
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import SparkSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -100,13 +101,32 @@ def _started(pipeline: Pipeline) -> SparkSession:
 
 
 def _connected(pipeline: Pipeline) -> SparkSession:
-    from pyspark.sql.connect.session import SparkSession as Connected  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    builder: Any = Connected.builder
-    session: Any = builder.remote(pipeline.master).create()
+    session = SparkSession.Builder().remote(pipeline.master or "").create()
     _configure(session, _EVERYWHERE | dict(pipeline.conf))
-    connected: SparkSession = session
-    return connected
+    return session
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the one that this thread works in, for as long as it does.
+
+    Spark looks for registered sources in the active session, whichever session a frame is of.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    before = SparkSession.getActiveSession()
+    _activate(session)
+    try:
+        yield
+    finally:
+        if before is not None:
+            _activate(before)
+
+
+def _activate(session: SparkSession) -> None:
+    session.createDataFrame([], "nothing int")  # does so by the way; no other public call does
 
 
 def settings_of(pipeline: Pipeline) -> dict[str, str]:

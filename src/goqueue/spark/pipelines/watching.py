@@ -26,36 +26,12 @@ def now_ms() -> int:
 
 
 @dataclass(slots=True)
-class Watched:
-    """A query of the run, and what is known of it."""
+class Tally:
+    """What is known of a query."""
 
-    query: StreamingQuery
     progress: QueryProgress
-    is_ending: bool
-    """It ends by itself when everything is done."""
     offsets: Mapping[Place, int] = field(default_factory=dict)
     """What its sources have been read up to."""
-    _seen: str = ""
-
-    def look(self) -> None:
-        """Learn what has happened since the last look."""
-        state = self._state()
-        news = [json.loads(each.json) for each in self.query.recentProgress]
-        for each in news:
-            if each["timestamp"] > self._seen:
-                self._seen = each["timestamp"]
-                self.absorb(each)
-        error = self.query.exception() if state is RunState.FAILED else None
-        self.progress = replace(
-            self.progress, state=state, error=None if error is None else reason_of(error)
-        )
-
-    def _state(self) -> RunState:
-        if self.query.isActive:
-            return RunState.RUNNING
-        if self.query.exception() is not None:
-            return RunState.FAILED
-        return RunState.FINISHED if self.is_ending else RunState.STOPPED
 
     def absorb(self, said: Mapping[str, Any]) -> None:
         """Take in what Spark says after a micro-batch, or now and then when there is none."""
@@ -82,6 +58,36 @@ class Watched:
             watermark=_moment((said.get("eventTime") or {}).get("watermark")),
             updated_at=now_ms(),
         )
+
+
+@dataclass(slots=True)
+class Watched(Tally):
+    """A query of the run, and what is known of it."""
+
+    query: StreamingQuery = field(kw_only=True)
+    is_ending: bool = field(kw_only=True)
+    """It ends by itself when everything is done."""
+    _seen: str = ""
+
+    def look(self) -> None:
+        """Learn what has happened since the last look."""
+        state = self._state()
+        news = [json.loads(each.json) for each in self.query.recentProgress]
+        for each in news:
+            if each["timestamp"] > self._seen:
+                self._seen = each["timestamp"]
+                self.absorb(each)
+        error = self.query.exception() if state is RunState.FAILED else None
+        self.progress = replace(
+            self.progress, state=state, error=None if error is None else reason_of(error)
+        )
+
+    def _state(self) -> RunState:
+        if self.query.isActive:
+            return RunState.RUNNING
+        if self.query.exception() is not None:
+            return RunState.FAILED
+        return RunState.FINISHED if self.is_ending else RunState.STOPPED
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
