@@ -13,6 +13,7 @@ import pytest
 from goqueue.records import Record
 from goqueue.spark import jobs
 from goqueue.spark.errors import OptionsError, TopicMissingError, VerificationError
+from goqueue.spark.jobs.ledger import Ledger
 from goqueue.testing import Broker
 from support.committed import committed
 from support.topic_writer import TopicWriter
@@ -109,6 +110,27 @@ def test_a_replay_can_keep_partitions_take_some_keys_and_is_done_once(
     assert {(e.key, e.partition) for e in found} == {(e.key, e.partition) for e in wanted}
     with pytest.raises(OptionsError, match=r"another job: keys was \['6b31', '6b32'\]"):
         run(keys=[b"k3"])
+
+
+def test_a_piece_that_was_written_and_not_noted_counts_once(
+    spark, broker, topic, tmp_path, monkeypatch
+):
+    def run():
+        return jobs.replay(
+            spark, broker.kafka_address, topic, target, piece_rows=700, checkpoint=tmp_path
+        )
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    target = next(names)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "finish", die)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    assert len(committed(broker, target)) == 700
+    assert run().summary["rows"] == 1200
+    assert by_key(committed(broker, target)) == by_key(committed(broker, topic))
 
 
 def test_a_topic_replays_into_itself_once(spark, broker, writer):

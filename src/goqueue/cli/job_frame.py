@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 from urllib.parse import urlsplit
 
@@ -97,6 +100,8 @@ class JobCall:
         self._master = master
         self._conf = parse_pairs(conf, "--conf")
         self._spark: SparkSession | None = None
+        self._log: Path | None = None
+        """What Spark says of itself; kept when a job fails."""
 
     @property
     def servers(self) -> str:
@@ -117,13 +122,19 @@ class JobCall:
                     f"jobs need Spark: pip install 'goqueue[spark]' ({error})"
                 ) from error
             self.progress("starting Spark", 0)
-            self._spark = start_spark(f"goqueue-{self._name}", self._master, self._conf)
+            self._log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")
+            self._spark = start_spark(f"goqueue-{self._name}", self._master, self._conf, self._log)
         return self._spark
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """Stop Spark, if it runs."""
         if self._spark is not None:
             self._spark.stop()
+        if self._log is not None and self._log.exists():
+            if failed:
+                note(f"what Spark has said: {self._log}")
+            else:
+                self._log.unlink()
 
 
 def parse_pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -213,9 +224,12 @@ def _reported(
     """Run a job; what Spark and the data source raise becomes one sentence."""
     from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - not before a job runs
 
+    failed = True
     try:
-        return function(one, **values)
+        report = function(one, **values)
+        failed = False
     except GoQueueError as error:
+        failed = False  # it says all that there is to say
         raise CliError(str(error)) from error
     except Exception as error:
         from goqueue.cli.spark_session import sentence_of  # noqa: PLC0415 - an extra
@@ -224,8 +238,10 @@ def _reported(
         if text is None:
             raise
         raise CliError(text) from error
+    else:
+        return report
     finally:
-        one.close()
+        one.close(failed=failed)
 
 
 def table_of(report: JobReport) -> dict[str, Any]:

@@ -6,13 +6,15 @@ import logging
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -28,10 +30,19 @@ _OWN_ERROR: Final = re.compile(
 _NEXT_LINE: Final = re.compile(r"^  - .+", re.MULTILINE)
 
 
-def start_spark(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+def start_spark(
+    name: str, master: str, conf: Mapping[str, str], log: Path | None = None
+) -> SparkSession:
     """A session on a master, or on a Spark Connect server where the address starts with `sc://`.
 
     Tasks run under the Python that runs this, unless PYSPARK_PYTHON says otherwise.
+
+    Args:
+        name: What Spark calls the application.
+        master: Where it runs.
+        conf: Settings of Spark.
+        log: A file for what Spark and its workers say on standard error; they say it there for as
+            long as they live. None: on ours.
     """
     if master.startswith("sc://"):
         return SparkSession.builder.remote(master).getOrCreate()
@@ -42,10 +53,28 @@ def start_spark(name: str, master: str, conf: Mapping[str, str]) -> SparkSession
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in {**_QUIET, **conf}.items():
         builder = builder.config(setting, value)
-    spark = builder.getOrCreate()
+    with _stderr_to(log):
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
     return spark
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """What is started inside of the block says on standard error goes to a file."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def sentence_of(error: Exception) -> str | None:

@@ -1,0 +1,122 @@
+"""What the commands of jobs share, without a Spark: none of these may start one."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import pytest
+import typer
+from pyspark.errors import PySparkException
+from typer.testing import CliRunner
+
+from goqueue.cli.calls import command, root_callback
+from goqueue.cli.commands import app as whole
+from goqueue.cli.job_frame import JobCall, _with_shared
+from goqueue.cli.spark_session import sentence_of
+from goqueue.spark.errors import TopicMissingError
+from goqueue.spark.jobs import JobReport, Table
+
+
+def counting(
+    call: JobCall, topic: str, *, fails: Annotated[str | None, typer.Option("--fails")] = None
+) -> JobReport:
+    """Count."""
+    call.progress("counting", 1, 2)
+    call.progress("counting", 2, 2)
+    if fails == "ours":
+        raise TopicMissingError("there is no topic 'x'")
+    if fails == "spark":
+        raise PySparkException("[ODD] Something.\nJVM stack trace")
+    return JobReport(
+        "counting",
+        {"topic": topic, "servers": call.servers, "options": json.dumps(dict(call.options))},
+        [Table("by key", [{"key": "a", "rows": 2}])],
+        files=["plot.svg"],
+        warnings=["it is late"],
+    )
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.delenv("GOQUEUE_BOOTSTRAP_SERVERS", raising=False)
+    app = typer.Typer()
+    app.callback()(root_callback)
+    command(app, "counting")(_with_shared("counting", counting))
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, ["counting", *arguments])
+
+    return invoke
+
+
+def test_a_report_is_a_table_for_people_and_json_for_programs(run):
+    shown = run("orders", "-s", "http://broker:8080")
+    assert shown.stdout.splitlines() == [
+        "topic          orders",
+        "servers        broker:9092",
+        "options        {}",
+        "files written  plot.svg",
+        "",
+        "by key:",
+        "key  rows",
+        "a       2",
+    ]
+    assert shown.stderr.splitlines() == ["counting ...", "warning: it is late"]
+    found = run("orders", "-b", "other:1", "--option", "kafka.x=a=b", "-o", "json")
+    assert json.loads(found.stdout) == {
+        "job": "counting",
+        "topic": "orders",
+        "servers": "other:1",
+        "options": '{"kafka.x": "a=b"}',
+        "by_key": [{"key": "a", "rows": 2}],
+        "files": ["plot.svg"],
+        "warnings": ["it is late"],
+    }
+    assert run("orders", "-s", "http://[::1]:8080").stdout.splitlines()[1].endswith(" [::1]:9092")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "exit_code"),
+    [
+        (["--fails", "ours"], "goqueue: there is no topic 'x'", 1),
+        (["--fails", "spark"], "goqueue: [ODD] Something.", 1),
+        (["--option", "x"], "goqueue: --option: expected NAME=VALUE, not 'x'", 2),
+        (["--conf", "=1"], "goqueue: --conf: expected NAME=VALUE, not '=1'", 2),
+    ],
+)
+def test_what_goes_wrong_is_one_line(run, arguments, text, exit_code):
+    failed = run("orders", *arguments)
+    assert failed.stderr.splitlines()[-1] == text
+    assert failed.stdout == ""
+    assert failed.exit_code == exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("replay a b --since yesterday", "--since: 'yesterday' is no time"),
+        ("dedupe a b --window often", "--window: 'often' is no span of time"),
+        ("archive a b --until soon", "--until: 'soon' is no time"),
+        ("archive a b --format csv", "csv"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, text):
+    failed = CliRunner().invoke(whole, ["pipeline", "job", *arguments.split()])
+    assert text in failed.stderr
+    assert "starting Spark" not in failed.stderr
+    assert failed.exit_code in {1, 2}
+
+
+def test_the_sentence_of_an_error_is_found_at_the_end_of_its_traces():
+    ours = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed when planning:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 1\n'
+        "goqueue.spark.errors.OptionsError: the options cannot be used:\n"
+        "  - unknown option subscirbe; did you mean subscribe?\n"
+        "\tat org.apache.spark.Something\n"
+    )
+    assert sentence_of(PySparkException(ours)) == (
+        "the options cannot be used: - unknown option subscirbe; did you mean subscribe?"
+    )
+    assert sentence_of(ValueError("x")) is None

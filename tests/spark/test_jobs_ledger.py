@@ -1,0 +1,117 @@
+"""What a job remembers: every offset is done once, wherever the job is killed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.spark.errors import DataLossError, OptionsError
+from goqueue.spark.jobs.ledger import Entries, Ledger, open_ledger
+from goqueue.spark.jobs.link import TopicRange
+from goqueue.spark.jobs.messages import share_out
+
+ranges = st.dictionaries(
+    st.integers(0, 5), st.tuples(st.integers(0, 30), st.integers(0, 40)), min_size=1
+).map(lambda found: [TopicRange(n, start, start + size) for n, (start, size) in found.items()])
+
+
+def offsets(some):
+    return [(each.partition, at) for each in some for at in range(each.start, each.end)]
+
+
+class Taker:
+    """Counts a number once, as a topic and a table do."""
+
+    def __init__(self):
+        self.numbers = {}
+
+    def take(self, app, piece):
+        return self.numbers.setdefault((app, piece.number), piece)
+
+
+@given(ranges, st.integers(1, 25), st.lists(st.sampled_from(["begun", "taken", "done"])))
+def test_wherever_it_is_killed_each_offset_is_taken_once(there, max_rows, fates):
+    taker, stored = Taker(), Entries({})
+    fates = iter([*fates, *["done"] * 1000])
+    while True:
+        ledger = Ledger(stored)  # what a new run finds
+        piece, lost = ledger.next_piece(there, max_rows)
+        assert not lost
+        if piece is None:
+            break
+        assert 0 < piece.size <= max_rows
+        ledger.begin(piece)
+        fate = next(fates)
+        if fate == "begun":
+            continue
+        assert taker.take(stored.app, piece) == piece  # the same rows each time
+        if fate == "done":
+            ledger.finish(piece.size, 1)
+    taken = [each for piece in taker.numbers.values() for each in offsets(piece.ranges)]
+    assert Counter(taken) == Counter(offsets(there))
+    assert stored.rows == len(taken)
+    assert ledger.left(there) == 0
+    by_partition = {}
+    for number, at in taken:
+        assert by_partition.get(number, -1) < at  # in order
+        by_partition[number] = at
+
+
+@given(ranges, st.integers(1, 7))
+def test_partitions_are_shared_out_whole(there, groups):
+    found = share_out(there, groups)
+    assert sorted(
+        (each for group in found for each in group), key=lambda each: each.partition
+    ) == sorted(there, key=lambda each: each.partition)
+    assert all(found)
+    assert len(found) <= groups
+
+
+def test_a_ledger_is_as_it_was_when_it_is_opened_again(tmp_path):
+    with open_ledger(tmp_path, {"job": "one"}) as ledger:
+        ledger.entries.settled = [TopicRange(0, 3, 9)]
+        ledger.entries.notes["x"] = 1
+        piece, _ = ledger.next_piece(ledger.entries.settled, 4)
+        ledger.begin(piece)
+    with open_ledger(tmp_path, {"job": "one"}) as again:
+        assert again.entries == ledger.entries
+        again.finish(4, 10)
+    with open_ledger(tmp_path, {"job": "one"}) as third:
+        assert third.entries.done == {0: 7}
+        assert third.entries.under_way is None
+
+
+def test_offsets_that_are_gone_before_they_are_done_are_named():
+    ledger = Ledger(Entries({}, done={0: 5, 1: 9}))
+    there = [TopicRange(0, 8, 20), TopicRange(1, 9, 10)]
+    with pytest.raises(DataLossError, match="offsets 5 to 7 of partition 0 are gone"):
+        ledger.next_piece(there, 100)
+    piece, lost = ledger.next_piece(there, 100, fails_on_loss=False)
+    assert piece.ranges == tuple(there)
+    assert lost == ["offsets 5 to 7 of partition 0"]
+
+
+def test_a_checkpoint_is_one_jobs_and_one_runs(tmp_path):
+    with open_ledger(tmp_path, {"job": "one", "rate": 1}) as ledger:
+        ledger.store()
+        with (
+            pytest.raises(OptionsError, match="another run is using"),
+            open_ledger(tmp_path, {"job": "one", "rate": 1}),
+        ):
+            pass
+    with (
+        pytest.raises(OptionsError, match="another job: job was 'one' and is 'two'; rate was 1"),
+        open_ledger(tmp_path, {"job": "two"}),
+    ):
+        pass
+    for text in ("{", json.dumps({"format": 2})):
+        (tmp_path / "ledger.json").write_text(text)
+        with (
+            pytest.raises(OptionsError, match=r"ledger\.json (cannot be read|was written by)"),
+            open_ledger(tmp_path, {}),
+        ):
+            pass
