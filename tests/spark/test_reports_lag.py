@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import count
 
 import pytest
+from typer.testing import CliRunner
 
+from goqueue.cli.commands import app
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.http import Http
@@ -64,6 +67,7 @@ def test_lag_is_told_in_messages_and_in_time_for_each_group_and_topic(
     report = lag_report(
         broker.kafka_address, groups="[sd]*", topics=topic, hours=24, partitions=True
     )
+    assert not report.summary.keys() & {each.title for each in report.tables}
     (slow,) = rows(report, "groups", group="slow")
     assert (slow["topic"], slow["partitions"], slow["lag"]) == (topic, 2, 49)
     assert (slow["worst_partition"], slow["oldest_unread"], slow["lost"]) == (48, "8h", 0)
@@ -133,3 +137,14 @@ def test_looking_twice_tells_how_fast_a_group_reads(broker, topic, writer, commi
 def test_arguments_that_make_no_sense_are_refused(broker):
     with pytest.raises(OptionsError):
         lag_report(broker.kafka_address, hours=-1)
+
+
+def test_the_command_prints_the_report_and_starts_no_spark(broker, topic, writer, commit):
+    writer.numbers(topic, 0, 0, 7)
+    commit("printed", {(topic, 0): 3})
+    line = ["pipeline", "job", "lag-report", "--group", "printed", "-o", "json"]
+    line += ["-b", broker.kafka_address, "-s", broker.http_url]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["job"], found["lag"], found["groups"][0]["group"]) == ("lag-report", 4, "printed")

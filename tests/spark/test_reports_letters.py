@@ -9,16 +9,19 @@ from collections import Counter
 from itertools import count
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.cli.commands import app
+from goqueue.cli.job_options import moment
 from goqueue.records import Record
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.gone import RECEIPTS, is_in, merged, spans_of
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.reading import sample_of, size
 from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
-from goqueue.spark.jobs.triage import dlq_triage
+from goqueue.spark.jobs.triage import dlq_triage, redrive_command
 from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
 
@@ -165,6 +168,7 @@ def test_dead_letters_are_sorted_by_cause_with_a_command_for_each(spark, broker,
     assert words[words.index("--error") + 1] == "HTTP 503 after <n> ms"
     assert [each["letters"] for each in report.as_dict()["hours"]] == [1, 2, 6, 4]
     assert (report.summary["letters"], report.warnings) == (13, [])
+    assert not report.summary.keys() & {each.title for each in report.tables}
 
 
 def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
@@ -172,10 +176,18 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     wanted = Selection(error="no such customer 'anybody'")
     dry = dlq_redrive(spark, address, topic, selection=wanted, dry_run=True, http=http)
     assert (dry.summary["would_go"], values(broker, topic)) == (6, [])
-    sent = dlq_redrive(spark, address, topic, selection=wanted, limit=4, portion=9, http=http)
-    assert sent.summary["sent"] == 4
-    once = [f"value {n}" for n in (0, 2, 4, 1)]
-    assert values(broker, topic) == sorted(once)
+
+    def killed(stage, done, total=None):
+        if stage == "sending letters" and done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # the first portion has gone, and nobody was told
+        dlq_redrive(spark, address, topic, selection=wanted, portion=9, progress=killed)
+    assert values(broker, topic) == sorted(f"value {n}" for n in (0, 2, 4, 1, 3))
+    sent = dlq_redrive(spark, address, topic, selection=wanted, http=http)
+    assert sent.summary["sent"] == 1
+    once = [f"value {n}" for n in range(6)]
+    assert values(broker, topic) == once
     first = broker.messages(topic)[0]
     assert dict(first.headers) == {"trace": b"abc", "goqueue-redriven": b"1"}
     assert {each.partition for each in broker.messages(topic)} == {0, 1}
@@ -190,9 +202,34 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     assert by_broker == ["value 6"]
     # All the rest, over several transactions; what says nothing goes where its name says.
     rest = dlq_redrive(spark, address, f"{topic}.dlq", portion=9, http=http)
-    assert rest.summary["sent"] == 8
+    assert rest.summary["sent"] == 6
     assert values(broker, topic) == sorted(f"value {n}" for n in range(13))
     again = dlq_redrive(spark, address, topic, http=http)
     assert again.summary["sent"] == 0
     assert dlq_triage(spark, address, [topic], http=http).summary["letters"] == 0
-    assert len(broker.messages(RECEIPTS)) == 6  # three transactions of two partitions each
+    assert len(broker.messages(RECEIPTS)) == 5  # one for each transaction and partition
+
+
+def test_the_suggested_command_is_one_that_the_command_line_takes():
+    group = {
+        "letters_in": "orders.dlq",
+        "reason": "REJECTED",
+        "source_topic": "orders",
+        "group": "-",
+        "cause": "it's <n>; rm -rf `x`",
+    }
+    words = shlex.split(redrive_command(group, BEGAN, BEGAN + 1))
+    command = typer.main.get_command(app)
+    for word in words[1:4]:
+        command = command.commands[word]
+    given = command.make_context("redrive", words[4:]).params
+    wanted = {
+        "topic": "orders.dlq",
+        "reason": "REJECTED",
+        "source": "orders",
+        "group": "",
+        "error": "it's <n>; rm -rf `x`",
+    }
+    assert {name: given[name] for name in wanted} == wanted
+    assert moment(given["since"], "--since") == BEGAN
+    assert moment(given["until"], "--until") == BEGAN + 1

@@ -128,6 +128,7 @@ def test_a_report_counts_what_a_dumb_count_does(spark, broker, tmp_path):
     top = sorted(by_key.items(), key=lambda each: (-each[1], each[0]))[:5]
     assert [(each["key"], each["messages"]) for each in found["keys"]] == top
     assert (found["distinct_keys"], found["messages"]) == (len(by_key), 3001)
+    assert not report.summary.keys() & {each.title for each in report.tables}
     sizes = sorted(len(each[1] or b"") + len(each[2] or b"") for each in rows)
     assert found["bytes"] == sum(sizes)
     at_most = {each["of_messages"]: each["at_most_bytes"] for each in found["sizes"]}

@@ -130,10 +130,10 @@ def lag_report(
         tables.append(Table("partitions", _partition_rows(lags)))
     summary = {
         "at": show_time(lags.now_ms),
-        "groups": len(lags.groups),
-        "idle_groups": len(tables[1].rows),
-        "topics": len({each.place[0] for each in lags.reads}),
-        "partitions": len(lags.reads),
+        "group_count": len(lags.groups),
+        "idle_count": len(tables[1].rows),
+        "topic_count": len({each.place[0] for each in lags.reads}),
+        "partition_count": len({each.place for each in lags.reads}),
         "lag": sum(each.lag for each in lags.reads),
         "lost": sum(each.lost for each in lags.reads),
         "oldest_unread": show_span(_oldest_age(lags, lags.reads)),

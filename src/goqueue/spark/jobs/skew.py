@@ -171,7 +171,7 @@ def _counted(
         )
     with watched(spark, "counting keys", progress):
         keys, distinct = _keys(messages, max(top, HOT_KEYS))
-    return _skew(classes, keys, distinct, partition_count)
+    return _skew(classes, keys, distinct, partition_count, moment_ms)
 
 
 def _keys(messages: DataFrame, most: int) -> tuple[list[tuple[bytes | None, int, int]], int]:
@@ -196,6 +196,7 @@ def _skew(
     keys: Sequence[tuple[bytes | None, int, int]],
     distinct: int,
     partition_count: int,
+    moment_ms: int,
 ) -> Skew:
     by_partition: Counter[int] = Counter(dict.fromkeys(range(partition_count), 0))
     bytes_of: Counter[int] = Counter()
@@ -220,11 +221,12 @@ def _skew(
         }
         for number, count in sorted(by_partition.items())
     ]
-    moments = [(at, messages_at[at], bytes_at[at]) for at in sorted(messages_at)]
+    known = sorted(messages_at)[-MAX_MOMENTS:]
+    if known and (known[-1] - known[0]) // moment_ms < MAX_MOMENTS:
+        known = list(range(known[0], known[-1] + 1, moment_ms))  # silence is worth seeing
+    moments = [(at, messages_at[at], bytes_at[at]) for at in known]
     largest = max((each[5] for each in classes), default=0)
-    return Skew(
-        partitions, keys, distinct, sizes, moments[-MAX_MOMENTS:], total, total_bytes, largest
-    )
+    return Skew(partitions, keys, distinct, sizes, moments, total, total_bytes, largest)
 
 
 # --- Telling -------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def _summary(topic: str, skew: Skew, partitions: int) -> dict[str, Any]:
         "topic": topic,
         "messages": skew.messages,
         "bytes": skew.bytes,
-        "partitions": len(skew.partitions),
+        "partition_count": len(skew.partitions),
         "max_to_mean": round(max_to_mean(messages), 3),
         "max_to_mean_bytes": round(max_to_mean(sizes), 3),
         "gini": round(gini(messages), 4),

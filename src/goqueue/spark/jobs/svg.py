@@ -21,7 +21,8 @@ _RIGHT: Final = 40
 _PANEL: Final = 200
 _ROW: Final = 20
 _GAP: Final = 64
-_TOP: Final = 70
+_ROW_GAP: Final = 40
+_TOP: Final = 88
 _MAX_LABEL: Final = 20
 _MAX_LABELS: Final = 16
 _INK: Final = "#1f2933"
@@ -79,7 +80,7 @@ def chart(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
         parts.append(_text(_LEFT, top, panel.title, size=14, weight="600"))
         height = _height(panel)
         parts += _drawn(panel, top + 14, height)
-        top += height + _GAP
+        top += height + (_ROW_GAP if isinstance(panel, Rows) else _GAP)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {_size(top)} role="img">',

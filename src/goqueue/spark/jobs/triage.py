@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 1000
 """That a report can have; what is not among the largest is counted together."""
 MAX_HOURS: Final = 24 * 14
-"""The newest hours that are shown: as long as the broker keeps dead letters."""
+"""Rows of hours that are shown, the newest: as long as the broker keeps dead letters."""
 _CAUSE: Final = ("letters_in", "reason", "source_topic", "group", "cause")
 _UNKNOWN: Final = "-"
 
@@ -84,27 +84,27 @@ def dlq_triage(
     try:
         with watched(spark, "reading letters", progress):
             groups = _groups(rows, min(top, MAX_GROUPS))
-            total, first_ms, last_ms = _whole(rows)
         with watched(spark, "counting keys and hours", progress):
             top_keys = _top_keys(rows, [each["id"] for each in groups], keys)
             hours = _hours(rows)
     finally:
         rows.unpersist()
+    total = sum(each["letters"] for each in hours)
     shown = sum(each["letters"] for each in groups)
     summary: dict[str, str | int | None] = {
         "topics": ", ".join(names) or None,
         "offsets": size(ranges),
         "letters": total,
-        "causes": len(groups),
+        "cause_count": len(groups),
         "in_other_causes": total - shown,
-        "first_death": show_time(first_ms),
-        "last_death": show_time(last_ms),
+        "first_death": show_time(min((each[4] for each in hours), default=None)),
+        "last_death": show_time(max((each[5] for each in hours), default=None)),
     }
     causes = [_cause_row(each, top_keys, since_ms, until_ms) for each in groups]
     return JobReport(
         "dlq-triage",
         summary,
-        (Table("causes", causes), Table("hours", hours)),
+        (Table("causes", causes), Table("hours", _hour_rows(hours))),
         warnings=known.warnings,
     )
 
@@ -155,11 +155,6 @@ def _groups(rows: DataFrame, top: int) -> list[Any]:
     )
 
 
-def _whole(rows: DataFrame) -> tuple[int, int | None, int | None]:
-    (found,) = rows.agg(sql.count("*"), sql.min("died_ms"), sql.max("died_ms")).collect()
-    return found[0], found[1], found[2]
-
-
 def _top_keys(rows: DataFrame, ids: list[int], keys: int) -> dict[int, list[tuple[str, int]]]:
     if not ids or not keys:
         return {}
@@ -172,23 +167,23 @@ def _top_keys(rows: DataFrame, ids: list[int], keys: int) -> dict[int, list[tupl
     return found
 
 
-def _hours(rows: DataFrame) -> list[Row]:
+def _hours(rows: DataFrame) -> list[Any]:
     hour = (sql.floor(sql.col("died_ms") / 3_600_000) * 3_600_000).alias("hour")
-    counted = (
-        rows.groupBy(hour, "letters_in", "reason")
-        .count()
-        .orderBy(sql.desc("hour"), "letters_in", "reason")
-        .limit(MAX_HOURS)
-        .collect()
+    counted = rows.groupBy(hour, "letters_in", "reason").agg(
+        sql.count("*").alias("letters"), sql.min("died_ms"), sql.max("died_ms")
     )
+    return sorted(counted.collect(), key=lambda each: tuple(each)[:3])
+
+
+def _hour_rows(hours: Sequence[Any]) -> list[Row]:
     return [
         {
             "hour": show_time(each["hour"]),
             "letters_in": each["letters_in"],
             "reason": each["reason"],
-            "letters": each["count"],
+            "letters": each["letters"],
         }
-        for each in sorted(counted, key=lambda each: tuple(each)[:3])
+        for each in hours[-MAX_HOURS:]
     ]
 
 
