@@ -1,0 +1,68 @@
+"""What is served as the console is what its source gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CONSOLE = Path(__file__).parents[2] / "src" / "goqueue" / "console"
+WEB = CONSOLE / "web"
+STATIC = CONSOLE / "static"
+SOURCES = sorted([*WEB.glob("src/**/*.ts*"), *WEB.glob("src/**/*.css"), *WEB.glob("public/*")])
+
+
+@pytest.fixture
+def npm() -> str:
+    found = shutil.which("npm")
+    if found is None:
+        reason = "npm is not installed (Debian: apt-get install npm)"
+        pytest.fail(reason) if "CI" in os.environ else pytest.skip(reason)
+    return found
+
+
+@pytest.fixture
+def web(tmp_path: Path, npm: str) -> Path:
+    """A copy of the source, with the packages that its lock names (the tree's, if it has them)."""
+    copy = tmp_path / "web"
+    shutil.copytree(WEB, copy, ignore=shutil.ignore_patterns("node_modules"))
+    lock = WEB / "package-lock.json"
+    installed = WEB / "node_modules" / ".package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
+        (copy / "node_modules").symlink_to(WEB / "node_modules")
+    else:
+        subprocess.run([npm, "ci", "--silent"], cwd=copy, check=True, timeout=100)
+    return copy
+
+
+def test_the_served_files_are_built_from_the_source(web: Path, npm: str, tmp_path: Path) -> None:
+    subprocess.run([npm, "run", "--silent", "check"], cwd=web, check=True, timeout=60)
+    out = tmp_path / "static"
+    build = [npm, "run", "--silent", "build", "--", "--out", str(out)]
+    subprocess.run(build, cwd=web, check=True, timeout=60)
+    built = {path.name: path.read_bytes() for path in out.iterdir()}
+    served = {path.name: path.read_bytes() for path in STATIC.iterdir()}
+    assert sorted(built) == sorted(served)
+    differing = [name for name, content in built.items() if content != served[name]]
+    assert not differing, f"`make console` would change {differing}"
+
+
+def test_nothing_of_the_console_names_another_host() -> None:
+    namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
+    for path in STATIC.iterdir():
+        named = set(re.findall(r"https?://[^\s\"'`)<>$]+", path.read_text(encoding="utf-8")))
+        assert named <= namespaces | {"http://www.w3.org/1998/Math/MathML"}, path.name
+
+
+def test_no_source_of_the_console_writes_markup_or_styles_past_the_policy() -> None:
+    assert len(SOURCES) > 20
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\bstyle=|eval\("
+    )
+    for path in SOURCES:
+        found = forbidden.findall(path.read_text(encoding="utf-8"))
+        assert not found, f"{path.relative_to(CONSOLE)}: {found}"
