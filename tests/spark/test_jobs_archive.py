@@ -70,6 +70,7 @@ def test_an_archive_grows_by_what_is_new_and_comes_back_as_it_was(spark, broker,
     back = committed(broker, target)
     assert by_key(back) == by_key(e for e in found if e.timestamp_ms >= BASE_MS + 100_000)
     assert (report.summary["rows"], report.summary["pieces"]) == (800, 2)
+    assert "deletes what is older than retention.ms=604800000" in report.warnings[0]
 
     jobs.restore(
         spark, address, table, target := next(names),

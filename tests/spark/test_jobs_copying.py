@@ -86,7 +86,7 @@ def test_a_replay_of_a_time_range_keeps_what_messages_are_and_their_order(spark,
     assert report.summary["pieces"] == 2
     assert report.summary["bytes"] == sum(len(e.key or b"") + len(e.value or b"") for e in wanted)
     assert told[-1] == (f"writing {target}", 600, 600)
-    assert any("deletes what is older than" in each for each in report.warnings)
+    assert report.warnings == []  # the target is made with the retention of the topic
 
 
 def test_a_replay_can_keep_partitions_take_some_keys_and_is_done_once(

@@ -149,9 +149,14 @@ def settle(ledger: Ledger, messages: Messages) -> Sequence[TopicRange]:
 
 
 def ensure_target(
-    link: Link, target: Target, settled: Sequence[TopicRange], partitions: int | None
+    link: Link,
+    target: Target,
+    settled: Sequence[TopicRange],
+    partitions: int | None,
+    *,
+    like: str | None = None,
 ) -> bool:
-    """Make the target if there is none; whether it was made.
+    """Make the target if there is none, with the settings of a topic; whether it was made.
 
     Raises:
         OptionsError: it has too few partitions for messages to stay in theirs, or another number
@@ -161,8 +166,9 @@ def ensure_target(
     with link.cluster() as cluster:
         found = cluster.topics([target.topic]).get(target.topic)
         if found is None:
-            create_topic(cluster, target.topic, partitions or needed)
             count = partitions or needed
+            settings = topic_settings(cluster, like, only_own=True) if like is not None else {}
+            create_topic(cluster, target.topic, count, settings)
         else:
             count = len(found.partitions)
     problems = []

@@ -114,7 +114,7 @@ def dedupe(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; made if there is none.
+        target: The topic to write; if there is none, it is made like the other one.
         by: What makes messages the same, in SQL: `key`, `value`, or an id inside of the value as in
             `get_json_object(CAST(value AS STRING), '$.id')`. Where it is null, a message stays.
         keep: Which of the same messages stays: `first` or `last`.
@@ -168,7 +168,7 @@ def compact(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; made if there is none.
+        target: The topic to write; if there is none, it is made like the other one.
         keep_tombstones: A tombstone that is the newest of its key stays.
         partitions: How many partitions the target gets if it is made.
         partitioner: How a key says the partition.
@@ -224,7 +224,7 @@ def _run(
                 with rows_done(spark, progress, f"reading {topic}", _size(settled)):
                     notes["read"] = _keep_survivors(rule, frame, folder)
                 ledger.store()
-            notes["target_made"] = ensure_target(link, to, settled, partitions)
+            notes["target_made"] = ensure_target(link, to, settled, partitions, like=topic)
             survivors = TableMessages(spark, lambda: spark.read.parquet(str(folder)))
             outcome = copy_messages(
                 spark, link, survivors, to,

@@ -62,6 +62,8 @@ class Outcome:
 
     rows: int = 0
     size_bytes: int = 0
+    offsets: int = 0
+    """What bars count: more than rows, where some were left out or are no messages."""
     pieces: int = 0
     seconds: float = 0.0
     first: dict[int, int] = field(default_factory=dict)
@@ -102,7 +104,7 @@ def do_pieces(work: Work) -> Outcome:
         if not work.follows or _has_ended(work):
             break
         outcome.there = there = work.there()
-        total = outcome.rows + work.ledger.left(there)
+        total = outcome.offsets + work.ledger.left(there)
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -112,12 +114,13 @@ def _do(work: Work, piece: Piece, outcome: Outcome, total: int) -> None:
         outcome.first.setdefault(each.partition, each.start)
     work.ledger.begin(piece)
     with rows_done(
-        work.spark, work.progress, work.stage, total, before=outcome.rows, here=piece.size
+        work.spark, work.progress, work.stage, total, before=outcome.offsets, here=piece.size
     ):
         written = work.write(piece, work.ledger.entries.app)
     work.ledger.finish(*written)
     outcome.rows += written.rows
     outcome.size_bytes += written.size_bytes
+    outcome.offsets += piece.size
     outcome.pieces += 1
 
 

@@ -56,7 +56,7 @@ def replay(
         spark: The session.
         servers: The broker's Kafka address.
         topic: The topic to read.
-        target: The topic to write; made if there is none.
+        target: The topic to write; if there is none, it is made like the other one.
         start: Only messages of this time or later.
         end: Only messages before this time.
         keys: Only messages with one of these keys.
@@ -73,7 +73,6 @@ def replay(
     Raises:
         OptionsError: the arguments make no sense; all that is wrong with them.
         TopicMissingError: there is no such topic.
-        DataLossError: messages of the range were deleted before they were read.
     """
     link = Link(servers, options or {})
     filters = Filters(as_ms(start), as_ms(end), tuple(keys), where)
@@ -88,7 +87,7 @@ def replay(
     messages = TopicMessages(spark, link, topic, filters)
     with open_ledger(as_path(checkpoint), identity) as ledger:
         settled = settle(ledger, messages)
-        is_new = ensure_target(link, to, settled, partitions)
+        is_new = ensure_target(link, to, settled, partitions, like=topic)
         outcome = copy_messages(
             spark, link, messages, to,
             ledger=ledger, settled=settled, pace=Pace(piece_rows), progress=progress,
