@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.spark.pipelines.checking import MAX_PARTS
 from goqueue.spark.pipelines.checking_options import MESSAGE_COLUMNS
+from goqueue.spark.pipelines.ddl import ddl_problem
 from goqueue.spark.pipelines.loading import checked
 from goqueue.spark.pipelines.yaml_file import read_yaml
 
@@ -331,3 +332,52 @@ def test_what_is_not_installed_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> 
     ((line, path, message, is_warning),) = judged(text)
     assert (line, path, is_warning) == (3, "sinks.x.iceberg", True)
     assert "pip install" in message
+
+
+# --- Columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id bigint",
+        "id: bigint, `odd name` STRING",
+        "a int NOT NULL COMMENT 'it''s', b decimal(10, 2), c varchar(5)",
+        "tags array<string>, m map<string, array<int>>, s struct<x: int, y struct<z string>>",
+        "at timestamp_ntz, d date, i interval day to second",
+    ],
+)
+def test_columns_that_spark_takes_are_taken(columns: str) -> None:
+    assert ddl_problem(columns) is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("id bigit", "did you mean bigint?"),
+        ("id", "column id has no type"),
+        ("id bigint name string", "is a bracket missing?"),
+        ("id bigint,", "expected a column"),
+        ("", "expected a column"),
+        ("tags array<string", "at the end of array"),
+        ("tags array", "behind array"),
+        ("m map<string>", "between the types of map"),
+        ("s struct<x>", "column x has no type"),
+        ("d decimal(a)", "expected numbers"),
+        ("a " + "array<" * 60 + "int", "nested too deep"),
+    ],
+)
+def test_columns_that_spark_does_not_take_are_refused(columns: str, said: str) -> None:
+    assert said in str(ddl_problem(columns))
+
+
+def test_columns_are_judged_where_they_are_written() -> None:
+    text = """
+    name: n
+    sources:
+      t: {topic: t, format: json, schema: id bigit}
+      u: {csv: ./u, schema: id}
+      v: {topic: t, format: json, schema: '{"type": "object"}'}
+    sinks: {x: {from: t, topic: x}, y: {from: u, topic: y}, z: {from: v, topic: z}}
+    """
+    assert errors(text) == [(3, "sources.t.schema"), (4, "sources.u.schema")]

@@ -10,6 +10,7 @@ from goqueue.spark.errors import OptionsError
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.option_reader import OptionReader
 from goqueue.spark.options import parse_read_options
+from goqueue.spark.pipelines.ddl import ddl_problem
 from goqueue.spark.pipelines.fields import nearest
 from goqueue.spark.pipelines.model import (
     RulesStep,
@@ -131,12 +132,23 @@ def _check_format(findings: Findings, path: str, source: TopicSource) -> None:
             findings.error(
                 f"{path}.schema", "a schema needs a format: add format: json, or what it is"
             )
-    elif not has_schema and findings.pipeline.http is None:
+    elif source.value_format == "json":
+        _check_columns(findings, f"{path}.schema", source.value_schema)
+    if source.value_format != "binary" and not has_schema and findings.pipeline.http is None:
         findings.error(
             f"{path}.format",
             f"{source.value_format} needs a schema: give one with schema, or broker.http, where "
             "the registry has it",
         )
+
+
+def _check_columns(findings: Findings, path: str, schema: str | None) -> None:
+    """Columns in Spark's words; a schema in JSON is for others to judge."""
+    if schema is None or schema.lstrip().startswith("{"):
+        return
+    problem = ddl_problem(schema)
+    if problem is not None:
+        findings.error(path, problem)
 
 
 def _check_topic_name(findings: Findings, path: str, topic: str) -> None:
@@ -187,6 +199,8 @@ def _check_table(findings: Findings, path: str, table: TableSource | TableSink) 
             f"{path}.{table.format}",
             f"{package} is not installed here: pip install 'goqueue[lake]'",
         )
+    if isinstance(table, TableSource):
+        _check_columns(findings, f"{path}.schema", table.schema)
     is_ours = isinstance(table, TableSink) or package is not None
     if is_ours and _SCHEME.match(table.path) and not table.path.lower().startswith("file:"):
         findings.error(

@@ -17,15 +17,24 @@ rest, in the words that a YAML file would get.
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 
-from goqueue.spark.pipelines.model import PipelineError, PythonStep, plain
+from goqueue.spark.pipelines.draft_nodes import (
+    TableName,
+    WatermarkLike,
+    as_name,
+    caller,
+    key_of,
+    node_of,
+    parameters_of,
+    table_name,
+    watermark_of,
+)
+from goqueue.spark.pipelines.model import PipelineError, PythonStep
 from goqueue.spark.pipelines.yaml_file import Loaded, read_tree
-from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Place, Scalar
+from goqueue.spark.pipelines.yaml_nodes import Entries, Place, Scalar
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Pipeline
@@ -33,9 +42,6 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines.yaml_nodes import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
-TableName: TypeAlias = str | Callable[..., Any]
-"""A table by its name, or by the function that makes it."""
-WatermarkLike: TypeAlias = tuple[str, str] | Mapping[str, str] | None
 _Part: TypeAlias = tuple[Scalar, "Node"]
 
 
@@ -73,13 +79,13 @@ class Draft:
             "format": format,
             "schema": schema,
             "starting": starting,
-            "watermark": _watermark(watermark),
+            "watermark": watermark_of(watermark),
             "columns": list(columns) or None,
             "flatten": flatten,
             "streaming": streaming,
             "options": options,
         }
-        called = name or _as_name(topics[0] if topics else "topics")
+        called = name or as_name(topics[0] if topics else "topics")
         return self._add("sources", called, said)
 
     def table(
@@ -97,7 +103,7 @@ class Draft:
 
     def sql(self, name: str, query: str, *, watermark: WatermarkLike = None) -> str:
         """A table that a query makes of others."""
-        return self._add("steps", name, {"sql": query, "watermark": _watermark(watermark)})
+        return self._add("steps", name, {"sql": query, "watermark": watermark_of(watermark)})
 
     @overload
     def step(self, function: F) -> F: ...
@@ -125,11 +131,13 @@ class Draft:
             code = getattr(made, "__code__", None)
             place = self._here() if code is None else Place(code.co_firstlineno, 1)
             called = name or made.__name__
-            tables = _parameters(made) if inputs is None else [_table(each) for each in inputs]
+            tables = (
+                parameters_of(made) if inputs is None else [table_name(each) for each in inputs]
+            )
             said = {
                 "from": tables,
                 "python": f"{made.__module__}:{made.__name__}".replace("<lambda>", "function"),
-                "watermark": _watermark(watermark),
+                "watermark": watermark_of(watermark),
             }
             self._functions[called] = made
             self._add("steps", called, said, place)
@@ -158,7 +166,7 @@ class Draft:
             "by": [by] if isinstance(by, str) else list(by) or None,
             "select": select,
         }
-        return self._add("steps", name, {"from": _table(table), "window": window})
+        return self._add("steps", name, {"from": table_name(table), "window": window})
 
     def join(
         self,
@@ -173,8 +181,8 @@ class Draft:
     ) -> str:
         """Two tables side by side."""
         join = {
-            "left": _table(left),
-            "right": _table(right),
+            "left": table_name(left),
+            "right": table_name(right),
             "on": on,
             "how": how,
             "within": within,
@@ -193,7 +201,7 @@ class Draft:
         """A table without the rows that break a rule; a rule is a condition, or what YAML takes."""
         said = [{"expect": each} if isinstance(each, str) else dict(each) for each in rules]
         return self._add(
-            "steps", name, {"from": _table(table), "rules": said, "dead_letters": dead_letters}
+            "steps", name, {"from": table_name(table), "rules": said, "dead_letters": dead_letters}
         )
 
     # --- Sinks -----------------------------------------------------------------------------------
@@ -228,7 +236,7 @@ class Draft:
         """Write a table to disk: `pipeline.to_table(valid, delta="./lake/orders")`."""
         columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
         said = {**path, "partition_by": columns or None, "options": options}
-        self._sink(name or _table(table), table, said, None, trigger)
+        self._sink(name or table_name(table), table, said, None, trigger)
 
     def to_console(
         self,
@@ -240,7 +248,7 @@ class Draft:
         trigger: str | None = None,
     ) -> None:
         """Print a table."""
-        called = name or f"{_table(table)}-console"
+        called = name or f"{table_name(table)}-console"
         self._sink(called, table, {"console": {"rows": rows}}, mode, trigger)
 
     def _sink(
@@ -251,7 +259,7 @@ class Draft:
         mode: str | None,
         trigger: str | None,
     ) -> None:
-        common = {"from": _table(table), "mode": mode, "trigger": trigger}
+        common = {"from": table_name(table), "mode": mode, "trigger": trigger}
         self._add("sinks", name, {**common, **said})
 
     # --- The whole -------------------------------------------------------------------------------
@@ -259,14 +267,14 @@ class Draft:
     def load(self) -> Loaded:
         """The pipeline as it was written down, and what is wrong with how it was."""
         entries = [
-            (_key(key, self._place), _node(value, self._place))
+            (key_of(key, self._place), node_of(value, self._place))
             for key, value in {"name": self.name, **self._settings}.items()
             if value is not None
         ]
         for kind, parts in self._parts.items():
             if parts:
                 node = Entries(tuple(parts), parts[0][0].place)
-                entries.append((_key(kind, self._place), node))
+                entries.append((key_of(kind, self._place), node))
         loaded = read_tree(Entries(tuple(entries), self._place), self.file, {})
         if loaded.pipeline is None:
             return loaded
@@ -302,11 +310,11 @@ class Draft:
         self, kind: str, name: str, said: Mapping[str, Any], place: Place | None = None
     ) -> str:
         at = place or self._here()
-        self._parts[kind].append((_key(name, at), _node(said, at)))
+        self._parts[kind].append((key_of(name, at), node_of(said, at)))
         return name
 
     def _here(self) -> Place:
-        return _caller()[1]
+        return caller()[1]
 
 
 def pipeline(
@@ -332,7 +340,7 @@ def pipeline(
         conf: Settings of Spark.
         connection: Options of the connection, such as `kafka.sasl.username`.
     """
-    file, place = _caller()
+    file, place = caller()
     broker = {"servers": servers, "http": http, "options": connection}
     spark = {"master": master, "conf": conf}
     settings = {
@@ -342,64 +350,3 @@ def pipeline(
         "spark": {key: value for key, value in spark.items() if value is not None} or None,
     }
     return Draft(name, settings, file, place)
-
-
-# --- Calls as nodes ------------------------------------------------------------------------------
-
-
-def _caller() -> tuple[str, Place]:
-    """The file and line of whoever called us."""
-    frame = sys._getframe(1)  # noqa: SLF001 - as logging and warnings find their callers
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return frame.f_code.co_filename, Place(frame.f_lineno, 1)
-
-
-def _node(value: object, place: Place) -> Node:
-    if isinstance(value, Mapping):
-        pairs = [
-            (_key(str(key), place), _node(each, place))
-            for key, each in value.items()
-            if each is not None
-        ]
-        return Entries(tuple(pairs), place)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return Items(tuple(_node(each, place) for each in value), place)
-    if value is None:
-        return Scalar("", is_quoted=False, place=place)
-    return _scalar(plain(value), place)
-
-
-def _key(text: str, place: Place) -> Scalar:
-    return Scalar(text, is_quoted=True, place=place)
-
-
-def _scalar(text: str, place: Place) -> Scalar:
-    """A text; in Python it is final: nothing is filled in from the environment."""
-    return Scalar(text.replace("${", "$${"), is_quoted=True, place=place)
-
-
-def _watermark(value: WatermarkLike) -> object:
-    if isinstance(value, tuple) and len(value) == 2:
-        return {"column": value[0], "delay": value[1]}
-    return value
-
-
-def _table(table: TableName) -> str:
-    return table if isinstance(table, str) else getattr(table, "__name__", repr(table))
-
-
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    """The parameters that have to be given: each is a table."""
-    return [
-        each.name
-        for each in inspect.signature(function).parameters.values()
-        if each.default is each.empty
-        and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
-    ]
-
-
-def _as_name(topic: str) -> str:
-    """A topic's name as one that SQL takes."""
-    name = "".join(each if each.isalnum() or each == "_" else "_" for each in topic)
-    return f"_{name}" if name[:1].isdigit() else name
