@@ -116,6 +116,18 @@ def test_every_route_of_the_plan_is_described(document: dict[str, Any]) -> None:
         "GET /mode",
         "GET /admin/coordinators",
         "GET /admin/coordinators/groups/{group}",
+        "GET /overview",
+        "GET /events",
+        "GET /groups/{group}/history",
+        "GET /topics/{topic}/search",
+        "GET /topics/{topic}/settings",
+        "DELETE /topics/{topic}/messages",
+        "GET /pipelines",
+        "GET /pipelines/{name}",
+        "PUT /pipelines/{name}",
+        "DELETE /pipelines/{name}",
+        "GET /console",
+        "GET /console/{page}",
     }
 
 
