@@ -185,6 +185,32 @@ def show_status(call: Call, name: NameArgument) -> None:
     call.show(found, shown)
 
 
+@command(app, "demo")
+def run_demo(
+    call: Call,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where everything goes; made if need be.")
+    ] = Path("goqueue-demo"),
+    *,
+    orders: Annotated[
+        int, typer.Option("--orders", min=1, max=1_000_000, help="How many to make.")
+    ] = 20_000,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Leave the broker running, to look at its console.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Make a folder from before anew.")
+    ] = False,
+) -> None:
+    """See a whole pipeline at work: a broker of its own, orders, sums, dead letters, an archive.
+
+    Nothing that runs already is touched. The pipeline file stays in the folder, to be changed.
+    """
+    from goqueue.cli.pipeline_demo import run_demo as run  # noqa: PLC0415 - only the command in use
+
+    run(folder, orders, call.output, stay=stay, force=force)
+
+
 # --- Files ---------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from pyspark.sql.types import BinaryType, StringType
 
+from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.building import sink_frame
 from goqueue.spark.pipelines.dead_letters import letters_of
 from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
@@ -37,9 +38,10 @@ from goqueue.spark.pipelines.naming import (
     query_name,
 )
 from goqueue.spark.pipelines.rules import row_as_json
+from goqueue.spark.writers import QUERY_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -181,11 +183,35 @@ def start(pipeline: Pipeline, output: Output, *, available_now: bool) -> Streami
         .options(**dict(output.options))
         .option("checkpointLocation", output.checkpoint)
     )
+    if output.mode is OutputMode.UPDATE and output.format == "goqueue":
+        writer = writer.foreachBatch(_updates(output))
     if available_now or output.trigger.available_now:
         writer = writer.trigger(availableNow=True)
     elif output.trigger.interval is not None:
         writer = writer.trigger(processingTime=output.trigger.interval)
     return writer.start()
+
+
+def _updates(output: Output) -> Callable[[DataFrame, int], None]:
+    """What writes the changed rows of a micro-batch, once.
+
+    Spark gives its Python sinks no updates. Each batch is a write of its own instead, under the id
+    that the checkpoint has given the query and the batch's number: a batch that comes again counts
+    once, and a new checkpoint is a new id.
+    """
+
+    def write(frame: DataFrame, number: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        if query is None:
+            raise SparkSourceError(
+                f"this Spark does not say which query writes ({QUERY_ID}): use mode append, or "
+                "complete"
+            )
+        writer = frame.write.format(output.format).options(**dict(output.options))
+        writer = writer.option("txnAppId", query).option("txnVersion", str(number))
+        writer.mode("append").save()
+
+    return write
 
 
 def write_once(output: Output) -> None:

@@ -1,0 +1,61 @@
+"""The demonstration: what it makes, and that all of it comes out at the other end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import resources
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.spark.demo.orders import COUNTRIES, customers_csv, orders
+from goqueue.spark.pipelines.loading import load_file
+
+START = 1_767_225_600_000
+
+
+def test_the_pipeline_of_the_demonstration_has_no_fault():
+    with resources.as_file(resources.files("goqueue.spark.demo") / "orders.yaml") as file:
+        loaded = load_file(str(file))
+    assert loaded.pipeline is not None
+    assert not loaded.problems
+
+
+@given(st.integers(1, 400))
+def test_bad_orders_are_those_that_a_rule_refuses(count):
+    made = list(orders(count, START))
+    assert len(made) == count
+    known = dict(line.split(",") for line in customers_csv().splitlines()[1:])
+    assert set(known.values()) == set(COUNTRIES)
+    for order in made:
+        assert order.key in known
+        try:
+            found = json.loads(order.value)
+        except ValueError:
+            assert not order.is_good
+        else:
+            assert order.is_good == (found["amount"] > 0 and found["customer"] is not None)
+
+
+@pytest.mark.slow
+def test_every_order_is_summed_up_and_archived_or_kept_with_its_reason(tmp_path):
+    command = [sys.executable, "-m", "goqueue.cli", "pipeline", "demo", str(tmp_path / "demo")]
+    done = subprocess.run(
+        [*command, "--orders", "3000", "-o", "json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    made = list(orders(3000, START))
+    good = sum(order.is_good for order in made)
+    assert found["archive"]["rows"] == good
+    assert sum(row["orders"] for row in found["revenue"]) == good
+    total = sum(json.loads(order.value)["amount"] for order in made if order.is_good)
+    assert sum(row["revenue"] for row in found["revenue"]) == pytest.approx(total, abs=2)
+    assert found["dead_letters"]["total"] == 3000 - good
+    assert len(found["dead_letters"]["reasons"]) == 3
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "--force makes it anew" in again.stderr
