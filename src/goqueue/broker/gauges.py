@@ -92,10 +92,11 @@ class BrokerGauges:
                 samples.put(names.TIME_TO_DRAIN, each.drain_s, *labels)
 
     def _take_durations(self, coordinator: GroupCoordinator) -> None:
-        latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY)
         durations_ms = coordinator.stats.durations_ms
         while durations_ms:
-            latency.observe(durations_ms.popleft() / 1000)
+            group_type, duration_ms = durations_ms.popleft()
+            latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY, group_type)
+            latency.observe(duration_ms / 1000)
 
     def _put_group(
         self, samples: Samples, coordinator: GroupCoordinator, group: GroupListing

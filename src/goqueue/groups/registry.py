@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.classic_state import ClassicState
 from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.describe import GroupType
 from goqueue.groups.encoding import (
     ClassicGroupValue,
     ConsumerMemberValue,
@@ -62,11 +63,14 @@ class GroupRegistry:
 
     def fresh_classic(self, group_id: str) -> ClassicGroup:
         """A group that is not in the registry yet."""
-        return ClassicGroup(group_id, self.settings, GroupStats(self.stats, group_id))
+        return ClassicGroup(group_id, self.settings, self._stats(group_id, GroupType.CLASSIC))
 
     def fresh_consumer(self, group_id: str) -> ConsumerGroup:
         """A group that is not in the registry yet."""
-        return ConsumerGroup(group_id, self.settings, GroupStats(self.stats, group_id))
+        return ConsumerGroup(group_id, self.settings, self._stats(group_id, GroupType.CONSUMER))
+
+    def _stats(self, group_id: str, group_type: GroupType) -> GroupStats:
+        return GroupStats(self.stats, group_id, group_type)
 
     def check_room(self, group_id: str) -> None:
         """Raise `TooManyGroupsError` where a further group is one too many."""

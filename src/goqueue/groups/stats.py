@@ -51,6 +51,7 @@ class GroupStats:
 
     parent: GroupStats | None = None
     group_id: str = ""
+    group_type: str = ""
     on_rebalance: OnRebalance | None = None
     """Told when a rebalance begins and when it has come to its end; known to a parent."""
     total: int = 0
@@ -73,8 +74,9 @@ class GroupStats:
     offset_commit_errors: int = 0
     started_at_ms: int | None = None
     """When the rebalance under way began; None when there is none."""
-    durations_ms: deque[int] | None = None
-    """How long each rebalance took, for whoever measures it to take out; kept by a parent."""
+    durations_ms: deque[tuple[str, int]] | None = None
+    """How long each rebalance took, with the type of its group, for whoever measures it to take
+    out; kept by a parent."""
 
     def started(self, reason: RebalanceReason, now_ms: int) -> None:
         """A rebalance begins, or begins again."""
@@ -98,7 +100,7 @@ class GroupStats:
             stats.last_at_ms = now_ms
             stats.last_duration_ms = duration_ms
             if stats.durations_ms is not None:
-                stats.durations_ms.append(duration_ms)
+                stats.durations_ms.append((self.group_type, duration_ms))
             first = stats.successful == 1
             change = duration_ms - stats.average_duration_ms
             stats.average_duration_ms += change if first else SMOOTHING * change

@@ -1,8 +1,8 @@
 """A reading as text, for `GET /metrics`: Prometheus' format, or OpenMetrics for who accepts it.
 
-The text is written here, at about a microsecond a line: prometheus-client needs twenty times as
-long, in which the event loop has to fight for the interpreter. What that library knows of the
-process and of Python it writes itself.
+The text is written here, at about a microsecond a line: prometheus-client needs 7 times as long,
+15 times for OpenMetrics, in which the event loop has to fight for the interpreter. What that
+library knows of the process and of Python it writes itself.
 """
 
 from __future__ import annotations

@@ -282,7 +282,8 @@ REBALANCES: Final = CounterName(
 )
 REBALANCE_LATENCY: Final = HistogramName(
     "consumer_rebalance_latency_seconds",
-    "From the trigger to a stable group.",
+    "From the trigger to a stable group, by the protocol of the group: classic or consumer.",
+    ("rebalance_type",),
 )
 PARTITIONS_REVOKED: Final = CounterName(
     "consumer_partitions_revoked_total", "Partitions taken from members.", _GROUP
@@ -330,6 +331,9 @@ NODE_STATE: Final = GaugeName(
 )
 IS_CONTROLLER: Final = GaugeName(
     "cluster_is_controller", "1 when this node decides about topics and leaders."
+)
+CONTROLLER_AGE: Final = GaugeName(
+    "cluster_controller_age_seconds", "How long this node has decided about them."
 )
 PARTITION_COUNT: Final = GaugeName(
     "cluster_partition_count", "Partitions on this node, those of internal topics included."

@@ -132,6 +132,7 @@ class Node:
         samples.put(names.NODES, 1)
         samples.put(names.NODES_HEALTHY, state is NodeState.READY)
         samples.put(names.IS_CONTROLLER, 1)
+        samples.put(names.CONTROLLER_AGE, self.uptime_s)
         for each in NodeState:
             samples.put(names.NODE_STATE, each is state, each.value)
 
