@@ -50,7 +50,7 @@ VARIABLES = {
     "$group": ".*",
     "$target": "99.9",
 }
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class BusyNode:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 WINDOW_S: Final = 60.0
 """How far back rates are measured."""
+SPACING_S: Final = 1.0
+"""Marks that are closer than this become one, which bounds how many there are."""
 
 
 class _Mark(NamedTuple):
@@ -17,10 +19,7 @@ class _Mark(NamedTuple):
 
 
 class Progress:
-    """Where a group and the ends of its partitions were lately, all partitions added up.
-
-    At most as many marks as there are looks in `WINDOW_S`, and one more.
-    """
+    """Where a group and the ends of its partitions were lately, all partitions added up."""
 
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque()
@@ -33,6 +32,8 @@ class Progress:
         ):
             self._marks.clear()
         self._partitions = partitions
+        if len(self._marks) > 1 and at_s - self._marks[-2].at_s < SPACING_S:
+            self._marks.pop()
         self._marks.append(_Mark(at_s, committed, log_end))
         while len(self._marks) > 2 and at_s - self._marks[1].at_s >= WINDOW_S:
             self._marks.popleft()

@@ -14,7 +14,7 @@ from goqueue.broker import backlogs
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.positions import set_offsets
-from goqueue.broker.progress import WINDOW_S, Progress
+from goqueue.broker.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.delivery.settings import QueueSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -81,6 +81,15 @@ def test_rates_are_those_of_the_window(steps: list[tuple[int, int]]) -> None:
     span_s = last[0] - first[0]
     assert progress.commits_per_s == (last[1] - first[1]) / span_s
     assert progress.appends_per_s == (last[2] - first[2]) / span_s
+
+
+def test_looks_in_quick_succession_take_no_more_room() -> None:
+    progress = Progress()
+    for look in range(10_000):
+        progress.note(look / 100, committed=2 * look, log_end=100_000 + look, partitions=1)
+    assert len(progress._marks) < 2 * WINDOW_S / SPACING_S
+    assert progress.commits_per_s == pytest.approx(200)
+    assert progress.appends_per_s == pytest.approx(100)
 
 
 # --- a broker's groups

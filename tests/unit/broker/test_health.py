@@ -1,0 +1,46 @@
+"""How a node is, and what its process uses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.broker.health import NodeState, node_state
+from goqueue.broker.partition import PartitionId
+from goqueue.model.errors import DiskError
+from support.brokers import running_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_node_is_as_well_as_the_worst_that_happened_to_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            assert node_state(broker, is_ready=True) is NodeState.READY
+            partition = broker.partitions.partition(PartitionId("t", 0))
+            partition.log.flush_failed(DiskError("refused"))
+            assert node_state(broker, is_ready=True) is NodeState.DEGRADED
+            broker.publisher.disk_full = "too full"
+            assert node_state(broker, is_ready=True) is NodeState.READ_ONLY
+            assert node_state(broker, is_ready=False) is NodeState.STOPPING
+            partition.log.recover()
+
+    asyncio.run(scenario())
+
+
+def test_a_report_says_what_the_process_uses_and_what_the_disk_has_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            broker.health.start()
+            try:
+                report = broker.health.report()
+            finally:
+                broker.health.stop()
+            assert report.process.threads >= 1
+            assert 0 <= report.disk.free_bytes <= report.disk.total_bytes
+            assert report.loop_lag_s >= 0
+            assert report.gc_pause_s >= 0
+
+    asyncio.run(scenario())
