@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.searching import look
+from goqueue.broker.searching import cut_before, look
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -126,10 +126,11 @@ class Search:
             lambda: look(
                 partition.log,
                 span,
-                until,
-                size_bytes,
                 self._wanted,
-                newest_first=self._newest_first,
+                until=until,
+                size_bytes=size_bytes,
+                limit=self._limit,
+                newest=self._newest_first,
             ),
         )
         self._read_bytes += window.size_bytes
@@ -145,17 +146,13 @@ class Search:
     def _take(self, scan: _Scan, window: Window) -> None:
         """Keep what was found, but no more than an answer holds: the rest is found again."""
         hits = [each for each in window.hits if not _is_aborted(scan.partition, each)]
-        if self._newest_first:
-            hits.reverse()
         room = self._limit - len(scan.hits)
         scan.hits.extend(hits[:room])
         if len(hits) > room:
             scan.rest = self._before(scan.rest, hits[room])
 
     def _before(self, rest: Span, hit: Hit) -> Span:
-        """What is left when a message, and all that come after it, are left for another call."""
-        offset = hit.record.offset
-        return rest._replace(end=offset + 1) if self._newest_first else rest._replace(start=offset)
+        return cut_before(rest, hit.record.offset, newest=self._newest_first)
 
     def _merged(self, scans: list[_Scan]) -> list[Hit]:
         """The messages of the answer by their time, each partition in its own order."""

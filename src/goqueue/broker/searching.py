@@ -8,6 +8,7 @@ large the messages are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import BatchError, DamagedRangeError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.time_range import Span
-    from goqueue.records import Record
+    from goqueue.records import Headers, Record
     from goqueue.records.batch import BatchInfo
     from goqueue.storage.log import Log
     from goqueue.storage.region import Chunk
@@ -27,7 +28,7 @@ _SLACK_BYTES: Final = 8 * 1024
 """What lies between two entries of an offset index, and more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """Which messages are looked for; what is None does not matter."""
 
@@ -39,33 +40,38 @@ class Wanted:
     begin_ms: int | None = None
     end_ms: int | None = None
 
+    @cached_property
+    def _key(self) -> bytes | None:
+        return None if self.key is None or self.key_is_whole else self.key.lower()
+
+    @cached_property
+    def _text(self) -> bytes | None:
+        return None if self.text is None else self.text.lower()
+
     def matches(self, record: Record) -> bool:
         """Whether a message is one of them."""
-        at_ms = record.timestamp_ms
+        _, at_ms, key, value, headers = record
         if (self.begin_ms is not None and at_ms < self.begin_ms) or (
             self.end_ms is not None and at_ms >= self.end_ms
         ):
             return False
-        return self._key_matches(record.key) and self._text_matches(record)
+        if self.key is not None:
+            if key is None:
+                return False
+            if key != self.key if self._key is None else self._key not in key.lower():
+                return False
+        needle = self._text
+        if needle is None or (value is not None and needle in value.lower()):
+            return True
+        return bool(headers) and _is_in_headers(needle, headers)
 
-    def _key_matches(self, key: bytes | None) -> bool:
-        if self.key is None:
-            return True
-        if key is None:
-            return False
-        return key == self.key if self.key_is_whole else self.key.lower() in key.lower()
 
-    def _text_matches(self, record: Record) -> bool:
-        if self.text is None:
-            return True
-        needle = self.text.lower()
-        if record.value is not None and needle in record.value.lower():
-            return True
-        return any(
-            needle in name.encode(errors="surrogateescape").lower()
-            or (value is not None and needle in value.lower())
-            for name, value in record.headers
-        )
+def _is_in_headers(needle: bytes, headers: Headers) -> bool:
+    return any(
+        needle in name.encode(errors="surrogateescape").lower()
+        or (value is not None and needle in value.lower())
+        for name, value in headers
+    )
 
 
 class Hit(NamedTuple):
@@ -77,7 +83,7 @@ class Hit(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What a look has found, in the order of the offsets, and how far it went."""
+    """What a look has found, in the order asked for, and how far it went."""
 
     hits: list[Hit]
     rest: Span
@@ -91,9 +97,9 @@ class Window(NamedTuple):
 
 
 def look(
-    log: Log, span: Span, until: int, size_bytes: int, wanted: Wanted, *, newest_first: bool
+    log: Log, span: Span, wanted: Wanted, *, until: int, size_bytes: int, limit: int, newest: bool
 ) -> Window:
-    """Look at about `size_bytes` at one end of a span; in a thread.
+    """Look at about `size_bytes` at one end of a span, or until there are enough; in a thread.
 
     `until` is where what may be read ends.
 
@@ -104,27 +110,49 @@ def look(
     start = max(span.start, log.start_offset)
     if start >= end:
         return Window([], span._replace(start=span.end), None, 0, 0)
-    if newest_first:
+    if newest:
         start = max(log.offset_before(end, size_bytes), start)
     reading = _Reading(log, start, end)
-    hits: list[Hit] = []
-    edge_ms: int | None = None
-    scanned = 0
-    for chunk in reading.all(size_bytes) if newest_first else reading.some(size_bytes):
-        for batch, records in _batches(chunk):
-            for record in records:
-                if not start <= record.offset < end:
-                    continue
-                scanned += 1
-                if not newest_first or edge_ms is None:
-                    edge_ms = record.timestamp_ms
-                if wanted.matches(record):
-                    hits.append(Hit(span.partition, record, batch))
-    if newest_first:
+    chunks = reading.all(size_bytes) if newest else reading.some(size_bytes)
+    batches = [(chunk, *each) for chunk in chunks for each in walk(chunk.data)]
+    if newest:
+        batches.reverse()
         rest = span._replace(end=start)
     else:
         rest = span._replace(start=min(max(reading.at, start + 1), span.end))
+    hits: list[Hit] = []
+    edge_ms: int | None = None
+    scanned = 0
+    for chunk, position, info in batches:
+        for record in _records(chunk, position, info, newest=newest):
+            if not start <= record.offset < end:
+                continue
+            is_hit = wanted.matches(record)
+            if is_hit and len(hits) == limit:  # which is for the next look
+                rest = cut_before(span, record.offset, newest=newest)
+                return Window(hits, rest, edge_ms, scanned, reading.read_bytes)
+            scanned += 1
+            edge_ms = record.timestamp_ms
+            if is_hit:
+                hits.append(Hit(span.partition, record, info))
     return Window(hits, rest, edge_ms, scanned, reading.read_bytes)
+
+
+def cut_before(span: Span, offset: int, *, newest: bool) -> Span:
+    """What is left of a span when a message, and all that come after it, are for another look."""
+    return span._replace(end=offset + 1) if newest else span._replace(start=offset)
+
+
+def _records(
+    chunk: Chunk, position: int, info: BatchInfo, *, newest: bool
+) -> Iterator[Record] | list[Record]:
+    if info.is_control:
+        return []
+    try:
+        records = decode_rows(chunk.data, position, check_crc=False)
+    except BatchError:
+        return []  # whoever made it made it badly; consumers are told so
+    return reversed(records) if newest else records
 
 
 class _Reading:
@@ -160,13 +188,3 @@ class _Reading:
         self.read_bytes += len(chunk.data)
         self.at = max(chunk.next_offset, self.at + 1)
         yield chunk
-
-
-def _batches(chunk: Chunk) -> Iterator[tuple[BatchInfo, list[Record]]]:
-    for position, info in walk(chunk.data):
-        if info.is_control:
-            continue
-        try:
-            yield info, decode_rows(chunk.data, position, check_crc=False)
-        except BatchError:
-            continue  # whoever made it made it badly; consumers are told so
