@@ -71,6 +71,7 @@ class IcebergStore:
                 self._table.identifier,
                 arrow_schema(columns.schema),
                 location=_address(self._table.path),
+                properties=_BOUNDED,
             ) as creation,
             creation.update_spec() as spec,
         ):
@@ -127,7 +128,7 @@ class IcebergStore:
                 iter([_address(self._table.path / each.path) for each in change.adds]),
             )
             snapshot = transaction.update_snapshot(snapshot_properties=_summary(change))
-            with snapshot.overwrite() if change.removes else snapshot.fast_append() as producer:
+            with snapshot.overwrite() if change.removes else snapshot.merge_append() as producer:
                 for each in change.removes:
                     producer.delete_data_file(each.native)
                 for file in added:
@@ -209,6 +210,11 @@ class IcebergStore:
         }
 
 
+_BOUNDED: Final = {
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
+}
+"""A stream commits often: old versions of the metadata do not pile up."""
 _MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 
 

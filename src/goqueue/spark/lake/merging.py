@@ -70,7 +70,7 @@ def rows_of(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch
 def merged(
     sources: Sequence[Iterator[pa.RecordBatch]], order: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Sources that are in order, as one that is; of equal rows, those of the first source first."""
+    """Sources that are in order, as one that is."""
     heads = [_next(source) for source in sources]
     while True:
         last = [_key(head, head.num_rows - 1, order) for head in heads if head is not None]

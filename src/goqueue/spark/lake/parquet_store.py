@@ -132,9 +132,10 @@ class ParquetStore:
     def _carry_out(self, intent: dict[str, Any]) -> None:
         """Every step is harmless when it was done before."""
         root = self._table.path
-        touched = set()
+        touched: set[Path] = set()
         for path in intent["removes"]:
             self._disk.remove(root / path)
+            touched.add((root / path).parent)
         for each in intent["adds"]:
             staged, place = self.staging.entry(each["name"]), root / each["path"]
             if staged.exists():
@@ -146,7 +147,8 @@ class ParquetStore:
                 )
             touched |= {place.parent, *_above(place.parent, root)}
         for folder in sorted(touched):
-            self._disk.sync_folder(folder)
+            if folder.is_dir():
+                self._disk.sync_folder(folder)
         self._save(State.from_json(intent["state"]))
         self._disk.remove(self._intent_path)
 

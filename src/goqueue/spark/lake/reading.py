@@ -10,10 +10,11 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import INTENT_FILE
 from goqueue.spark.lake.committing import opened
 from goqueue.spark.lake.disk import locked
+from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.stores import Columns, LiveFile, Store, lock_path, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -45,6 +46,7 @@ def read_table(spark: SparkSession, table: LakeTable) -> DataFrame:
         return spark.createDataFrame([], columns.schema)
     reader = spark.read.schema(columns.schema)
     if table.format != "iceberg":  # whose files have all columns in them
+        _check_folders(table, files)
         reader = reader.option("basePath", f"file://{table.path}")
     frame = reader.parquet(*[f"file://{table.path / each.path}" for each in files])
     return frame.select(*[f"`{name}`" for name in columns.schema.names])
@@ -79,6 +81,17 @@ def row_count(table: LakeTable, file: LiveFile) -> int:
     import pyarrow.parquet as pq  # noqa: PLC0415 - most tables tell
 
     return int(pq.read_metadata(table.path / file.path).num_rows)
+
+
+def _check_folders(table: LakeTable, files: Sequence[LiveFile]) -> None:
+    """Spark takes partition values from the names of folders: they must be right."""
+    for each in files:
+        folder, _, _ = each.path.rpartition("/")
+        if values_of(folder) != each.partition:
+            raise LakeError(
+                f"{table} has partition values that the folder of {each.path} does not tell: "
+                "read it with the engine that wrote it"
+            )
 
 
 def _snapshot(table: LakeTable) -> tuple[Columns | None, list[LiveFile]]:

@@ -103,10 +103,10 @@ class Staging:
         return place
 
     def sync(self, files: Sequence[DataFile]) -> None:
-        """Let files that are in their places survive a loss of power, before a log names them."""
-        if self.is_in_place:
-            for folder in sorted({(self._root / each.path).parent for each in files}):
-                self._disk.sync_folder(folder)
+        """Let files survive a loss of power, before a log names them; each was synced itself."""
+        folders = {(self._root / each.path).parent for each in files if self.is_in_place}
+        for folder in sorted(folders or {self.folder}):
+            self._disk.sync_folder(folder)
 
     def settle(self, files: Sequence[DataFile]) -> None:
         """Forget the notes of files that the table's log names by now."""
