@@ -30,25 +30,21 @@ _FROM_INSIDE: Final = frozenset({"extract", "trim", "substring", "substr", "over
 _NO_TABLE: Final = frozenset({"select", "values", "lateral", "unnest", "("})
 _MODIFIERS: Final = frozenset({"stream", "table", "lateral"})
 _AFTER_TABLES: Final = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        where group having order limit union intersect except minus window cluster
-        distribute sort qualify offset select insert on using |>
-        """,
+    (
+        *("where", "group", "having", "order", "limit", "offset", "window", "qualify", "select"),
+        *("union", "intersect", "except", "minus", "cluster", "distribute", "sort", "insert"),
+        *("on", "using"),
     )
 )
 _AGGREGATES: Final = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        count sum avg min max mean first last collect_list collect_set count_if
-        approx_count_distinct percentile percentile_approx approx_percentile stddev
-        variance any_value bool_and bool_or max_by min_by corr array_agg any every some
-        median mode
-        """,
+    (
+        *("count", "sum", "avg", "min", "max", "mean", "median", "first", "last", "any_value"),
+        *("collect_list", "collect_set", "array_agg", "count_if", "approx_count_distinct"),
+        *("percentile", "percentile_approx", "approx_percentile", "stddev", "variance", "corr"),
+        *("bool_and", "bool_or", "max_by", "min_by"),
     )
 )
+"""Names that mean an aggregate wherever they are called; `any` may mean something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +145,7 @@ def _references(tokens: list[_Token]) -> list[list[str]]:
             inside.pop()
             listing.pop()
         elif _starts_tables(tokens, at, inside):
-            listing[-1] = word == "from"
+            listing[-1] = listing[-1] or word == "from"
             found += _table_at(tokens, at + 1)
         elif word == "," and listing[-1]:
             found += _table_at(tokens, at + 1)

@@ -1,0 +1,105 @@
+"""What `goqueue pipeline run` shows while it runs and at its end, without a Spark to run."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import signal
+
+import pytest
+from rich.console import Console
+
+from goqueue.cli import pipeline_run
+from goqueue.cli.calls import Call, Globals
+from goqueue.cli.errors import CliError
+from goqueue.spark.pipelines.model import Pipeline
+from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
+
+RUNNING = QueryProgress(
+    name="revenue",
+    sink="topic revenue",
+    rows=12_000,
+    rows_per_second=3400.4,
+    lag=56,
+    batch_id=7,
+    batch_ms=120,
+    watermark=1_700_000_000_000,
+)
+FAILED = QueryProgress(
+    name="lake", sink="delta ./lake", state=RunState.FAILED, error="the \x1b[31mdisk is full"
+)
+PROGRESS = RunProgress(
+    name="orders",
+    state=RunState.RUNNING,
+    started_at=1_700_000_000_000,
+    master="local[2]",
+    queries=(RUNNING, FAILED),
+)
+
+
+def drawn(progress: RunProgress) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(pipeline_run.picture(progress))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_the_picture_shows_figures_watermark_and_errors() -> None:
+    text = drawn(PROGRESS)
+    for part in ("12,000", "3,400", "56", "120 ms", "2023-11-14T22:13:20.000Z", "local[2]"):
+        assert part in text
+    assert "disk is full" in text
+    assert "\x1b[31mdisk" not in text
+
+
+def test_a_run_that_starts_has_a_picture_too() -> None:
+    assert "starting" in drawn(RunProgress(name="orders"))
+
+
+def test_lines_say_what_a_terminal_would_draw() -> None:
+    first, second = pipeline_run.progress_lines(PROGRESS)
+    assert first == "orders: revenue running: 12,000 rows, 3,400 rows/s, 56 waiting"
+    assert second.endswith("disk is full")
+    assert pipeline_run.progress_lines(RunProgress(name="n")) == ["n: starting"]
+
+
+def test_a_state_is_said_once_and_a_change_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    say = pipeline_run._Lines()
+    for progress in (RunProgress(name="n"), RunProgress(name="n"), PROGRESS, PROGRESS):
+        say(progress)
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "n",
+        "orders",
+        "orders",
+    ]
+
+
+def test_the_summary_counts_rows_and_time() -> None:
+    report = RunReport(last=PROGRESS, ended_at=1_700_000_090_000, warnings=("late",))
+    summary = pipeline_run.summary(report)
+    assert (summary["took"], summary["rows"]) == ("1m 30s", 12_000)
+    assert [row["query"] for row in summary["queries"]] == ["revenue", "lake"]
+    data = json.loads(json.dumps(report.as_dict()))
+    assert data["queries"][1]["state"] == "failed"
+    assert data["warnings"] == ["late"]
+
+
+def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(CliError, match=r"pip install 'goqueue\[spark\]'"):
+        pipeline_run.run(Call(Globals()), Pipeline(name="n"), pipeline_run.Wishes())
+
+
+def test_the_first_ctrl_c_asks_for_the_end_and_the_second_takes_it() -> None:
+    running = pipeline_run._Running(Pipeline(name="n"), pipeline_run.Wishes())
+    before = signal.getsignal(signal.SIGINT)
+    with pipeline_run._stopping(running):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert running.stop.is_set()
+        assert running.was_interrupted
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
