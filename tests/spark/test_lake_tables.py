@@ -36,12 +36,14 @@ from goqueue.spark.lake import (
     describe_table,
     lake_table,
     last_number,
+    maintenance,
     merge_small_files,
+    reading,
     vacuum,
 )
-from goqueue.spark.lake.committing import Batch, commit, discard
+from goqueue.spark.lake.committing import Batch, commit, discard, opened
 from goqueue.spark.lake.options import parse_lake_options
-from goqueue.spark.lake.stores import open_store
+from goqueue.spark.lake.stores import Change, LiveFile, open_store
 from support.lake import (
     NUMBERS,
     append,
@@ -335,6 +337,29 @@ def test_what_was_overwritten_while_it_was_merged_stays_overwritten(table):
     assert report.merged_files == 0
     assert ids_by_others(table) == Counter([7])
     assert not leftovers(table)
+
+
+def test_a_merge_that_is_killed_at_any_point_changes_no_row(table):
+    for number in range(3):
+        append(table, topic_rows(20 * number, 20), columns=TOPIC, number=number)
+    kept, files = maintenance._small_first(table)
+    maintenance._rewrite(table, kept, files, 1 << 20)  # killed before the commit
+    assert ids_by_others(table) == Counter(range(120))
+    assert vacuum(table, older_than_s=-1).files == 1
+    made = maintenance._rewrite(table, kept, files, 1 << 20)
+    with opened(table) as store:  # killed right after the commit, before it cleaned up
+        store.apply(Change(kept.schema, made, store.files(), is_rearranged=True))
+    assert vacuum(table, older_than_s=-1).files == 0
+    assert ids_by_others(table) == Counter(range(120))
+    assert describe_table(table).file_count == 1
+    assert not leftovers(table)
+
+
+def test_partition_values_that_folders_do_not_tell_are_not_guessed(tmp_path):
+    table = lake_table("delta", tmp_path)
+    reading._check_folders(table, [LiveFile("day=1/x.parquet", 1, 1, {"day": "1"})])
+    with pytest.raises(LakeError, match="read it with the engine that wrote it"):
+        reading._check_folders(table, [LiveFile("x.parquet", 1, 1, {"day": "1"})])
 
 
 # --- What is wrong -----------------------------------------------------------------------------

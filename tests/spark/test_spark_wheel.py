@@ -53,6 +53,7 @@ def test_the_wheel_holds_the_module_that_spark_looks_for(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {"pyspark_goqueue/__init__.py", "goqueue/spark/source.py"} <= names
+    assert {"pyspark_goqueue_lake/__init__.py", "goqueue/spark/lake/source.py"} <= names
 
 
 def test_a_fresh_install_is_found_without_a_register(wheel, tmp_path):
