@@ -11,6 +11,10 @@ WINDOW_S: Final = 60.0
 SPACING_S: Final = 1.0
 """Marks that are closer than this become one, which bounds how many there are."""
 
+KEEPS_UP_S: Final = 10.0
+"""A group whose backlog is no more than it does in this time keeps up: there is always something
+under way while messages come in, and that it does not become less means nothing."""
+
 
 class _Mark(NamedTuple):
     at_s: float
@@ -63,7 +67,10 @@ class Progress:
             return 0.0
         if self._span_s <= 0:
             return None
-        gained = self.commits_per_s - self.appends_per_s
+        done_per_s = self.commits_per_s
+        if self.lag <= done_per_s * KEEPS_UP_S:
+            return self.lag / done_per_s
+        gained = done_per_s - self.appends_per_s
         return self.lag / gained if gained > 0 else math.inf
 
     @property

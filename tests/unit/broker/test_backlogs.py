@@ -52,6 +52,13 @@ def test_what_does_not_become_less_never_ends() -> None:
     assert progress.drain_s == math.inf
 
 
+def test_a_group_that_keeps_up_is_done_when_it_has_dealt_with_what_is_under_way() -> None:
+    progress = Progress()
+    progress.note(0, committed=0, log_end=40, partitions=1)
+    progress.note(10, committed=1000, log_end=1041, partitions=1)
+    assert progress.drain_s == 41 / 100
+
+
 def test_where_nothing_is_left_there_is_nothing_to_wait_for() -> None:
     progress = Progress()
     progress.note(0, committed=7, log_end=7, partitions=1)

@@ -99,6 +99,16 @@ def test_the_commands_of_the_runbooks_exist() -> None:
         assert prefixes & headings, command
 
 
+def test_the_options_of_those_commands_exist() -> None:
+    known = set(re.findall(r"`(--?[a-z-]+)`", (ROOT / "docs/cli.md").read_text(encoding="utf-8")))
+    lines = re.findall(
+        r"(?:^|`)goqueue [^`\n]+", RUNBOOKS.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    used = {option for line in lines for option in re.findall(r"\s(--?[a-z-]+)", line)}
+    assert {"--dry-run", "-p"} <= used
+    assert used <= known
+
+
 def test_what_counts_as_a_fault_of_the_broker_are_errors_that_there_are() -> None:
     classes = [name for name in vars(errors) if name.endswith("Error")]
     patterns = {
