@@ -16,6 +16,7 @@ from goqueue.cli.job_frame import JobCall, _with_shared
 from goqueue.cli.spark_session import sentence_of
 from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.jobs import JobReport, Table
+from goqueue.testing import Broker
 
 
 def counting(
@@ -106,6 +107,19 @@ def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, te
     assert text in failed.stderr
     assert "starting Spark" not in failed.stderr
     assert failed.exit_code in {1, 2}
+
+
+def test_a_topic_that_is_missing_is_said_before_spark_starts():
+    with Broker() as broker:
+        broker.create_topic("payments")
+        for line in ("replay paymets b", "archive paymets b", "repartition paymets b 3"):
+            failed = CliRunner().invoke(
+                whole, ["pipeline", "job", *line.split(), "-b", broker.kafka_address]
+            )
+            assert failed.stderr == (
+                "goqueue: there is no topic 'paymets'; did you mean 'payments'?\n"
+            )
+            assert failed.exit_code == 1
 
 
 def test_the_sentence_of_an_error_is_found_at_the_end_of_its_traces():

@@ -126,6 +126,17 @@ class JobCall:
             self._spark = start_spark(f"goqueue-{self._name}", self._master, self._conf, self._log)
         return self._spark
 
+    def require_topic(self, topic: str) -> None:
+        """Ask the broker before Spark is started for nothing.
+
+        Raises:
+            TopicMissingError: there is no such topic.
+        """
+        from goqueue.spark.jobs.link import Link, find_topic  # noqa: PLC0415 - start-up stays light
+
+        with Link(self.servers, self.options).cluster() as cluster:
+            find_topic(cluster, topic)
+
     def close(self, *, failed: bool) -> None:
         """Stop Spark, if it runs."""
         if self._spark is not None:

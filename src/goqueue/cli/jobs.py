@@ -74,6 +74,7 @@ def archive(
 
     to = _table(table_format, table, table_name, catalog)
     end = moment(until, "--until")
+    call.require_topic(topic)
     return jobs.archive(
         call.spark,
         call.servers,
@@ -161,6 +162,7 @@ def replay(
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
     start, end = moment(since, "--since"), moment(until, "--until")
+    call.require_topic(topic)
     return jobs.replay(
         call.spark,
         call.servers,
@@ -209,6 +211,7 @@ def repartition(
     """
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
+    call.require_topic(topic)
     spark = call.spark  # takes Ctrl-C for itself when it starts
     with stopping() if follow else nullcontext() as stop:
         return jobs.repartition(
@@ -268,6 +271,7 @@ def dedupe(
 
     start, end = moment(since, "--since"), moment(until, "--until")
     window_ms = span(window, "--window")
+    call.require_topic(topic)
     words: Any = {"keep": keep, "order": order}  # checked with everything else
     return jobs.dedupe(
         call.spark,
@@ -307,6 +311,7 @@ def compact(
     """Copy the newest message of each key, and none of a key that was deleted."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
+    call.require_topic(topic)
     return jobs.compact(
         call.spark,
         call.servers,

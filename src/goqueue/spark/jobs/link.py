@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,7 +104,9 @@ def find_topic(cluster: Cluster, topic: str) -> TopicView:
     """
     found = cluster.topics([topic]).get(topic)
     if found is None:
-        raise TopicMissingError(f"there is no topic {topic!r}")
+        near = difflib.get_close_matches(topic, cluster.topics(None), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TopicMissingError(f"there is no topic {topic!r}{hint}")
     return found
 
 

@@ -108,7 +108,7 @@ def repartition(
             {"topic": topic, "target": target, **outcome.summary(), **checked},
             [
                 Table("partitions", partition_rows(ledger, outcome)),
-                Table("target", _target_rows(link, target)),
+                Table("target partitions", _target_rows(link, target)),
             ],
             warnings=outcome.warnings,
         )
