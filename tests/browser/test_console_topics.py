@@ -33,7 +33,7 @@ def rows(page: Page) -> Locator:
 
 def unfold(page: Page, offset: int, partition: int = 0) -> Locator:
     """Opens a message in the list, and gives what is shown of it."""
-    name = f"Message at offset {offset} of partition {partition}"
+    name = f"Message {partition}:{offset}"
     page.get_by_role("button", name=name, exact=True).click()
     return page.locator("tr.detail")
 

@@ -75,7 +75,7 @@ function Sidebar({ current }: { current: ConsolePage | undefined }) {
   const said = useStore(overview);
   const urgent = said?.attention.filter((each) => each.severity !== "info").length ?? 0;
   return (
-    <div class="sidebar">
+    <aside class="sidebar" aria-label="GoQueue">
       <Brand />
       <nav aria-label="Console">
         <ul>
@@ -106,7 +106,7 @@ function Sidebar({ current }: { current: ConsolePage | undefined }) {
           <a href="/docs">API</a>
         </p>
       </div>
-    </div>
+    </aside>
   );
 }
 
@@ -160,7 +160,6 @@ function ClockSwitch() {
       type="button"
       class="text-button"
       title="Which clock times are told by"
-      aria-label={`Times: ${value === "utc" ? "UTC" : "local"}`}
       onClick={() => clock.next()}
     >
       {value === "utc" ? "UTC" : "Local time"}

@@ -130,7 +130,7 @@ function HeadCell<Row>({
           </span>
         </button>
       ) : (
-        column.title
+        column.title || <span class="unseen">Actions</span>
       )}
     </th>
   );

@@ -42,7 +42,7 @@ export function Messages({
       <SearchForm topic={topic} named={named} onSearch={() => setTurn(turn + 1)} />
       <Card flush>
         <Results found={found} search={search} onPublishAgain={onPublishAgain} />
-        <Progress found={found} onMore={more} onStop={stop} />
+        <Progress found={found} isFiltered={search.key !== "" || search.text !== ""} onMore={more} onStop={stop} />
       </Card>
     </>
   );
@@ -227,11 +227,11 @@ function MessageRow({
             type="button"
             class="fold"
             aria-expanded={isOpen}
-            aria-label={`Message at offset ${message.offset} of partition ${message.partition}`}
             onClick={onToggle}
           >
             <Icon name={isOpen ? "down" : "right"} size={12} />
             <span>
+              <span class="unseen">Message </span>
               <span class="muted">{message.partition}:</span>
               {message.offset}
             </span>
@@ -284,7 +284,18 @@ function Preview({ message }: { message: Message }) {
   return message.value === "" ? <span class="muted">empty</span> : <Plain text={message.value} mono />;
 }
 
-function Progress({ found, onMore, onStop }: { found: Found; onMore: () => void; onStop: () => void }) {
+function Progress({
+  found,
+  isFiltered,
+  onMore,
+  onStop,
+}: {
+  found: Found;
+  /** More may have been looked at than was found, by what was searched for. */
+  isFiltered: boolean;
+  onMore: () => void;
+  onStop: () => void;
+}) {
   return (
     <footer class="progress">
       {found.problem && !found.problem.isAway && <ProblemNote problem={found.problem} />}
@@ -292,7 +303,7 @@ function Progress({ found, onMore, onStop }: { found: Found; onMore: () => void;
         {found.busy && found.scanned === 0 && "Reading…"}
         {found.busy && found.scanned > 0 && `Looked at ${whole(found.scanned)} messages so far…`}
         {!found.busy && found.messages.length > 0 && `${whole(found.messages.length)} shown`}
-        {!found.busy && found.scanned > found.messages.length && `, ${whole(found.scanned)} looked at`}
+        {!found.busy && isFiltered && found.scanned > 0 && `, ${whole(found.scanned)} looked at`}
         {!found.busy && found.messages.length > 0 && !found.hasMore && ". That is all."}
       </span>
       {found.busy && found.scanned > 0 && <Button onClick={onStop}>Stop</Button>}

@@ -16,18 +16,23 @@ type Setting = {
   value: string;
   default: string;
   source: string;
-  description?: string;
+  description: string;
 };
 
 type Settings = { topic: string; settings: Setting[] };
 
 type Props = { topic: TopicInfo; onChanged: () => void };
 
-export function TopicSettings({ topic, onChanged }: Props) {
-  const settings = useResource(
+/** All settings with the values that are in force; asked for anew when the topic's own change. */
+export function useSettings(topic: TopicInfo) {
+  return useResource(
     (signal) => api.get<Settings>(path("topics", topic.name, "settings"), { signal }),
     [topic.name, JSON.stringify(topic.settings)],
   );
+}
+
+export function TopicSettings({ topic, onChanged }: Props) {
+  const settings = useSettings(topic);
   const [editing, setEditing] = useState<Setting | null>(null);
   const columns = useMemo(() => columnsOf(topic.internal ? null : setEditing), [topic.internal]);
   return (
@@ -74,7 +79,7 @@ function columnsOf(onEdit: ((setting: Setting) => void) | null): Column<Setting>
         ) : (
           <span class="mono">{row.name}</span>
         )}
-        {row.description && <span class="muted small">{row.description}</span>}
+        <span class="muted small">{row.description}</span>
       </div>
     ),
   };
@@ -134,7 +139,7 @@ function EditSetting({
   };
   return (
     <Dialog title={setting.name} onClose={onClose}>
-      {setting.description && <p class="muted dialog-text">{setting.description}</p>}
+      <p class="muted dialog-text">{setting.description}</p>
       <Form
         verb="Change setting"
         onSubmit={() => change(value)}

@@ -4,13 +4,13 @@ import { Bars } from "../kit/chart";
 import { Badge, Button, Card, Loaded, PageHead, Stat, Status, Tabs } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
 import { api, path } from "../lib/api";
-import { bytes, settingDuration, whole } from "../lib/format";
+import { bytes, NONE, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, type Params, useQueryField } from "../lib/router";
 import type { Message, PartitionInfo, TopicInfo } from "../lib/types";
 import { Messages } from "./messages";
 import { PublishDialog } from "./publish";
-import { TopicSettings } from "./topic-settings";
+import { TopicSettings, useSettings } from "./topic-settings";
 
 export function TopicPage({ params }: { params: Params }) {
   const name = params["topic"] ?? "";
@@ -62,7 +62,9 @@ export function TopicPage({ params }: { params: Params }) {
 
 function Summary({ topic }: { topic: TopicInfo }) {
   const failed = topic.partitions.filter((each) => each.failure).length;
-  const retention = topic.settings["retention.ms"];
+  const settings = useSettings(topic).data?.settings;
+  const inForce = (name: string) => settings?.find((each) => each.name === name)?.value;
+  const retention = inForce("retention.ms");
   return (
     <div class="stats">
       <Stat label="Messages" value={whole(topic.total_messages)} />
@@ -70,8 +72,8 @@ function Summary({ topic }: { topic: TopicInfo }) {
       <Stat label="Partitions" value={whole(topic.num_partitions)} />
       <Stat
         label="Kept"
-        value={retention === undefined ? "Default" : settingDuration(Number(retention))}
-        extra={topic.settings["cleanup.policy"]}
+        value={retention === undefined ? NONE : settingDuration(Number(retention))}
+        extra={inForce("cleanup.policy")}
       />
       <Stat
         label="State"

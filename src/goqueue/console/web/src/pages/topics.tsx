@@ -13,7 +13,6 @@ type TopicStats = {
   partition_count: number;
   size_bytes: number;
   offset_span: number;
-  published_per_s?: number | null;
 };
 
 type Stats = {
