@@ -42,13 +42,14 @@ def in_order(pipeline: Pipeline) -> list[Step]:
         PipelineError: some are made of each other.
     """
     tables = [each.name for each in (*pipeline.sources, *pipeline.steps)]
+    inputs = {each.name: inputs_of(each, tables) for each in pipeline.steps}
     waiting = {each.name: each for each in pipeline.steps}
     ordered: list[Step] = []
     while waiting:
         ready = [
             step
             for step in waiting.values()
-            if not any(each in waiting for each in inputs_of(step, tables))
+            if not any(each in waiting for each in inputs[step.name])
         ]
         if not ready:
             first = next(iter(waiting.values()))

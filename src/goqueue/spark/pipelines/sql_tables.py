@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -85,6 +86,7 @@ class _Token:
 _END: Final = _Token("end", "")
 
 
+@lru_cache(maxsize=1024)
 def read_query(sql: str) -> Query:
     """The tables of a query, and what kind of query it is."""
     tokens = [
