@@ -132,6 +132,35 @@ def delete_topic(call: Call, name: TopicArgument, force: ForceOption = False) ->
     call.show(call.api.delete("/topics/{}", name))
 
 
+@command(app, "purge")
+def purge_topic(
+    call: Call,
+    name: TopicArgument,
+    *,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this one.")
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=0, help="Only messages below this offset; with a partition."),
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Remove the messages of a topic, which itself stays."""
+    if before is not None and partition is None:
+        raise UsageError("--before is an offset of one partition: say --partition, too")
+    which = "messages" if before is None else f"messages before offset {before}"
+    where = name if partition is None else f"partition {partition} of {name}"
+    confirm(f"All {which} of {where} will be gone.", force=force)
+    query = "".join(
+        f"&{field}={value}"
+        for field, value in (("partition", partition), ("before", before))
+        if value is not None
+    )
+    answer = call.api.delete("/topics/{}/messages?confirm=true" + query, name)
+    call.show(answer, answer["partitions"])
+
+
 def _show_topic(call: Call, topic: dict[str, Any]) -> None:
     table = {
         "name": topic["name"],

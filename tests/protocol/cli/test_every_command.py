@@ -25,6 +25,7 @@ COMMANDS = [
     ("topic configure {topic} --set retention.ms=60000", lambda a: a["settings"], "retention.ms"),
     ("topic configure {topic} --unset retention.ms", lambda a: a["settings"], {}),
     ("topic grow {topic} -p 4", lambda a: len(a["partitions"]), 4),
+    ("topic purge {topic} -p 0 --before 1 -f", lambda a: a["partitions"][0]["partition"], 0),
     ("topic delete {topic} -f", lambda a: a["deleted"], "{topic}"),
     ("produce {topic} -m one -m two -k k -H a=1", lambda a: a["published"], 2),
     ("consume {topic} -n 1", lambda a: a["topic"], "{topic}"),
