@@ -6,6 +6,7 @@ import json
 import shlex
 import urllib.request
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from goqueue.cli.commands import app
 from goqueue.cli.job_options import moment
 from goqueue.records import Record
+from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.jobs.error_text import normalised
-from goqueue.spark.jobs.gone import RECEIPTS, is_in, merged, spans_of
+from goqueue.spark.jobs.gone import is_in, merged, receipts_topic, spans_of
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.reading import sample_of, size
 from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
@@ -174,8 +176,18 @@ def test_dead_letters_are_sorted_by_cause_with_a_command_for_each(spark, broker,
 def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     address, http = broker.kafka_address, Http(broker.http_url)
     wanted = Selection(error="no such customer 'anybody'")
-    dry = dlq_redrive(spark, address, topic, selection=wanted, dry_run=True, http=http)
-    assert (dry.summary["would_go"], values(broker, topic)) == (6, [])
+    narrow = replace(
+        wanted,
+        reason="REJECTED",
+        group="billing",
+        source=topic,
+        error_like="customer '[0-4]'",
+        key=b"k0",
+        since_ms=BEGAN + 1,
+        until_ms=BEGAN + 6,
+    )
+    dry = dlq_redrive(spark, address, topic, selection=narrow, dry_run=True, http=http)
+    assert (dry.summary["would_go"], values(broker, topic)) == (1, [])  # number 3 alone
 
     def killed(stage, done, total=None):
         if stage == "sending letters" and done == 5:
@@ -184,8 +196,16 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     with pytest.raises(KeyboardInterrupt):  # the first portion has gone, and nobody was told
         dlq_redrive(spark, address, topic, selection=wanted, portion=9, progress=killed)
     assert values(broker, topic) == sorted(f"value {n}" for n in (0, 2, 4, 1, 3))
-    sent = dlq_redrive(spark, address, topic, selection=wanted, http=http)
-    assert sent.summary["sent"] == 1
+    sent = []
+
+    def overtaken(stage, done, total=None):
+        if not sent:
+            sent.append(None)
+            sent.append(dlq_redrive(spark, address, topic, selection=wanted, http=http))
+
+    with pytest.raises(SparkSourceError, match="another job sends letters"):
+        dlq_redrive(spark, address, topic, selection=wanted, http=http, progress=overtaken)
+    assert sent[1].summary["sent"] == 1
     once = [f"value {n}" for n in range(6)]
     assert values(broker, topic) == once
     first = broker.messages(topic)[0]
@@ -204,10 +224,10 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     rest = dlq_redrive(spark, address, f"{topic}.dlq", portion=9, http=http)
     assert rest.summary["sent"] == 6
     assert values(broker, topic) == sorted(f"value {n}" for n in range(13))
-    again = dlq_redrive(spark, address, topic, http=http)
-    assert again.summary["sent"] == 0
     assert dlq_triage(spark, address, [topic], http=http).summary["letters"] == 0
-    assert len(broker.messages(RECEIPTS)) == 5  # one for each transaction and partition
+    assert (
+        len(broker.messages(receipts_topic(f"{topic}.dlq"))) == 5
+    )  # one for each transaction and partition
 
 
 def test_the_suggested_command_is_one_that_the_command_line_takes():

@@ -1,6 +1,6 @@
 """Which dead letters have gone back: what jobs have written down, and what the broker knows.
 
-A job that sends letters back writes down which ones in the topic `goqueue-redriven`, in the same
+A job that sends letters back writes down which ones in a topic beside theirs, in the same
 transaction as the letters themselves: either both are there or neither is. The broker's own
 redrive keeps its list, which is asked for over HTTP and told what jobs have done. So no letter goes
 twice, whoever sends it and whenever somebody is killed. What is not guarded against is the broker's
@@ -10,6 +10,7 @@ redrive and a job's of the same letters at the same moment.
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.parse
 from bisect import bisect_right
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql import functions as sql
 
 from goqueue.spark.jobs.letters import SUFFIX
-from goqueue.spark.jobs.reading import read_here
+from goqueue.spark.jobs.reading import read_here, resolve
+from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,8 +34,11 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.link import Link
     from goqueue.spark.kafka.cluster import Place
 
-RECEIPTS: Final = "goqueue-redriven"
-"""The topic in which jobs write down what they have sent back."""
+_SUFFIX: Final = ".redriven"
+_LONGEST_NAME: Final = 249 - len(_SUFFIX)
+_SETTLING_S: Final = 10.0
+"""How long it may take until what a killed job has left open is aborted."""
+_LOOK_S: Final = 0.1
 _RANGES_A_REQUEST: Final = 10_000
 _NOT_FOUND: Final = 404
 
@@ -50,13 +55,20 @@ class Gone:
     """Those of them that jobs have written down."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Of each topic's letters, the number of the last transaction that sent some."""
-    runs: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    """Which run made a topic's transaction of a number."""
     warnings: Sequence[str] = ()
 
     def has(self, place: Place, offset: int) -> bool:
         """Whether a letter has gone."""
         return is_in(self.spans.get(place, ()), offset)
+
+
+def receipts_topic(letters_in: str) -> str:
+    """Where jobs write down which letters of a topic they have sent back.
+
+    Each topic of letters has one of its own: what a killed job has left open there is aborted by
+    the next job on the same letters, and by no other.
+    """
+    return letters_in[:_LONGEST_NAME] + _SUFFIX
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -89,16 +101,21 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> Gone
     Raises:
         SparkSourceError: the broker is away, or refuses.
     """
-    receipts = list(_receipts(link, topics))
+    with link.cluster() as cluster:
+        views = cluster.topics([*topics, *map(receipts_topic, topics)])
+    receipts = [
+        each
+        for topic in topics
+        if receipts_topic(topic) in views
+        for each in _receipts(link, topic, views[topic].topic_id)
+    ]
     noted: dict[Place, list[tuple[int, int]]] = defaultdict(list)
     numbers: dict[str, int] = {}
-    runs: dict[tuple[str, int], str] = {}
     for each in receipts:
         topic, number = str(each["topic"]), int(each["number"])
         spans = [(int(first), int(end)) for first, end in each["ranges"]]
         noted[topic, int(each["partition"])] += spans
         numbers[topic] = max(numbers.get(topic, -1), number)
-        runs[topic, number] = str(each["run"])
     spans_by_place = {place: list(spans) for place, spans in noted.items()}
     warnings: list[str] = []
     if http is None:
@@ -112,9 +129,46 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> Gone
         {place: merged(spans) for place, spans in spans_by_place.items()},
         {place: merged(spans) for place, spans in noted.items()},
         numbers,
-        runs,
         warnings,
     )
+
+
+def end_of_receipts(link: Link, letters_in: str) -> int:
+    """Where what is written down next will be, or later.
+
+    Raises:
+        SparkSourceError: the broker is away, or refuses.
+    """
+    name = receipts_topic(letters_in)
+    return max((end for _, end in resolve(link, [name]).values()), default=0)
+
+
+def is_written(
+    link: Link, letters_in: str, topic_id: str, *, number: int, run: str, from_offset: int
+) -> bool:
+    """Whether it was this run whose transaction of a number counts.
+
+    Raises:
+        SparkSourceError: the broker is away, or refuses.
+    """
+    deadline_s = time.monotonic() + _SETTLING_S
+    while True:
+        is_settled = _is_settled(link, receipts_topic(letters_in))
+        for each in _receipts(link, letters_in, topic_id, from_offset):
+            if (int(each["number"]), each["run"]) == (number, run):
+                return True
+        if is_settled or time.monotonic() > deadline_s:
+            return False
+        time.sleep(_LOOK_S)
+
+
+def _is_settled(link: Link, topic: str) -> bool:
+    """Whether no transaction is open in a topic of one partition, which would hide what follows."""
+    place = {(topic, 0): LATEST}
+    with link.cluster() as cluster:
+        return cluster.offsets_at(place, READ_COMMITTED) == cluster.offsets_at(
+            place, READ_UNCOMMITTED
+        )
 
 
 def without(letters: DataFrame, known: Gone) -> DataFrame:
@@ -133,16 +187,15 @@ def without(letters: DataFrame, known: Gone) -> DataFrame:
 # --- What jobs have written down -----------------------------------------------------------------
 
 
-def _receipts(link: Link, topics: Sequence[str]) -> Iterator[dict[str, Any]]:
-    with link.cluster() as cluster:
-        if RECEIPTS not in cluster.topics([RECEIPTS]):
-            return
-        ids = {name: view.topic_id for name, view in cluster.topics(topics).items()}
-    for row in read_here(link, RECEIPTS, "value"):
+def _receipts(
+    link: Link, letters_in: str, topic_id: str, from_offset: int = 0
+) -> Iterator[dict[str, Any]]:
+    """What is written down of the letters in a topic."""
+    for row in read_here(link, receipts_topic(letters_in), "value", from_offset):
         try:
             found = json.loads(row["value"] or b"null")
             # A topic that was deleted and made anew has other letters at the same offsets.
-            if ids.get(found["topic"]) == found["id"]:
+            if (found["topic"], found["id"]) == (letters_in, topic_id):
                 yield found
         except (ValueError, TypeError, KeyError):
             continue  # somebody else's

@@ -171,7 +171,9 @@ def _load(
     )
 
 
-def read_here(link: Link, topic: str, columns: str) -> Iterator[dict[str, Any]]:
+def read_here(
+    link: Link, topic: str, columns: str, from_offset: int = 0
+) -> Iterator[dict[str, Any]]:
     """The messages of a small topic, read by this process: Spark would take longer to begin.
 
     Raises:
@@ -184,8 +186,9 @@ def read_here(link: Link, topic: str, columns: str) -> Iterator[dict[str, Any]]:
     with link.cluster() as cluster:
         topic_id = cluster.topics([topic])[topic].topic_id
     ranges = [
-        OffsetRange(topic, topic_id, number, first, end)
+        OffsetRange(topic, topic_id, number, max(first, from_offset), end)
         for (_, number), (first, end) in sorted(resolve(link, [topic]).items())
+        if from_offset < end
     ]
     for batch in read_ranges(ranges, options, shape_of(schema, options)):
         yield from batch.to_pylist()

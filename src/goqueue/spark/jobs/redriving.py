@@ -195,6 +195,7 @@ class _Redrive:
         self._spark = spark
         self._link = link
         self._letters_in = letters_in
+        self._receipts_in = gone.receipts_topic(letters_in)
         self._chosen = chosen
         self._to = to
         self._known = known
@@ -264,15 +265,23 @@ class _Redrive:
             for number in sorted({each.partition for each in letters})
         }
         with self._link.cluster() as cluster:
-            if gone.RECEIPTS not in cluster.topics([gone.RECEIPTS]):
-                create_topic(cluster, gone.RECEIPTS, 1, {"retention.ms": "-1"})
+            if self._receipts_in not in cluster.topics([self._receipts_in]):
+                create_topic(cluster, self._receipts_in, 1, {"retention.ms": "-1"})
+        before = gone.end_of_receipts(self._link, self._letters_in)
         self._messages(letters, spans).unionByName(self._receipts(spans)).write.format(
             "goqueue"
         ).options(**self._link.as_options()).option(
             "txnAppId", f"dlq-redrive-{self._topic_id}"
         ).option("txnVersion", self._number).mode("append").save()
-        known = gone.look_up(self._link, [self._letters_in])
-        if known.runs.get((self._letters_in, self._number)) != self._run:
+        is_ours = gone.is_written(
+            self._link,
+            self._letters_in,
+            self._topic_id,
+            number=self._number,
+            run=self._run,
+            from_offset=before,
+        )
+        if not is_ours:
             raise SparkSourceError(
                 f"another job sends letters of {self._letters_in} back at this moment: nothing of "
                 "this portion was sent; run this again when the other one is done"
@@ -304,7 +313,7 @@ class _Redrive:
 
     def _receipts(self, spans: Mapping[Place, gone.Spans]) -> DataFrame:
         rows = [
-            (f"{self._topic_id}/{number}".encode(), value, None, gone.RECEIPTS, 0)
+            (f"{self._topic_id}/{number}".encode(), value, None, self._receipts_in, 0)
             for (_, number), each in spans.items()
             for value in gone.receipt(
                 topic=self._letters_in,
