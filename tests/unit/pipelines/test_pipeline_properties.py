@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.spark.pipelines.durations import duration_us
@@ -52,11 +52,13 @@ def read(data: bytes) -> Any:
     return loaded
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read(data)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="{}[]:,-&*!|>'\"#%@`? \n\tab0$<", max_size=120))
 def test_any_signs_of_yaml_are_read_or_refused(text: str) -> None:
     read(text.encode())
@@ -71,7 +73,7 @@ trees = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries({}, optional=dict.fromkeys(WORDS[:7], trees))
     | st.dictionaries(st.sampled_from(WORDS), trees)
@@ -80,11 +82,13 @@ def test_any_tree_is_read_or_refused(tree: object) -> None:
     read(yaml.safe_dump(tree).encode())
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet="selct from,jin()'\"`-*/\n", max_size=200))
 def test_any_text_can_be_looked_through_for_tables(text: str) -> None:
     read_query(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_any_text_is_a_span_of_time_or_not(text: str) -> None:
     try:
@@ -228,7 +232,7 @@ pipelines = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pipelines)
 def test_a_model_that_is_written_down_is_read_as_it_was(pipeline: Pipeline) -> None:
     text = yaml.safe_dump(document(pipeline), allow_unicode=True, sort_keys=False)
