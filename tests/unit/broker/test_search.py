@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker import search
+from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import PublishRequest
 from goqueue.broker.search import Search
@@ -19,7 +20,7 @@ from goqueue.broker.time_range import spans_between
 from goqueue.records import Record, encode
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
-from support.brokers import publish, running_broker
+from support.brokers import publish, read_all, running_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,5 +248,24 @@ def test_aborted_messages_are_not_found(tmp_path: Path) -> None:
             for newest_first in (True, False):
                 hits, _ = await look_on(broker, "t", Wanted(), 50, newest_first=newest_first)
                 assert [each.record.value for each in hits] == [b"COMMIT"]
+
+    asyncio.run(scenario())
+
+
+def test_what_compaction_has_left_is_found_in_both_directions(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            settings = {"cleanup.policy": "compact", "segment.bytes": "2000"}
+            await broker.create_topic("t", 1, settings)
+            for number in range(300):
+                publish(broker, "t", b"%d" % number, key=b"%d" % (number % 7))
+            publish(broker, "t", b"last", key=b"none")
+            await Maintenance(broker).compact(PartitionId("t", 0))
+            kept = [each.offset for each in await read_all(broker, "t")]
+            assert len(kept) < 60
+            for newest_first in (True, False):
+                hits, _ = await look_on(broker, "t", Wanted(), 5, newest_first=newest_first)
+                found = [each.record.offset for each in hits]
+                assert found == sorted(kept, reverse=newest_first)
 
     asyncio.run(scenario())
