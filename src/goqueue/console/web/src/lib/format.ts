@@ -54,7 +54,7 @@ export function duration(ms: number | null | undefined): string {
   const minutes = Math.floor(Math.round(seconds) / 60);
   if (minutes < 60) return sign + two(minutes, "m", Math.round(seconds) % 60, "s");
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return sign + two(hours, "h", minutes % 60, "m");
+  if (hours < 24) return sign + two(hours, "h", minutes % 60, "m");
   return sign + two(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 

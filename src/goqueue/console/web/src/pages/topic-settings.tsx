@@ -2,8 +2,8 @@
 import { useMemo, useState } from "preact/hooks";
 import { ask, Dialog } from "../kit/dialog";
 import { Form, TextField } from "../kit/form";
-import { Badge, Button, Card, Loaded, Note } from "../kit/parts";
-import { type Column, Table } from "../kit/table";
+import { Badge, Button, Card, Empty, Loaded, Note } from "../kit/parts";
+import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { toast } from "../kit/toasts";
 import { api, path } from "../lib/api";
 import { bytes, settingDuration, whole } from "../lib/format";
@@ -35,18 +35,28 @@ export function TopicSettings({ topic, onChanged }: Props) {
   const settings = useSettings(topic);
   const [editing, setEditing] = useState<Setting | null>(null);
   const columns = useMemo(() => columnsOf(topic.internal ? null : setEditing), [topic.internal]);
+  const rows = useFiltered(
+    settings.data?.settings,
+    (row) => `${row.name} ${row.description}`,
+    "setting",
+  );
   return (
     <>
+      <div class="toolbar">
+        <Filter label="Filter settings" name="setting" />
+      </div>
       <Loaded from={settings}>
-        {(found) => (
+        {() => (
           <Card flush>
             <Table
               label="Settings"
-              rows={found.settings}
+              rows={rows}
               columns={columns}
               rowKey={(row) => row.name}
               {...(topic.internal ? {} : { onRow: setEditing })}
+              first={{ column: "source", descending: true }}
               pageSize={100}
+              empty={<Empty title="No setting has that in its name or description" />}
             />
           </Card>
         )}

@@ -4,7 +4,7 @@ import { Button, Badge, Card, Empty, Loaded, PageHead } from "../kit/parts";
 import { CheckField } from "../kit/form";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
-import { bytes, whole } from "../lib/format";
+import { bytes, NONE, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, useQueryField } from "../lib/router";
 import { NewTopic } from "./new-topic";
@@ -13,14 +13,12 @@ type TopicStats = {
   partition_count: number;
   size_bytes: number;
   offset_span: number;
+  internal: boolean;
+  published_per_s: number;
+  failed_partitions: number;
 };
 
-type Stats = {
-  topics: Record<string, TopicStats>;
-  failed_partitions: (string | { topic: string })[];
-};
-
-type Row = TopicStats & { name: string; internal: boolean; failed: number };
+type Row = TopicStats & { name: string };
 
 const COLUMNS: Column<Row>[] = [
   {
@@ -32,7 +30,7 @@ const COLUMNS: Column<Row>[] = [
       <>
         <Link to={path("topics", row.name)}>{row.name}</Link>{" "}
         {row.internal && <Badge>internal</Badge>}
-        {row.failed > 0 && <Badge tone="bad">{row.failed} failed</Badge>}
+        {row.failed_partitions > 0 && <Badge tone="bad">{row.failed_partitions} failed</Badge>}
       </>
     ),
   },
@@ -43,6 +41,14 @@ const COLUMNS: Column<Row>[] = [
     minor: true,
     sort: (row) => row.partition_count,
     cell: (row) => whole(row.partition_count),
+  },
+  {
+    id: "rate",
+    title: "Published",
+    number: true,
+    minor: true,
+    sort: (row) => row.published_per_s,
+    cell: (row) => (row.published_per_s > 0 ? perSecond(row.published_per_s) : NONE),
   },
   {
     id: "messages",
@@ -60,26 +66,13 @@ const COLUMNS: Column<Row>[] = [
   },
 ];
 
-function rowsOf(stats: Stats): Row[] {
-  const failed = new Map<string, number>();
-  for (const each of stats.failed_partitions) {
-    const topic = typeof each === "string" ? each.replace(/-\d+$/, "") : each.topic;
-    failed.set(topic, (failed.get(topic) ?? 0) + 1);
-  }
-  return Object.entries(stats.topics).map(([name, found]) => ({
-    ...found,
-    name,
-    internal: name.startsWith("__"),
-    failed: failed.get(name) ?? 0,
-  }));
+async function readTopics(signal: AbortSignal): Promise<Row[]> {
+  const { topics } = await api.get<{ topics: Record<string, TopicStats> }>("/stats", { signal });
+  return Object.entries(topics).map(([name, found]) => ({ ...found, name }));
 }
 
 export function TopicsPage() {
-  const stats = useResource(
-    async (signal) => rowsOf(await api.get<Stats>("/stats", { signal })),
-    [],
-    { everyMs: 5000, on: ["topic"] },
-  );
+  const stats = useResource(readTopics, [], { everyMs: 5000, on: ["topic"] });
   const [internal, setInternal] = useQueryField("internal");
   const [isMaking, setMaking] = useState(false);
   const chosen = stats.data?.filter((row) => internal === "yes" || !row.internal);
