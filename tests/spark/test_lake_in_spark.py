@@ -20,6 +20,7 @@ from goqueue.spark.lake import (
 )
 from support.lake import ids_by_others, leftovers, visible_files
 
+pytestmark = pytest.mark.timeout(300)
 FORMATS = ("parquet", "delta", "iceberg")
 COLUMNS = "id bigint, day date, place string"
 PLACES = ("01", "a:b/c", None)
@@ -77,8 +78,8 @@ def stream(spark, feed, table, tmp_path):
     return run
 
 
-def rows_in(frame):
-    return Counter((row.id, row.day, row.place) for row in frame.collect())
+def rows_in(rows):
+    return Counter((row.id, row.day, row.place) for row in rows)
 
 
 def expected(numbers):
@@ -98,30 +99,27 @@ def test_a_stream_fills_a_table_and_a_lost_commit_log_doubles_nothing(
     feed(range(40))
     feed(range(40, 70))
     query = stream(partitionBy="day,place")
-    assert query.awaitTermination(60)
-    assert rows_in(read_table(spark, table)) == expected(range(70))
+    assert query.awaitTermination(100)
+    assert ids_by_others(table) == Counter(range(70))
     assert last_number(table, query.id) == 1  # a stream's name is its query's id
     # The driver dies after the table's commit, before Spark has noted it: the batch comes again.
     for path in (tmp_path / "checkpoint" / "commits").glob("*1*"):
         path.unlink()
     feed(range(70, 80), more="x")
     query = stream(columns=f"{COLUMNS}, more string")
-    assert query.awaitTermination(60)
-    found = read_table(spark, table)
-    assert rows_in(found) == expected(range(80))
-    assert found.columns == ["id", "day", "place", "more"]
-    assert found.where("more = 'x'").count() == 10
+    assert query.awaitTermination(100)
     assert ids_by_others(table) == Counter(range(80))
     assert not leftovers(table)
     assert len(visible_files(table.path)) == describe_table(table).file_count
+    found = read_table(spark, table)
+    assert found.columns == ["id", "day", "place", "more"]
+    rows = found.collect()
+    assert rows_in(rows) == expected(range(80))
+    assert sorted(row.id for row in rows if row.more == "x") == list(range(70, 80))
     merge_small_files(table)
-    merged = read_table(spark, table)
-    assert rows_in(merged) == expected(range(80))
-    assert merged.where("place = '01' AND day = DATE'2024-01-01'").count() == len(
-        [each for each in range(80) if each % 6 == 0]
-    )
-    if table.format == "parquet":
-        assert spark.read.parquet(str(table.path)).count() == 80
+    merged = read_table(spark, table).where("place = '01' AND day = DATE'2024-01-01'")
+    assert rows_in(merged.collect()) == expected(each for each in range(80) if each % 6 == 0)
+    assert ids_by_others(table) == Counter(range(80))
 
 
 @pytest.mark.parametrize("table", ["delta"], indirect=True)
@@ -140,9 +138,9 @@ def test_a_batch_whose_task_fails_is_invisible_and_comes_again_whole(
     def change(frame):
         return frame.withColumn("id", F.udf(fails_once, "bigint", useArrow=False)("id"))
 
-    assert "the task is lost" in failure(lambda: stream(change).awaitTermination(60))
+    assert "the task is lost" in failure(lambda: stream(change).awaitTermination(100))
     assert read_table(spark, table).count() == 0  # the table is there, and nothing in it
-    assert stream(change).awaitTermination(60)
+    assert stream(change).awaitTermination(100)
     assert ids_by_others(table) == Counter(range(30))
     assert not leftovers(table)
 
@@ -180,7 +178,7 @@ def test_in_complete_mode_each_batch_takes_the_place_of_the_one_before(spark, fe
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .outputMode("complete").trigger(availableNow=True).start()
     )  # fmt: skip
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(100)
     assert [row.rows for row in read_table(spark, table).collect()] == [15, 15]
     assert last_number(table, query.id) == 2
 

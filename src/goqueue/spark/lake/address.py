@@ -141,10 +141,9 @@ def check_format(table: LakeTable) -> None:
     found = found_format(table.path)
     if found in {None, table.format}:
         return
-    what = _OTHERS.get(found or "", f"a table of the format {found}")
-    advice = f"tableFormat={found}, or " if found in FORMATS else ""
-    raise LakeError(
-        f"{table.path} holds {what}: write to it with {advice}choose another folder"
-        if advice
-        else f"{table.path} holds {what}: choose another folder"
-    )
+    if found in FORMATS:
+        raise LakeError(
+            f"{table.path} holds a table of the format {found}: write to it with "
+            f"tableFormat={found}, or choose another folder"
+        )
+    raise LakeError(f"{table.path} holds {_OTHERS[found or 'other']}: choose another folder")
