@@ -109,7 +109,8 @@ class _Listener:
         self._wanted = wanted
         self._untold = dict.fromkeys(each for each in untold if each in wanted)
         self.woken = asyncio.Event()
-        self.woken.set()
+        if self._untold:
+            self.woken.set()
 
     def tell(self, names: Iterable[str]) -> None:
         """Have these told, each once however often it happened."""
