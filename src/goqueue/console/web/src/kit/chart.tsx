@@ -18,6 +18,12 @@ const LEFT = 48;
 const BOTTOM = 20;
 const TOP = 8;
 const RIGHT = 8;
+const LABEL = 72;
+
+/** How many moments an axis of time has room for. */
+function room(width: number): number {
+  return Math.max(1, Math.min(6, Math.floor((width - LEFT) / LABEL)));
+}
 
 /** The width that an element has, as it changes. */
 export function useWidth<E extends HTMLElement>() {
@@ -121,7 +127,7 @@ export function LineChart({ label, series, at, stepMs, format, height = 168 }: L
               </text>
             </g>
           ))}
-          {timeTicks(from, at)
+          {timeTicks(from, at, room(width))
             .filter((moment) => x((moment - from) / stepMs) < width - 24 && x((moment - from) / stepMs) > LEFT + 8)
             .map((moment) => (
               <text key={moment} class="axis-time" x={x((moment - from) / stepMs)} y={height - 4} text-anchor="middle">
@@ -248,7 +254,7 @@ export function TimeBars({
               </text>
             </g>
           ))}
-          {timeTicks(from, to)
+          {timeTicks(from, to, room(width))
             .filter((moment) => x(moment) < width - 24 && x(moment) > LEFT + 8)
             .map((moment) => (
               <text key={moment} class="axis-time" x={x(moment)} y={height - 4} text-anchor="middle">
