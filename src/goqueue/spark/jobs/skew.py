@@ -11,7 +11,7 @@ from pyspark.storagelevel import StorageLevel
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs import histograms
-from goqueue.spark.jobs.balance import gini, max_to_mean, outlooks, suggested
+from goqueue.spark.jobs.balance import EVEN, gini, max_to_mean, outlooks, suggested
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, sample_of
 from goqueue.spark.jobs.report import JobReport, Table, silent
@@ -305,7 +305,8 @@ def _advice(skew: Skew, hot: Sequence[tuple[bytes, int]], count: int) -> list[st
         return []
     key, messages = hot[0]
     share = messages / skew.messages
-    if share * count <= 1:
-        return []
+    if share * count <= EVEN - 1:
+        return []  # too little to make its partition uneven by itself
     found = f"key {show_key(key)} alone holds {share:.1%} of the messages"
-    return [f"{found}, a partition's share is {1 / count:.1%}: no number spreads it, split the key"]
+    share_of_one = f"a partition's share is {1 / count:.1%}"
+    return [f"{found}, where {share_of_one}: more partitions would not spread it, split the key"]
