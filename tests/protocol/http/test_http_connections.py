@@ -51,7 +51,7 @@ def test_pages_of_any_origin_may_ask_first_and_then_call(api: HttpApi, topic: st
     preflight = api.ask("OPTIONS", f"/topics/{topic}/messages", headers=asks)
     assert (preflight.status, preflight.body) == (204, b"")
     assert preflight.headers["access-control-allow-origin"] == "*"
-    assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS, POST"
+    assert preflight.headers["access-control-allow-methods"] == "DELETE, GET, HEAD, OPTIONS, POST"
     assert preflight.headers["access-control-max-age"] == "300"
     allowed = preflight.headers["access-control-allow-headers"].split(", ")
     assert allowed == ["Accept", "Authorization", "Content-Type", "X-API-Key", "X-Request-ID"]
