@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -103,6 +104,22 @@ def test_overwriting_is_one_step_and_keeps_the_numbers(table):
     append(table, [], number=6, is_overwrite=True)
     assert ids_by_others(table) == Counter()
     assert last_number(table, "query") == 6
+
+
+def test_writers_at_the_same_time_wait_for_one_another_and_lose_nothing(table):
+    def write(writer):
+        for number in range(3):
+            first = 100 * writer + 10 * number
+            append(table, ids(range(first, first + 10)), series=f"{writer}", number=number)
+
+    append(table, [])
+    with ThreadPoolExecutor(3) as pool:
+        merging = pool.submit(lambda: [merge_small_files(table) for _ in range(3)])
+        list(pool.map(write, range(2)))
+        merging.result()
+    rows = Counter(each for first in (0, 100) for each in range(first, first + 30))
+    assert ids_by_others(table) == rows
+    assert not leftovers(table)
 
 
 def test_an_empty_batch_makes_the_table_and_nothing_else(table):
