@@ -135,16 +135,16 @@ def test_a_piece_that_was_written_and_not_noted_counts_once(
 
 def test_a_topic_replays_into_itself_once(spark, broker, writer):
     fill(writer, name := next(names), rows=90, partitions=2)
-    jobs.replay(spark, broker.kafka_address, name, name, piece_rows=40)
+    jobs.replay(spark, broker.kafka_address, name, name, piece_rows=60)
     assert len(committed(broker, name)) == 180
 
 
 def test_a_rate_is_kept(spark, broker, topic):
     report = jobs.replay(
-        spark, broker.kafka_address, topic, next(names), rate=60, end=BASE_MS + 200_000
+        spark, broker.kafka_address, topic, next(names), rate=100, end=BASE_MS + 200_000
     )
     assert report.summary["rows"] == 200
-    assert report.summary["seconds"] > 200 / 60 * 0.8
+    assert report.summary["seconds"] > 200 / 100 * 0.8
 
 
 def test_a_topic_gets_another_number_of_partitions_and_goes_on_where_it_was(
