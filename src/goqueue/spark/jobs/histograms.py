@@ -39,10 +39,11 @@ def middle(number: int) -> float:
     return 0.0 if number == NOTHING else BASE**number * (1 + ERROR)
 
 
-def percentile(counts: Mapping[int, int], share: float) -> float | None:
+def percentile(counts: Mapping[int, int], share: float, largest: float = math.inf) -> float | None:
     """The smallest value that at least this share of all values does not exceed, to `ERROR`.
 
-    None when there are no values. 0.5 is the median, 1 the largest.
+    None when there are no values. 0.5 is the median, 1 the largest; where the largest is known, no
+    percentile is above it.
     """
     total = sum(counts.values())
     if not total:
@@ -52,7 +53,7 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
     for number in sorted(counts):
         seen += counts[number]
         if seen >= place:
-            return middle(number)
+            return min(middle(number), largest)
     raise AssertionError("the last class holds the last value")
 
 

@@ -273,8 +273,7 @@ def _key_rows(skew: Skew, top: int, *, is_whole: bool) -> list[Row]:
 
 def _size_rows(skew: Skew) -> list[Row]:
     found: list[Row] = [
-        {"of_messages": f"{share:.4g}", "at_most_bytes": _rounded(skew.sizes, share)}
-        for share in _SHARES
+        {"of_messages": f"{share:.4g}", "at_most_bytes": _rounded(skew, share)} for share in _SHARES
     ]
     mean = round(skew.bytes / skew.messages) if skew.messages else None
     return [
@@ -284,8 +283,8 @@ def _size_rows(skew: Skew) -> list[Row]:
     ]
 
 
-def _rounded(sizes: Mapping[int, int], share: float) -> int | None:
-    found = histograms.percentile(sizes, share)
+def _rounded(skew: Skew, share: float) -> int | None:
+    found = histograms.percentile(skew.sizes, share, skew.largest_bytes)
     return None if found is None else round(found)
 
 

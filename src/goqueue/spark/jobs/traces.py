@@ -232,17 +232,17 @@ def _stage_rows(counted: Sequence[Any]) -> list[Row]:
     for topic, what, group in sorted(
         classes, key=lambda key: (key[0], order.index(key[1]), key[2])
     ):
-        counts = classes[topic, what, group]
+        counts, most = classes[topic, what, group], largest[topic, what, group]
         rows.append(
             {
                 "topic": topic,
                 "stage": what,
                 "group": group or None,
                 "messages": sum(counts.values()),
-                "p50_ms": _ms(histograms.percentile(counts, 0.5)),
-                "p90_ms": _ms(histograms.percentile(counts, 0.9)),
-                "p99_ms": _ms(histograms.percentile(counts, 0.99)),
-                "max_ms": _ms(largest[topic, what, group]),
+                "p50_ms": _ms(histograms.percentile(counts, 0.5, most)),
+                "p90_ms": _ms(histograms.percentile(counts, 0.9, most)),
+                "p99_ms": _ms(histograms.percentile(counts, 0.99, most)),
+                "max_ms": _ms(most),
             }
         )
     return rows
