@@ -172,3 +172,14 @@ def test_a_broker_that_stops_is_told_of_and_the_page_recovers_by_itself(
     dialog.get_by_label("Value", exact=True).fill("after")
     dialog.get_by_role("button", name="Publish", exact=True).click()
     expect(dialog.get_by_text("Stored in partition")).to_be_visible()
+
+
+def test_a_page_that_gets_no_stream_asks_every_now_and_then(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("/no-such-page")
+    page.route("**/events", lambda route: route.fulfill(status=503))
+    page.goto("/console")
+    expect(page.locator(".sidebar .live")).to_have_text("Polling")
+    expect(page.get_by_text("Healthy")).to_be_visible()
+    expect(page.get_by_text("The broker does not answer.")).to_be_hidden()

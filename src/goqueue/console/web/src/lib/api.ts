@@ -95,6 +95,20 @@ function problemOf(response: Response, body: unknown): Problem {
   );
 }
 
+/** What a field says as a whole number; else the problem of that field. */
+export function wholeNumber(text: string, field: string): number {
+  const found = Number(text.trim());
+  if (text.trim() && Number.isInteger(found)) return found;
+  throw new Problem("A whole number is expected here.", 400, "invalid_field", field);
+}
+
+/** What <input type="datetime-local"> holds, in milliseconds; else the problem of that field. */
+export function moment(text: string, field: string): number {
+  const found = new Date(text).getTime();
+  if (!Number.isNaN(found)) return found;
+  throw new Problem("A date and a time are expected here.", 400, "invalid_field", field);
+}
+
 /** Whatever was thrown, as a problem that can be shown. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;

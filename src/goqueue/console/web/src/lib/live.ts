@@ -34,6 +34,7 @@ const changeListeners = new Set<(kind: Kind) => void>();
 let source: EventSource | null = null;
 let timer: number | undefined;
 let pollingUntil = 0;
+let wasOpened = false; // the newest stream: whether it ever came to be
 let hasMissed = false; // what changed since the last stream was not heard
 
 export function startLive(): void {
@@ -52,7 +53,11 @@ function open(): void {
   }
   if (connection.value === "paused") connection.set("connecting");
   source = new EventSource("/events");
-  source.addEventListener("open", () => here("live"));
+  wasOpened = false;
+  source.addEventListener("open", () => {
+    wasOpened = true;
+    here("live");
+  });
   source.addEventListener("overview", (event) => {
     here("live");
     overview.set(JSON.parse((event as MessageEvent<string>).data) as Overview);
@@ -79,11 +84,12 @@ function pause(): void {
 /** The stream ended: find out whether the broker is gone, or only the stream. */
 async function lost(): Promise<void> {
   stop();
-  pollingUntil = Date.now() + STREAM_AGAIN_MS;
-  await probe(true);
+  hasMissed = true;
+  pollingUntil = wasOpened ? 0 : Date.now() + STREAM_AGAIN_MS;
+  await probe();
 }
 
-async function probe(first: boolean): Promise<void> {
+async function probe(): Promise<void> {
   let answered = false;
   try {
     overview.set(await api.get<Overview>("/overview"));
@@ -98,13 +104,13 @@ async function probe(first: boolean): Promise<void> {
   if (!answered) {
     if (connection.value !== "away") awaySince.set(Date.now());
     connection.set("away");
-    timer = window.setTimeout(() => void probe(false), RETRY_MS);
+    timer = window.setTimeout(() => void probe(), RETRY_MS);
     return;
   }
   const wasAway = connection.value === "away";
   here("polling");
-  if (wasAway || (!first && Date.now() > pollingUntil)) open();
-  else timer = window.setTimeout(() => void probe(false), POLL_MS);
+  if (wasAway || Date.now() > pollingUntil) open();
+  else timer = window.setTimeout(() => void probe(), POLL_MS);
 }
 
 function here(state: "live" | "polling"): void {

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { Dialog } from "../kit/dialog";
 import { Form, SelectField, TextField } from "../kit/form";
 import { toast } from "../kit/toasts";
-import { api, path } from "../lib/api";
+import { api, path, wholeNumber } from "../lib/api";
 import { go } from "../lib/router";
 import type { TopicInfo } from "../lib/types";
 
@@ -30,7 +30,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
   const make = async () => {
     const made = await api.post<TopicInfo>("/topics", {
       name,
-      ...(partitions.trim() ? { num_partitions: Number(partitions) } : {}),
+      ...(partitions.trim() ? { num_partitions: wholeNumber(partitions, "num_partitions") } : {}),
       ...(retention ? { retention_hours: Number(retention) } : {}),
       ...(cleanup === "delete" ? {} : { settings: { "cleanup.policy": cleanup } }),
     });

@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { Dialog } from "../kit/dialog";
 import { AreaField, CheckField, Form, Segmented, SelectField, TextField } from "../kit/form";
 import { Button, IconButton, Note, Time } from "../kit/parts";
-import { api, path, Problem } from "../lib/api";
+import { api, moment, path, Problem } from "../lib/api";
 import { isJson } from "../lib/content";
 import { inputTime, whole } from "../lib/format";
 import { go } from "../lib/router";
@@ -66,7 +66,7 @@ function bodyOf(draft: Draft) {
     ...(draft.partition ? { partition: Number(draft.partition) } : {}),
     ...(draft.priority === "normal" ? {} : { priority: draft.priority }),
     ...(draft.when === "delay" ? { delay: draft.delay } : {}),
-    ...(draft.when === "at" ? { deliverAt: new Date(draft.at).getTime() } : {}),
+    ...(draft.when === "at" ? { deliverAt: moment(draft.at, "deliverAt") } : {}),
     headers: draft.headers.filter((header) => header.name || header.value),
   };
 }

@@ -5,7 +5,7 @@ import { Form, TextField } from "../kit/form";
 import { Badge, Button, Card, Empty, Loaded, Note } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { toast } from "../kit/toasts";
-import { api, path } from "../lib/api";
+import { api, path, wholeNumber } from "../lib/api";
 import { bytes, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go } from "../lib/router";
@@ -296,7 +296,7 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
   const [count, setCount] = useState(String(topic.num_partitions + 1));
   const grow = async () => {
     const made = await api.post<TopicInfo>(path("topics", topic.name, "partitions"), {
-      count: Number(count),
+      count: wholeNumber(count, "count"),
     });
     toast.ok(`${topic.name} has ${made.num_partitions} partitions now.`);
     onChanged();
