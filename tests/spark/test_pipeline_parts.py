@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
 
 from goqueue.spark.kafka.settings import LinkSettings
+from goqueue.spark.pipelines import running
 from goqueue.spark.pipelines.failures import reason_of
 from goqueue.spark.pipelines.functions import FunctionError, find_function
 from goqueue.spark.pipelines.graph import in_order, topics_behind
@@ -343,3 +345,40 @@ def test_queries_without_a_pipeline_are_reported_by_the_listener(taker):
     (query,) = last["queries"]
     assert (query["rows"], query["lag"], query["sources"]) == (5, 4, ["orders"])
     assert (query["sink"], query["group"], query["state"]) == ("noop", "spark-copy", "failed")
+
+
+# --- Starting again ------------------------------------------------------------------------------
+
+
+def late_query():
+    query = Query()
+    query.isActive = False
+    query.failure = ValueError("Python worker failed to connect back. SQLSTATE: XXKST")
+    query.status = {"message": "Stopped"}
+    return query
+
+
+def test_a_query_whose_process_was_late_is_started_again_and_no_other(monkeypatch):
+    """Spark itself is what is put in place here: it cannot be made slow at will."""
+    done = late_query()
+    done.failure = None
+    coming = [late_query(), done]
+    monkeypatch.setattr(running, "start", lambda *_, **__: coming.pop(0))
+    monkeypatch.setattr(running, "active", lambda _: nullcontext())
+    run = running._Run(
+        Pipeline(name="p", servers="127.0.0.1:9"), None, threading.Event(), available_now=True
+    )
+    try:
+        run.spark, run.outputs["q"] = object(), object()
+        run.watched.append(watched(late_query(), is_ending=True))
+        assert run.look()  # the second was late, too
+        assert not run.look()
+        assert run.end().state is RunState.FINISHED
+        assert run.restarts == {"q": 2}
+        broken = late_query()
+        broken.failure = ValueError("something else")
+        run.watched[0] = watched(broken)
+        assert not run.look()
+        assert run.end().last.error == "q (topic x) failed: something else"
+    finally:
+        run.close()

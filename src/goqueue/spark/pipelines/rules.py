@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.pipelines.model import Otherwise, Rule
+from goqueue.spark.pipelines.naming import keeps_letters
 from goqueue.spark.pipelines.topic_tables import HIDDEN, ORIGIN, PARSED
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ def rules_of(step: RulesStep, columns: list[str]) -> tuple[Rule, ...]:
 
     What could not be parsed is all null and would break most other rules, for the wrong reason.
     """
-    keeps_letters = any(each.otherwise is Otherwise.DEAD_LETTER for each in step.rules)
-    keeps_letters = keeps_letters or step.dead_letters is not None
     is_said = any(PARSED in each.expect or each.name == PARSES for each in step.rules)
-    if keeps_letters and PARSED in columns and not is_said:
+    if keeps_letters(step) and PARSED in columns and not is_said:
         return (Rule(name=PARSES, expect=PARSED), *step.rules)
     return step.rules
 

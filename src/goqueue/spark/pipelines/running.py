@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.25
 """Between two looks at the queries."""
-_SETTLE_S: Final = 15.0
-_MAX_RESTARTS: Final = 3
+_SETTLE_S: Final = 30.0
+_MAX_RESTARTS: Final = 12
 """Of one query in one run, and only after failures that have nothing to do with it."""
 _LAST_BATCH_S: Final = 15.0
 """How long a query that is to stop may go on with its micro-batch; then it is cut off. What it has
@@ -185,18 +185,24 @@ class _Run:
         """Learn how the queries are; says whether to go on."""
         for each in self.watched:
             each.look()
-            if may_work_again(each.progress.error) and not self.stopping.is_set():
+            if self._may_restart(each):
                 self._restart(each)
         self.tell()
-        failed = any(each.progress.state is RunState.FAILED for each in self.watched)
-        return not failed and any(each.query.isActive for each in self.watched)
+        going = [each for each in self.watched if each.query.isActive or self._may_restart(each)]
+        failed = [each for each in self.watched if each.progress.state is RunState.FAILED]
+        return bool(going) and all(each in going for each in failed)
+
+    def _may_restart(self, each: Watched) -> bool:
+        tried = self.restarts.get(each.progress.name, 0)
+        is_wanted = tried < _MAX_RESTARTS and not self.stopping.is_set()
+        return is_wanted and may_work_again(each.progress.error)
 
     def _restart(self, each: Watched) -> None:
         """Start a query again that failed by no fault of its own; its checkpoint knows where."""
+        if self.spark is None:
+            return
         name = each.progress.name
         self.restarts[name] = self.restarts.get(name, 0) + 1
-        if self.restarts[name] > _MAX_RESTARTS or self.spark is None:
-            return
         _log.warning("%s is started again: %s", name, each.progress.error)
         with suppress(*SPARK_ERRORS), active(self.spark):
             output = self.outputs[name]
