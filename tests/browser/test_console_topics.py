@@ -165,6 +165,20 @@ def test_messages_are_found_by_offset_time_key_and_text(
     expect(page.get_by_text("Nothing is stored where this search looks.")).to_be_visible()
 
 
+def test_new_messages_come_by_themselves_where_they_are_followed(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    make(api, "followed", [{"value": "first"}])
+    page = open_page("/topics/followed")
+    expect(rows(page)).to_have_count(1)
+    detail = unfold(page, 0)
+    page.get_by_label("Follow").check()
+    api.publish("followed", "second", "third")
+    expect(rows(page)).to_have_count(3)
+    expect(rows(page).first).to_contain_text("third")
+    expect(detail).to_contain_text("first")  # what was open stays open
+
+
 def test_hostile_messages_are_shown_as_text(open_page: Callable[..., Page], api: HttpApi) -> None:
     bad = base64.b64encode(b"\xff\xfe\x00\x01bytes").decode()
     make(

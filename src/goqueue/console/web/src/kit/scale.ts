@@ -45,7 +45,7 @@ export function area(points: readonly Point[], base: number): string {
 /** Round moments for an axis of time, as many as have room. */
 export function timeTicks(from: number, to: number, most = 6): number[] {
   const span = to - from;
-  const steps = [1, 2, 5, 10, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800];
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800];
   const step = (steps.find((each) => span / (each * 1000) <= most) ?? 2_592_000) * 1000;
   const found: number[] = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);

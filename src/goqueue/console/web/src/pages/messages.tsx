@@ -1,13 +1,16 @@
 // The messages of a topic: found by place, time, key and text, and opened one by one.
 import { useEffect, useState } from "preact/hooks";
-import { Field, SelectField, TextField } from "../kit/form";
+import { CheckField, Field, SelectField, TextField } from "../kit/form";
 import { Icon } from "../kit/icons";
 import { Badge, Button, Card, Empty, Plain, ProblemNote, Time } from "../kit/parts";
 import { bytes, whole } from "../lib/format";
+import { connection } from "../lib/live";
 import { setQueryFields, usePlace } from "../lib/router";
 import type { Message, TopicInfo } from "../lib/types";
 import { type Found, type Search, useSearch } from "./browse";
 import { MessageDetail } from "./message";
+
+const FOLLOW_MS = 1500;
 
 const FIELDS = ["partition", "order", "offset", "start", "end", "key", "text"] as const;
 
@@ -37,15 +40,33 @@ export function Messages({
   const search = searchOf(named);
   const [turn, setTurn] = useState(0);
   const { found, more, stop } = useSearch(topic.name, search, turn);
+  const again = () => setTurn((count) => count + 1);
   return (
     <>
-      <SearchForm topic={topic} named={named} onSearch={() => setTurn(turn + 1)} />
-      <Card flush>
+      <SearchForm topic={topic} named={named} onSearch={again} />
+      <Card
+        flush
+        title="Messages"
+        actions={search.order === "newest" && <Follow isBusy={found.busy} onTurn={again} />}
+      >
         <Results found={found} search={search} onPublishAgain={onPublishAgain} />
         <Progress found={found} isFiltered={search.key !== "" || search.text !== ""} onMore={more} onStop={stop} />
       </Card>
     </>
   );
+}
+
+/** Asks for the newest every other moment, once it is switched on. */
+function Follow({ isBusy, onTurn }: { isBusy: boolean; onTurn: () => void }) {
+  const [isOn, setOn] = useState(false);
+  useEffect(() => {
+    if (!isOn || isBusy) return undefined;
+    const timer = window.setTimeout(() => {
+      if (!document.hidden && connection.value !== "away") onTurn();
+    }, FOLLOW_MS);
+    return () => window.clearTimeout(timer);
+  });
+  return <CheckField label="Follow" value={isOn} onChange={setOn} />;
 }
 
 function SearchForm({
