@@ -23,7 +23,7 @@ from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CONFIGURATION = {
     "spark.driver.memory": "512m",

@@ -149,6 +149,7 @@ def whole(described, orders, tmp_path):
     )
 
 
+@pytest.mark.timeout(400)  # ten queries, each with processes of its own
 def test_a_whole_pipeline_and_its_restart(spark, broker, orders, whole, tmp_path):
     seen = []
     publish(broker, orders, [order(number, minute=number) for number in range(30)])
