@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _START_S: Final = 20.0
 _AT_ONCE: Final = 500
 _SHOWN: Final = 8
+_WIDTH: Final = 60
 MARK: Final = "orders.yaml"
 
 
@@ -173,10 +174,14 @@ def _dead_letters(api: Api) -> dict[str, Any]:
         str(each["error"]).partition(" (")[0]: each["preview"] for each in letters["letters"]
     }
     rows = [
-        {"why": why, "letters": many, "for example": samples[why]}
+        {"why": why, "letters": many, "for example": _cut(samples[why])}
         for why, many in reasons.most_common()
     ]
     return {"topic": letters["dead_letter_topic"], "total": letters["total"], "reasons": rows}
+
+
+def _cut(text: str | None) -> str:
+    return "" if text is None else text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
 def _archive(folder: Path) -> dict[str, Any]:
