@@ -126,6 +126,9 @@ class Query:
     def exception(self):
         return self.failure
 
+    def stop(self):
+        self.isActive = False
+
 
 def watched(query, *, is_ending=False):
     return Watched(QueryProgress(name="q", sink="topic x"), query=query, is_ending=is_ending)
@@ -180,6 +183,15 @@ def test_how_a_query_ended():
     query.failure = ValueError("broken")
     ending.look()
     assert (ending.progress.state, ending.progress.error) == (RunState.FAILED, "broken")
+
+
+def test_a_query_that_is_stopped_before_its_end_is_not_finished():
+    cut_off, done = watched(Query(), is_ending=True), watched(Query(), is_ending=True)
+    done.query.isActive = False
+    for each in (cut_off, done):
+        each.stop()
+        each.look()
+    assert (cut_off.progress.state, done.progress.state) == (RunState.STOPPED, RunState.FINISHED)
 
 
 # --- Order, options, functions -------------------------------------------------------------------

@@ -220,11 +220,11 @@ class _Run:
             for each in list(busy):
                 is_next = each.progress.batch_id != before[each.progress.name]
                 if is_next or not each.query.isActive or not _is_working(each):
-                    each.query.stop()
+                    each.stop()
                     busy.remove(each)
             time.sleep(_LOOK_S / 5)
         for each in busy:
-            each.query.stop()
+            each.stop()
 
     # --- Ending ----------------------------------------------------------------------------------
 
@@ -264,8 +264,7 @@ class _Run:
     def _stop_all(self) -> None:
         for each in self.watched:
             with suppress(*SPARK_ERRORS):  # it may be ending by itself, with an error of its own
-                if each.query.isActive:
-                    each.query.stop()
+                each.stop()
 
     def close(self) -> None:
         """Send the last report."""

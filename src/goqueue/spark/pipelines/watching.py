@@ -68,6 +68,13 @@ class Watched(Tally):
     is_ending: bool = field(kw_only=True)
     """It ends by itself when everything is done."""
     _seen: str = ""
+    _is_cut_off: bool = False
+
+    def stop(self) -> None:
+        """End it before it has ended by itself."""
+        if self.query.isActive:
+            self._is_cut_off = True
+            self.query.stop()
 
     def look(self) -> None:
         """Learn what has happened since the last look."""
@@ -87,7 +94,8 @@ class Watched(Tally):
             return RunState.RUNNING
         if self.query.exception() is not None:
             return RunState.FAILED
-        return RunState.FINISHED if self.is_ending else RunState.STOPPED
+        is_done = self.is_ending and not self._is_cut_off
+        return RunState.FINISHED if is_done else RunState.STOPPED
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
