@@ -13,7 +13,7 @@ from goqueue.model.errors import DamagedRangeError, GoQueueError
 from goqueue.records.batch import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.measures import Measures
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_DAMAGED_RANGES: Final = 100
 """How many damaged stretches one read steps over; then it returns what it has, if anything."""
+_USUAL_BYTES: Final = 4096
+"""More than most messages have."""
+_LEAST_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,13 @@ class FetchRequest:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     grant: Callable[[int], int] | None = None
     """Asked, once there is enough, how many of so many bytes may be read into memory now."""
+    by_message: bool = False
+    """The reader takes single messages out of the batches, and tells `Fetcher.handed_out`."""
+
+
+def bytes_for(limit: int, at_most: int) -> int:
+    """How much to read for so many messages: enough of most, and not megabytes for a few."""
+    return min(max(limit * _USUAL_BYTES, _LEAST_BYTES), at_most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +121,18 @@ class Fetcher:
         read_s = self._clock.monotonic_s()
         fetched = [await self._load(item, request.isolation) for item in found]
         now_s = self._clock.monotonic_s()
-        self._measure(fetched, now_s - polled_s, now_s - read_s)
+        self._measure(request, fetched, now_s - polled_s, now_s - read_s)
         return fetched
 
-    def _measure(self, fetched: list[Fetched], polled_s: float, read_s: float) -> None:
+    def handed_out(self, counts: Mapping[str, int]) -> None:
+        """So many messages of each topic went to a reader that takes them one by one."""
+        self._measures.poll_batch_size.observe(sum(counts.values()))
+        for topic, count in counts.items():
+            self._measures.topic(topic).messages_consumed.add(count)
+
+    def _measure(
+        self, request: FetchRequest, fetched: list[Fetched], polled_s: float, read_s: float
+    ) -> None:
         measures = self._measures
         count = sum(item.count for item in fetched)
         measures.polls.add()
@@ -123,11 +141,13 @@ class Fetcher:
             measures.polls_empty.add()
             return
         measures.fetch_latency.observe(read_s)
-        measures.poll_batch_size.observe(count)
+        if not request.by_message:
+            measures.poll_batch_size.observe(count)
         for item in fetched:
             if item.data:
                 topic = measures.topic(item.read.partition.topic)
-                topic.messages_consumed.add(item.count)
+                if not request.by_message:
+                    topic.messages_consumed.add(item.count)
                 topic.bytes_consumed.add(len(item.data))
                 topic.bytes_read.add(len(item.data))
         if self._tracer.is_on:

@@ -7,11 +7,12 @@ partitions it holds and where it reads on, is kept here for as long as the membe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for
 from goqueue.broker.messages import messages_of
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.groups.messages import (
@@ -47,6 +48,8 @@ MAX_MEMBERS: Final = 100_000
 
 MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 """Of all partitions together; a poll stops reading there, and the next goes on."""
+_EACH_BYTES: Final = 1024 * 1024
+"""Of one partition, so that one poll has something of each."""
 
 
 @dataclass(slots=True)
@@ -273,17 +276,23 @@ class Memberships:
         turn = member.polls % len(assigned) if assigned else 0
         member.polls += 1
         assigned = assigned[turn:] + assigned[:turn]
-        reads = [
-            PartitionRead(each, self._position(member, each), 1024 * 1024) for each in assigned
-        ]
+        max_bytes = bytes_for(limit, max_bytes)
+        each_bytes = min(max_bytes, _EACH_BYTES)
+        reads = [PartitionRead(each, self._position(member, each), each_bytes) for each in assigned]
         request = FetchRequest(
-            reads, max_wait_ms, max_bytes=max_bytes, isolation=Isolation.READ_COMMITTED
+            reads,
+            max_wait_ms,
+            max_bytes=max_bytes,
+            isolation=Isolation.READ_COMMITTED,
+            by_message=True,
         )
         messages: list[StoredMessage] = []
         for fetched in await self._broker.fetcher.fetch(request):
             if isinstance(fetched.error, OffsetOutOfRangeError):
                 member.positions.pop(fetched.read.partition, None)
             self._take(member, fetched, limit, messages)
+        if messages:
+            self._broker.fetcher.handed_out(Counter(each.topic for each in messages))
         return Polled(messages, dict(member.positions))
 
     def _take(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import mmh3
 
 from goqueue.broker.delay_admission import Opened, check_due
-from goqueue.broker.fetch import FetchRequest, PartitionRead, visible_batches
+from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.delivery import (
@@ -403,12 +403,17 @@ class MessageReader:
             TopicError, OffsetOutOfRangeError, StorageError: they cannot be read.
         """
         request = FetchRequest(
-            [PartitionRead(partition, offset, max_bytes)], max_wait_ms, isolation=isolation
+            [PartitionRead(partition, offset, bytes_for(limit, max_bytes))],
+            max_wait_ms,
+            isolation=isolation,
+            by_message=True,
         )
         (fetched,) = await self._fetcher.fetch(request)
         if fetched.error is not None:
             raise fetched.error
         messages = list(itertools.islice(messages_of(fetched), limit))
+        if messages:
+            self._fetcher.handed_out({partition.topic: len(messages)})
         cut_short = len(messages) == limit and messages
         return MessagesRead(
             messages,
