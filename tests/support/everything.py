@@ -239,7 +239,7 @@ async def _queue_group(broker: Broker, clock: ManualClock) -> None:
     clock.advance(1000)
     broker.queues.shard_of(broker.queues.group("w")).wake_at(0)
     timed_out = broker.measures.tallies.of("w")
-    while not (broker.letters.count("q") and timed_out.timeouts):  # noqa: ASYNC110 - it tells nobody
+    while not (await broker.letters.count("q") and timed_out.timeouts):  # noqa: ASYNC110 - it tells nobody
         await asyncio.sleep(0.01)
     redrive = broker.redrives.begin(RedriveRequest("q"))
     assert redrive.task is not None

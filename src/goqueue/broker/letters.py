@@ -6,18 +6,21 @@ them. So nothing is ever taken out of the topic itself, and whoever reads it as 
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.dead_letters import HEADER_PREFIX, SUFFIX, dead_letter_topic
+from goqueue.broker.letter_gaps import LetterGaps
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
-from goqueue.model.errors import OffsetOutOfRangeError
+from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
@@ -109,6 +112,7 @@ class Letters:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._gaps = LetterGaps(broker.executor)
 
     def topic(self, source: str) -> Topic | None:
         """Where the dead messages of a topic are; None when it never had any.
@@ -131,9 +135,12 @@ class Letters:
         """When the last of the letters that have not gone back came. Raises like `topic`."""
         found: list[int] = []
         for partition in self.partitions(source):
-            last = max((end for _, end in self.unmoved(partition, 0, _end(partition))), default=0)
-            if last:
-                loaded = await self._broker.record_reader.load(partition, [(last - 1, last)])
+            end = _end(partition)
+            gaps = await self._gaps.upto(partition, end)
+            lasts = (gaps.last_outside(*each) for each in self.unmoved(partition, 0, end))
+            last = max((each for each in lasts if each is not None), default=None)
+            if last is not None:
+                loaded = await self._broker.record_reader.load(partition, [(last, last + 1)])
                 found += (letter_of(0, each).died_ms for each in loaded.records())
         return max(found, default=None)
 
@@ -172,13 +179,34 @@ class Letters:
                 return found
         return [*found, (at, _end(partition))] if at < _end(partition) else found
 
-    def count(self, source: str) -> int:
+    async def count(self, source: str) -> int:
         """How many letters have not gone back. Raises like `topic`."""
+        total = 0
+        for partition in self.partitions(source):
+            total += await self.count_in(partition, [(0, _end(partition))])
+        return total
+
+    async def count_in(self, partition: Partition, ranges: Iterable[Range]) -> int:
+        """How many letters of some ranges of a partition have not gone back.
+
+        An offset is not a letter: the end of a transaction has one as well.
+        """
+        end = _end(partition)
+        gaps = await self._gaps.upto(partition, end)
         return sum(
-            end - first
-            for partition in self.partitions(source)
-            for first, end in self.unmoved(partition, 0, _end(partition))
+            upto - start - gaps.covered(start, upto)
+            for first, behind in ranges
+            for start, upto in self.unmoved(partition, first, min(behind, end))
         )
+
+    async def count_all(self) -> int:
+        """How many letters of all topics have not gone back."""
+        total = 0
+        for source in self.sources():
+            await asyncio.sleep(0)  # there may be hundreds of them
+            with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
+                total += await self.count(source)
+        return total
 
     async def read(
         self,

@@ -202,7 +202,7 @@ class Redrives:
             TopicError: there is no such topic.
         """
         async with self._moving:
-            purged = self._letters.count(source)
+            purged = await self._letters.count(source)
             for partition in self._letters.partitions(source):
                 self._broker.delete_records(partition.id, None)
         return purged
@@ -226,9 +226,9 @@ class Redrives:
                 for first, end in ranges
                 for each in self._letters.unmoved(partition, first, min(end, upto))
             ]
+            moved = await self._letters.count_in(partition, new)
             if new:
                 await self._change(group, key, ops.Settled(new))
-        moved = sum(end - first for first, end in new)
         self._broker.measures.redriven(source, moved)
         return moved
 

@@ -61,7 +61,7 @@ def test_letters_that_have_gone_are_neither_listed_nor_sent_again(tmp_path: Path
             assert (first.state, first.total, first.done) == (RedriveState.DONE, 2, 2)
             assert await left(broker) == [b"0", b"2", b"4"]
         async with running_broker(tmp_path, clock=clock) as broker:
-            assert broker.letters.count("t") == 3
+            assert await broker.letters.count("t") == 3
             second = await redrive(broker)
             assert (second.total, second.done) == (3, 3)
             assert await values(broker) == [b"1", b"3", b"0", b"2", b"4"]

@@ -253,7 +253,8 @@ class DeadLetterRoutes:
         for source in self._letters.sources():
             box = self._letters.topic(source)
             if box is not None:
-                total, newest = self._letters.count(source), await self._letters.newest_ms(source)
+                total = await self._letters.count(source)
+                newest = await self._letters.newest_ms(source)
                 found.append(BoxLine(source, box.name, total, newest))
         return BoxList(found)
 
@@ -277,7 +278,7 @@ class DeadLetterRoutes:
         return LetterList(
             path.topic,
             None if box is None else box.name,
-            self._letters.count(path.topic),
+            await self._letters.count(path.topic),
             found[: query.limit],
         )
 

@@ -15,6 +15,7 @@ import msgspec
 
 from goqueue.broker.dead_letters import is_dead_letter_topic
 from goqueue.broker.group_views import list_groups
+from goqueue.metrics import names
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.errors import FieldError, OverloadedError
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
@@ -87,7 +88,7 @@ def _dead_letters(broker: Broker) -> object:
         if is_dead_letter_topic(topic.name):
             logs = [each.log for each in broker.partitions.of_topic(topic)]
             found.append((topic.name, [(log.start_offset, log.end_offset) for log in logs]))
-    return found
+    return found, broker.metrics.values(names.DEAD_LETTERS_REDRIVEN)
 
 
 LISTS: Final[dict[str, tuple[str, Callable[[Broker], object]]]] = {

@@ -121,7 +121,7 @@ class OverviewSource:
         node = self._node
         broker = node.broker
         metadata = await metadata_check(node)
-        inventory = take_inventory(broker, node.connection_count)
+        inventory = await take_inventory(broker, node.connection_count)
         await asyncio.sleep(0)  # others have their turn between what takes milliseconds
         report = _report(node)
         lately = broker.history.lately()

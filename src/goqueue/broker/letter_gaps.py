@@ -1,0 +1,158 @@
+"""Offsets of dead-letter topics that hold no letter, so that letters can be counted.
+
+A transaction ends with a marker, which takes up an offset; what was aborted, and what compaction
+has removed, takes up more of them. Where these are follows from the log: it is read once, in a
+thread, and from then on only what has come since.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from goqueue.model.errors import DamagedRangeError
+from goqueue.records import decode_rows
+from goqueue.records.batch import walk
+from goqueue.runtime.tasks import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from goqueue.broker.partition import Partition
+    from goqueue.delivery.operations import Range
+    from goqueue.records.batch import BatchInfo
+    from goqueue.storage.log import Log
+
+MAX_GAPS: Final = 100_000
+"""Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then
+too large by the markers above this number, and nothing else depends on it."""
+_READ_BYTES: Final = 1024 * 1024
+
+
+class Gaps:
+    """Some ranges of offsets, in order; how much of any other range they cover."""
+
+    def __init__(self) -> None:
+        self._starts = array("q")
+        self._ends = array("q")
+        self._before = array("q")
+        """Offsets in all gaps before each one."""
+        self.known_to = 0
+        """Where the next look begins. All gaps end at or before it; it moves with every look."""
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, first: int, end: int) -> None:
+        """Note a gap behind the others; what it has in common with the last one is left out."""
+        first = max(first, self._ends[-1]) if self._ends else first
+        if first >= end or len(self._starts) >= MAX_GAPS:
+            return
+        if self._ends and self._ends[-1] == first:
+            self._ends[-1] = end
+            return
+        self._before.append(self._covered_below(first))
+        self._starts.append(first)
+        self._ends.append(end)
+
+    def forget_before(self, log_start: int) -> None:
+        """The log starts later now: nobody asks for what was before."""
+        gone = bisect_right(self._ends, log_start)
+        for column in (self._starts, self._ends, self._before):
+            del column[:gone]
+
+    def covered(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are in gaps."""
+        return self._covered_below(end) - self._covered_below(first) if first < end else 0
+
+    def _covered_below(self, offset: int) -> int:
+        at = bisect_left(self._starts, offset) - 1
+        if at < 0:
+            return self._before[0] if self._before else 0
+        return self._before[at] + min(offset, self._ends[at]) - self._starts[at]
+
+    def last_outside(self, first: int, end: int) -> int | None:
+        """The last offset of [first, end) that is in no gap."""
+        at = bisect_left(self._starts, end) - 1
+        last = end - 1
+        if at >= 0 and last < self._ends[at]:
+            last = self._starts[at] - 1  # two gaps never touch, so this one is in none
+        return last if last >= first else None
+
+
+class _Part(NamedTuple):
+    """What one read has found."""
+
+    found: list[tuple[int, int, BatchInfo | None]]
+    """Gaps; with a batch: if that was aborted, which only the event loop can tell."""
+    upto: int
+
+
+class LetterGaps:
+    """The gaps of every partition that somebody has asked for."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._gaps: WeakKeyDictionary[Partition, Gaps] = WeakKeyDictionary()
+
+    async def upto(self, partition: Partition, end: int) -> Gaps:
+        """The gaps of a partition, all of those before `end`, where readers of letters stop.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        gaps = self._gaps.setdefault(partition, Gaps())
+        if gaps.known_to > partition.log_end:  # what was never promised to be kept is gone
+            gaps = self._gaps[partition] = Gaps()
+        gaps.forget_before(partition.log_start)
+        gaps.known_to = max(gaps.known_to, partition.log_start)
+        while gaps.known_to < end:
+            at = gaps.known_to
+            part = await in_thread(self._executor, partial(_look, partition.log, at, end))
+            if gaps.known_to == at:  # nobody else has looked at the same meanwhile
+                for first, behind, info in part.found:
+                    if info is None or partition.transactions.is_aborted(info):
+                        gaps.add(first, behind)
+                gaps.known_to = part.upto
+        return gaps
+
+
+def _look(log: Log, first: int, end: int) -> _Part:
+    """Read on from an offset: some of what there is before `end`, at least one batch."""
+    try:
+        region = log.read(first, _READ_BYTES, until=end)
+        if region is None:
+            return _Part([(first, end, None)], end)
+        chunk = region.load()
+    except DamagedRangeError as damage:
+        upto = max(damage.resume_at, first + 1)
+        return _Part([(first, upto, None)], upto)
+    found: list[tuple[int, int, BatchInfo | None]] = []
+    expected = first
+    for position, info in walk(chunk.data):
+        if info.base_offset > expected:
+            found.append((expected, info.base_offset, None))
+        expected = info.next_offset
+        if info.is_control:
+            found.append((info.base_offset, info.next_offset, None))
+            continue
+        if info.is_transactional:
+            found.append((info.base_offset, info.next_offset, info))
+        if info.count != info.last_offset_delta + 1:
+            found += ((*hole, None) for hole in _holes(chunk.data, position, info))
+    return _Part(found, max(chunk.next_offset, first + 1))
+
+
+def _holes(data: bytes | bytearray, position: int, info: BatchInfo) -> Iterator[Range]:
+    """Where compaction has taken records out of a batch."""
+    expected = info.base_offset
+    for record in decode_rows(data, position, check_crc=False):
+        if record.offset > expected:
+            yield expected, record.offset
+        expected = record.offset + 1
+    if expected < info.next_offset:
+        yield expected, info.next_offset
