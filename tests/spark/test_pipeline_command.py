@@ -52,7 +52,7 @@ def test_ctrl_c_ends_a_run_after_its_micro_batch_and_shows_what_it_did(
             stdout=stdout,
             stderr=stderr,
             cwd=tmp_path,
-            env=os.environ | {"HOME": str(tmp_path)},
+            env=os.environ | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
             start_new_session=True,
         )
     try:
@@ -68,7 +68,11 @@ def test_ctrl_c_ends_a_run_after_its_micro_batch_and_shows_what_it_did(
     assert report["state"] == "stopped"
     assert {each["name"]: each["rows"] for each in report["queries"]} == {"good": 20}
     assert len(goqueue_broker.messages(f"{topic}.good")) == 15
-    assert "stopping after the micro-batch under way" in said.read_text()
+    told = said.read_text()
+    assert "stopping after the micro-batch under way" in told
+    # Spark's own words are not among them, whose processes end with the command.
+    assert all(line.startswith((name, "stopping after")) for line in told.splitlines()), told
+    assert not list(tmp_path.glob("goqueue-spark-*"))
 
 
 def _wait_for_rows(url: str, running: subprocess.Popen[bytes], rows: int) -> None:

@@ -6,8 +6,10 @@ would throw away the micro-batch under way. Here it only asks for the end.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +24,7 @@ from goqueue.cli.errors import CliError
 from goqueue.cli.job_frame import parse_pairs
 from goqueue.cli.output import Format, note, printable
 from goqueue.cli.pipeline_view import query_rows
+from goqueue.cli.speaking import speaking_alone
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.pipelines.model import ConsoleSink
@@ -40,6 +43,8 @@ _LOOK_S: Final = 0.2
 _LINE_EVERY_S: Final = 10.0
 """Between two lines about the same state where nothing can be drawn."""
 _SHOWN: Final = ("query", "sink", "state", "rows", "rows/s", "lag", "batch", "took", "watermark")
+_SPOKEN: Final = {"spark.log.level": "ERROR"}
+"""It goes to a file here, where more may be said than on a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,7 @@ def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
     pipeline = replace(
         pipeline,
         master=wishes.master or pipeline.master,
-        conf={**pipeline.conf, **parse_pairs(wishes.conf, "--conf")},
+        conf={**_SPOKEN, **pipeline.conf, **parse_pairs(wishes.conf, "--conf")},
     )
     _need_spark()
     if wishes.fresh:
@@ -72,12 +77,17 @@ def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
         isinstance(each, ConsoleSink) for each in pipeline.sinks
     )
     running = _Running(pipeline, wishes)
-    with _stopping(running), _display(is_drawn=is_drawn) as show:
-        running.start()
-        while running.is_alive():
-            running.join(_LOOK_S)
-            show(running.progress)
-    _finish(call, running)
+    log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")
+    with speaking_alone(log):
+        try:
+            with _stopping(running), _display(is_drawn=is_drawn) as show:
+                running.start()
+                while running.is_alive():
+                    running.join(_LOOK_S)
+                    show(running.progress)
+        finally:
+            _keep_or_remove(log, running)
+        _finish(call, running)
 
 
 def _need_spark() -> None:
@@ -150,6 +160,20 @@ def _stopping(running: _Running) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _keep_or_remove(log: Path, running: _Running) -> None:
+    """What Spark has said is of use when it explains more than our own sentence does."""
+    from goqueue.spark.pipelines.sessions import SessionError  # noqa: PLC0415 - needs Spark
+
+    error, report = running.error, running.report
+    has_failed = report is not None and report.state is RunState.FAILED
+    is_odd = error is not None and not isinstance(error, GoQueueError)
+    is_wanted = has_failed or is_odd or isinstance(error, SessionError)
+    if is_wanted and log.stat().st_size:
+        note(f"what Spark has said: {log}")
+    else:
+        log.unlink()
 
 
 def _finish(call: Call, running: _Running) -> None:
@@ -253,7 +277,12 @@ def picture(progress: RunProgress) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in _SHOWN:
         is_text = name in {"query", "sink", "state", "watermark"}
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+        table.add_column(
+            name,
+            justify="left" if is_text else "right",
+            no_wrap=name != "sink",  # a long path gives way, and no figure does
+            overflow="fold" if name == "sink" else "ellipsis",
+        )
     for row in rows:
         table.add_row(*(Text(_cell(row[name])) for name in _SHOWN))
     state = f"{progress.name}  {progress.state}  on {progress.master or 'Spark'}"

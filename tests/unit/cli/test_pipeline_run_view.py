@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -39,8 +40,8 @@ PROGRESS = RunProgress(
 )
 
 
-def drawn(progress: RunProgress) -> str:
-    console = Console(file=io.StringIO(), width=160)
+def drawn(progress: RunProgress, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(pipeline_run.picture(progress))
     file = console.file
     assert isinstance(file, io.StringIO)
@@ -53,6 +54,13 @@ def test_the_picture_shows_figures_watermark_and_errors() -> None:
         assert part in text
     assert "disk is full" in text
     assert "\x1b[31mdisk" not in text
+
+
+def test_a_long_path_makes_no_figure_shorter() -> None:
+    query = replace(RUNNING, sink="parquet /" + "far/" * 30 + "away")
+    text = drawn(replace(PROGRESS, queries=(query,)), width=110)
+    for part in ("running", "12,000", "3,400", "56", "120 ms", "2023-11-14T22:13:20.000Z"):
+        assert part in text
 
 
 def test_a_run_that_starts_has_a_picture_too() -> None:

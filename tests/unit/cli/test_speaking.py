@@ -1,0 +1,37 @@
+"""Only the command itself is heard on standard error, whoever works for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMAND = """
+import subprocess, sys
+from pathlib import Path
+from goqueue.cli.output import note
+from goqueue.cli.speaking import speaking_alone
+
+note("before")
+with speaking_alone(Path(sys.argv[1])):
+    worker = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stderr.write(sys.stdin.read())"],
+        stdin=subprocess.PIPE, text=True,
+    )
+    note("meanwhile")
+worker.communicate("a trace\\n")
+subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('of its own\\\\n')"])
+note("after")
+"""
+
+
+def test_what_a_worker_says_goes_to_a_file_also_when_it_outlives_the_block(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, str(log)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines() == ["before", "meanwhile", "of its own", "after"]
+    assert log.read_text() == "a trace\n"
