@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.receipt_owners import MOST_LOOKS, owner
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, postpone, refusal, release
-from goqueue.delivery.operations import Reason
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import (
     GoQueueError,
     InvalidGroupRequestError,

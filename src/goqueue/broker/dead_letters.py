@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import PartitionId
 from goqueue.delivery import operations as ops
+from goqueue.model.dead_letters import (
+    HEADER_PREFIX,
+    RETENTION_MS,
+    dead_letter_topic,
+    is_dead_letter_topic,
+)
 from goqueue.model.errors import GoQueueError, InternalTopicError, TopicExistsError
 from goqueue.records import Record, encode, peek
 
@@ -29,22 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-SUFFIX: Final = ".dlq"
-HEADER_PREFIX: Final = "goqueue-dlq-"
-RETENTION_MS: Final = 336 * 3600 * 1000
-_LONGEST_NAME: Final = 249 - len(SUFFIX)
 _AT_ONCE: Final = 500
 _RETRY_S: Final = 1.0
-
-
-def dead_letter_topic(topic: str) -> str:
-    """Where the dead messages of a topic go."""
-    return topic[:_LONGEST_NAME] + SUFFIX
-
-
-def is_dead_letter_topic(topic: str) -> bool:
-    """Whether a topic holds the dead messages of another."""
-    return topic.endswith(SUFFIX)
 
 
 def obituary(

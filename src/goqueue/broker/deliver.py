@@ -13,7 +13,7 @@ from goqueue.broker.waiting import Waiter
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom
 from goqueue.delivery.group import Source
-from goqueue.delivery.operations import Reason
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.dead_letters import HEADER_PREFIX, SUFFIX, dead_letter_topic
 from goqueue.broker.letter_gaps import LetterGaps
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
+from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER, SUFFIX, dead_letter_topic
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import Range
     from goqueue.records import Headers, Record
 
-REDRIVEN_HEADER: Final = "goqueue-redriven"
-"""How often a message went back from the dead letters."""
 AT_ONCE: Final = 500
 """Letters that are read together."""
 _MAX_DIGITS: Final = 18

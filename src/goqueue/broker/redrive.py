@@ -15,15 +15,15 @@ from enum import StrEnum
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.dead_letters import dead_letter_topic
 from goqueue.broker.handover import EPOCH, Handover
-from goqueue.broker.letters import REDRIVEN_HEADER, LetterFilter, Letters
+from goqueue.broker.letters import LetterFilter, Letters
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import PublishRequest
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import QueueSettings
+from goqueue.model.dead_letters import REDRIVEN_HEADER, dead_letter_topic
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
     BatchError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.ack import Verdict
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, release
-from goqueue.delivery.operations import Reason
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ForeignReceiptError, GoQueueError
 
 if TYPE_CHECKING:

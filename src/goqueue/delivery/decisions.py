@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.delivery import operations as ops
-from goqueue.delivery.operations import Reason
 from goqueue.delivery.pages import MessageState
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ the end and with a default.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from goqueue.model.dead_letters import Reason  # noqa: TC001 - msgspec reads it
 from goqueue.model.errors import CorruptQueueStateError
 
 if TYPE_CHECKING:
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
 Range: TypeAlias = tuple[int, int]
 """Offsets from the first up to, not including, the second."""
-
-
-class Reason(StrEnum):
-    """Why a message is dead."""
-
-    MAX_RETRIES_EXCEEDED = "MAX_RETRIES_EXCEEDED"
-    REJECTED = "REJECTED"
-    TTL_EXPIRED = "TTL_EXPIRED"
-    POISON_MESSAGE = "POISON_MESSAGE"
-    BACKPRESSURE = "BACKPRESSURE"
 
 
 class Opened(msgspec.Struct, tag="o", array_like=True, frozen=True):

@@ -17,11 +17,11 @@ from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.leases import NUMBERS
-from goqueue.delivery.operations import Reason
 from goqueue.delivery.pages import PAGE, MessageState
 from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.receipts import Receipt
 from goqueue.delivery.settings import QueueSettings
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 
 AVAILABLE, IN_FLIGHT, WAITING, DOOMED, SETTLED = MessageState

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.dead_letters import is_dead_letter_topic
 from goqueue.broker.group_views import list_groups
 from goqueue.metrics import names
+from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.errors import FieldError, OverloadedError
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router

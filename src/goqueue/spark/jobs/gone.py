@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import functions as sql
 
-from goqueue.spark.jobs.letters import SUFFIX
+from goqueue.model.dead_letters import SUFFIX
 from goqueue.spark.jobs.reading import read_here, resolve
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 

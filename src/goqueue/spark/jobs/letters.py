@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
+from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER, SUFFIX
 from goqueue.spark.errors import TopicMissingError
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.link import Link
 
-SUFFIX: Final = ".dlq"
-HEADER_PREFIX: Final = "goqueue-dlq-"
-REDRIVEN_HEADER: Final = "goqueue-redriven"
-"""How often a message went back from the dead letters."""
 COLUMNS: Final = "topic partition offset timestamp key headers"
 
 _TEXTS: Final = {

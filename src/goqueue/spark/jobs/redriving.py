@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import functions as sql
 
+from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER, SUFFIX
 from goqueue.model.delivery import DELIVER_AT_HEADER, PRIORITY_HEADER, TTL_HEADER
 from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs import gone
 from goqueue.spark.jobs.admin import create_topic
-from goqueue.spark.jobs.letters import (
-    COLUMNS,
-    HEADER_PREFIX,
-    REDRIVEN_HEADER,
-    SUFFIX,
-    described,
-    find_letter_topics,
-)
+from goqueue.spark.jobs.letters import COLUMNS, described, find_letter_topics
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, size
 from goqueue.spark.jobs.report import JobReport, Table, silent

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
+from goqueue.model.dead_letters import HEADER_PREFIX, Reason
 from goqueue.spark.pipelines.model import Otherwise
 from goqueue.spark.pipelines.rules import BROKEN, row_as_json, rules_of
 from goqueue.spark.pipelines.topic_tables import ORIGIN, PARSED
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.pipelines.model import Rule, RulesStep
 
-HEADER_PREFIX: Final = "goqueue-dlq-"
-RETENTION_MS: Final = 336 * 3600 * 1000
-REJECTED: Final = "REJECTED"
-POISON: Final = "POISON_MESSAGE"
-"""What the broker calls a message that was refused, and one that nobody can read."""
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 _ORIGIN_TYPES: Final = {
     "topic": "string",
@@ -127,7 +123,7 @@ def _obituary(
         "timestamp": F.unix_millis(origin["timestamp"]),
         "group": F.lit(group),
         "consumer": F.lit(f"pipeline {pipeline}"),
-        "reason": F.when(parsed, REJECTED).otherwise(POISON),
+        "reason": F.when(parsed, Reason.REJECTED.value).otherwise(Reason.POISON_MESSAGE.value),
         "error": F.array_join(errors, "; "),
         "attempts": F.lit(1),
         "time": F.unix_millis(F.current_timestamp()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model import dead_letters as letters
 from goqueue.spark.pipelines.graph import sources_behind, topics_behind
 from goqueue.spark.pipelines.model import Otherwise
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
 LETTERS: Final = "-dead-letters"
 """What the query of a step's dead letters is called after the step's name."""
-DEAD_LETTER_SUFFIX: Final = ".dlq"
-"""As the broker names its own dead-letter topics."""
 DEFAULT_CHECKPOINTS: Final = "checkpoints"
 
 
@@ -48,4 +47,4 @@ def dead_letter_topic(pipeline: Pipeline, step: RulesStep) -> str | None:
     if any(each.pattern is not None for each in sources_behind(pipeline, step.input)):
         return None
     topics = topics_behind(pipeline, step.input)
-    return topics[0] + DEAD_LETTER_SUFFIX if len(topics) == 1 else None
+    return letters.dead_letter_topic(topics[0]) if len(topics) == 1 else None
