@@ -13,6 +13,7 @@ from goqueue.spark.errors import DataLossError, OptionsError
 from goqueue.spark.jobs.ledger import Entries, Ledger, open_ledger
 from goqueue.spark.jobs.link import TopicRange
 from goqueue.spark.jobs.messages import share_out
+from goqueue.spark.lake.disk import Disk
 
 ranges = st.dictionaries(
     st.integers(0, 5), st.tuples(st.integers(0, 30), st.integers(0, 40)), min_size=1
@@ -83,6 +84,32 @@ def test_a_ledger_is_as_it_was_when_it_is_opened_again(tmp_path):
     with open_ledger(tmp_path, {"job": "one"}) as third:
         assert third.entries.done == {0: 7}
         assert third.entries.under_way is None
+
+
+class UnsyncedDisk(Disk):
+    """Knows which folders have changed since they were synced: a loss of power takes that away."""
+
+    def __init__(self):
+        self.changed = set()
+
+    def _rename(self, source, target):
+        super()._rename(source, target)
+        self.changed.add(target.parent)
+
+    def sync_folder(self, folder):
+        super().sync_folder(folder)
+        self.changed.discard(folder)
+
+
+def test_what_was_begun_or_finished_is_not_forgotten_when_power_is_lost(tmp_path):
+    """Else its number would come again with other offsets, of which none would count."""
+    disk = UnsyncedDisk()
+    with open_ledger(tmp_path / "deep" / "checkpoint", {}, disk) as ledger:
+        piece, _ = ledger.next_piece([TopicRange(0, 0, 5)], 10)
+        ledger.begin(piece)
+        assert not disk.changed
+        ledger.finish(5, 50)
+        assert not disk.changed
 
 
 def test_offsets_that_are_gone_before_they_are_done_are_named():

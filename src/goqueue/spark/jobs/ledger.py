@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import uuid
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from goqueue.spark.admission import admit_offsets
 from goqueue.spark.errors import DataLossError, OptionsError
 from goqueue.spark.jobs.link import TopicRange
+from goqueue.spark.lake.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,9 +63,12 @@ class Entries:
 class Ledger:
     """The entries, and the file that they are kept in."""
 
-    def __init__(self, entries: Entries, file: Path | None = None) -> None:
+    def __init__(
+        self, entries: Entries, file: Path | None = None, disk: Disk | None = None
+    ) -> None:
         self.entries: Final = entries
         self._file = file
+        self._disk: Final = disk or Disk()
 
     @property
     def is_resumable(self) -> bool:
@@ -127,16 +130,10 @@ class Ledger:
     # --- The file --------------------------------------------------------------------------------
 
     def store(self) -> None:
-        """On disk when this returns, whole: the old one or the new one is there after a crash."""
-        if self._file is None:
-            return
-        text = json.dumps({"format": _FORMAT, **asdict(self.entries)}, indent=1)
-        beside = self._file.with_suffix(".new")
-        with beside.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._file)
+        """On disk when this returns, whole: a number must not come again with other offsets."""
+        if self._file is not None:
+            text = json.dumps({"format": _FORMAT, **asdict(self.entries)}, indent=1)
+            self._disk.replace(self._file, text.encode())
 
 
 def cut_piece(
@@ -153,7 +150,9 @@ def cut_piece(
 
 
 @contextmanager
-def open_ledger(folder: Path | None, identity: Mapping[str, object]) -> Iterator[Ledger]:
+def open_ledger(
+    folder: Path | None, identity: Mapping[str, object], disk: Disk | None = None
+) -> Iterator[Ledger]:
     """The ledger of a job in its checkpoint folder, new or as it was left; only one run has it.
 
     Raises:
@@ -162,11 +161,12 @@ def open_ledger(folder: Path | None, identity: Mapping[str, object]) -> Iterator
     if folder is None:
         yield Ledger(Entries(dict(identity)))
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    (disk or Disk()).make_folder(folder)
     with (folder / "lock").open("w") as lock:
         _take(lock, folder)
         file = folder / FILE_NAME
-        yield Ledger(_load(file, identity) if file.exists() else Entries(dict(identity)), file)
+        entries = _load(file, identity) if file.exists() else Entries(dict(identity))
+        yield Ledger(entries, file, disk)
 
 
 def _take(lock: TextIO, folder: Path) -> None:

@@ -37,6 +37,13 @@ class Disk:
         target.parent.mkdir(parents=True, exist_ok=True)
         self._rename(source, target)
 
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder, and those above it, that survive a loss of power."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            self.sync_folder(each.parent)
+
     def remove(self, path: Path) -> None:
         """Delete a file, if it is there."""
         path.unlink(missing_ok=True)
