@@ -8,6 +8,7 @@ reads memory alone: a scrape of the metrics costs no read of the disk.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.lag import PartitionLag
@@ -31,8 +32,11 @@ MAX_TRACKED: Final = 10_000
 MAX_LOOKUPS: Final = 200
 """Messages whose time is read in one look. Those beyond it have their turn in the next ones; until
 then the message before them counts, so that an age is too large rather than too small."""
+_AT_ONCE: Final = 100
+"""Partitions that a look deals with before others have their turn on the event loop."""
 
 _Pair: TypeAlias = tuple[str, str]
+_Lines: TypeAlias = "dict[_Pair, list[PartitionLag]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +89,15 @@ class Backlogs:
         self._look += 1
         lines = await self._lines()
         await self._look_up(lines)
-        self._forget(lines)
-        self._note(lines)
+        self._known = await self._still_known(lines)
+        self._progress = {
+            pair: known for pair in lines if (known := self._progress.get(pair)) is not None
+        }
+        self._found = await self._noted(lines)
 
-    async def _lines(self) -> dict[_Pair, list[PartitionLag]]:
+    async def _lines(self) -> _Lines:
         """Where every group is, a group at a time: there may be thousands of partitions."""
-        lines: dict[_Pair, list[PartitionLag]] = {}
+        lines: _Lines = {}
         for group in list_groups(self._broker):
             await asyncio.sleep(0)
             for line in group_lag(self._broker, group.group_id):
@@ -99,15 +106,15 @@ class Backlogs:
                     lines.setdefault(pair, []).append(line)
         return lines
 
-    def _note(self, lines: dict[_Pair, list[PartitionLag]]) -> None:
+    async def _noted(self, lines: _Lines) -> dict[_Pair, Backlog]:
         now_s = self._broker.clock.monotonic_s()
-        self._found = {}
-        for pair, partitions in lines.items():
+        found: dict[_Pair, Backlog] = {}
+        async for pair, partitions in _in_turns(lines):
             progress = self._progress.setdefault(pair, Progress())
             committed = sum(each.committed for each in partitions)
             log_end = committed + sum(each.lag for each in partitions)
             progress.note(now_s, committed, log_end, len(partitions))
-            self._found[pair] = Backlog(
+            found[pair] = Backlog(
                 *pair,
                 progress.lag,
                 progress.commits_per_s,
@@ -115,6 +122,7 @@ class Backlogs:
                 progress.drain_s,
                 self._oldest_ms(pair[0], partitions),
             )
+        return found
 
     def _oldest_ms(self, group_id: str, partitions: list[PartitionLag]) -> int | None:
         times = [
@@ -124,28 +132,26 @@ class Backlogs:
         ]
         return min(times, default=None)
 
-    def _forget(self, lines: dict[_Pair, list[PartitionLag]]) -> None:
-        """Of groups and topics that are gone, and of messages that were dealt with."""
-        lagging = {
-            (pair[0], each.id) for pair, found in lines.items() for each in found if each.lag
-        }
-        self._known = {key: known for key, known in self._known.items() if key in lagging}
-        self._progress = {
-            pair: progress for pair, progress in self._progress.items() if pair in lines
-        }
+    async def _still_known(self, lines: _Lines) -> dict[tuple[str, PartitionId], _Known]:
+        """Without groups and topics that are gone, and messages that were dealt with."""
+        kept: dict[tuple[str, PartitionId], _Known] = {}
+        async for (group_id, _), partitions in _in_turns(lines):
+            for each in partitions:
+                key = (group_id, each.id)
+                if each.lag and (known := self._known.get(key)) is not None:
+                    kept[key] = known
+        return kept
 
     # --- When the oldest message was published ---------------------------------------------------
 
-    async def _look_up(self, lines: dict[_Pair, list[PartitionLag]]) -> None:
-        wanted = [
-            (known.look if known else 0, pair[0], each)
-            for pair, found in lines.items()
-            for each in found
-            if each.lag
-            and ((known := self._known.get((pair[0], each.id))) is None or known.offset != each.at)
-        ]
-        wanted.sort(key=lambda each: each[0])
-        due = wanted[:MAX_LOOKUPS]
+    async def _look_up(self, lines: _Lines) -> None:
+        wanted: list[tuple[int, str, PartitionLag]] = []
+        async for (group_id, _), partitions in _in_turns(lines):
+            for each in partitions:
+                known = self._known.get((group_id, each.id)) if each.lag else None
+                if each.lag and (known is None or known.offset != each.at):
+                    wanted.append((known.look if known else 0, group_id, each))
+        due = heapq.nsmallest(MAX_LOOKUPS, wanted, key=lambda each: each[0])
         places = list({(each.id, each.at) for _, _, each in due})
         if not places:
             return
@@ -173,3 +179,14 @@ class Backlogs:
             return None  # gone meanwhile, or damaged: whoever reads it is told
         time_ms = info.max_timestamp if info.is_log_append_time else info.base_timestamp
         return None if time_ms == NO_TIMESTAMP else time_ms
+
+
+async def _in_turns(lines: _Lines) -> AsyncIterator[tuple[_Pair, list[PartitionLag]]]:
+    """One pair after the other, and others in between: a look must not hold up who publishes."""
+    count = 0
+    for pair, partitions in lines.items():
+        yield pair, partitions
+        count += len(partitions)
+        if count >= _AT_ONCE:
+            count = 0
+            await asyncio.sleep(0)
