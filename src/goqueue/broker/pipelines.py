@@ -170,7 +170,7 @@ class Pipelines:
         self._reports[name] = report
         if known is None or known.state != report.state:
             self.generation += 1
-        self._save_if_due()
+        await self._save_if_due()
         return report
 
     async def delete(self, name: str) -> None:
@@ -187,7 +187,7 @@ class Pipelines:
         await self._store(name, None)
         del self._reports[name]
         self.generation += 1
-        self._save_if_due()
+        await self._save_if_due()
 
     async def _to_the_end(self, change: Callable[[], Awaitable[_T]]) -> _T:
         """One change after the other, each whole, also when whoever asked is gone meanwhile."""
@@ -237,9 +237,9 @@ class Pipelines:
                 _log.warning("the stored report of pipeline %r is skipped: %s", name, error)
         self.generation += 1
 
-    def _save_if_due(self) -> None:
+    async def _save_if_due(self) -> None:
         if self._state is not None and self._state.snapshot_is_due:
-            self._state.save_snapshot(self._dump())
+            await self._state.save_snapshot_aside(self._dump(), self._broker.executor)
 
     def _dump(self) -> list[tuple[bytes, bytes | None]]:
         return [
