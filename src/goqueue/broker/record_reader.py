@@ -61,11 +61,6 @@ class StoredBatch:
         return rows[bisect_left(rows, first, key=_offset) : bisect_left(rows, end, key=_offset)]
 
 
-def _is_aborted(partition: Partition, info: BatchInfo) -> bool:
-    aborted = partition.state.transactions.aborted_between(info.base_offset, info.next_offset)
-    return any(producer_id == info.producer_id for producer_id, _ in aborted)
-
-
 def _offset(record: Record) -> int:
     return record.offset
 
@@ -129,7 +124,7 @@ class RecordReader:
     ) -> None:
         """Tell messages from what only takes up offsets."""
         info = batch.info
-        if info.is_control or (info.is_transactional and _is_aborted(partition, info)):
+        if info.is_control or partition.transactions.is_aborted(info):
             loaded.gone.append((first, end))
             return
         loaded.parts.append((batch, first, end))

@@ -145,7 +145,8 @@ class Search:
 
     def _take(self, scan: _Scan, window: Window) -> None:
         """Keep what was found, but no more than an answer holds: the rest is found again."""
-        hits = [each for each in window.hits if not _is_aborted(scan.partition, each)]
+        transactions = scan.partition.transactions
+        hits = [each for each in window.hits if not transactions.is_aborted(each.batch)]
         room = self._limit - len(scan.hits)
         scan.hits.extend(hits[:room])
         if len(hits) > room:
@@ -177,14 +178,6 @@ class Search:
     def _left(self, scan: _Scan) -> Span:
         """What is left of a partition: where the first message lies that is not in the answer."""
         return self._before(scan.rest, scan.hits[0]) if scan.hits else scan.rest
-
-
-def _is_aborted(partition: Partition, hit: Hit) -> bool:
-    info = hit.batch
-    if not info.is_transactional:
-        return False
-    aborted = partition.transactions.aborted_between(info.base_offset, info.next_offset)
-    return any(producer_id == info.producer_id for producer_id, _ in aborted)
 
 
 def _shown_bytes(hit: Hit) -> int:
