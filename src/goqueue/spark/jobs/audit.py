@@ -16,7 +16,7 @@ from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, sample_of
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.subjects import versions_of
-from goqueue.spark.jobs.watching import watched
+from goqueue.spark.jobs.task_progress import watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,11 +15,11 @@ from goqueue.spark.option_reader import OptionReader
 from goqueue.spark.resolving import find_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from goqueue.spark.kafka.cluster import TopicView
+    from goqueue.spark.kafka.cluster import Place, TopicView
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,7 @@ class Link:
         if ranges is None:
             given["subscribe"] = topic
         else:
-            given["assign"] = json.dumps({topic: [each.partition for each in ranges]})
-            starts = {topic: {str(each.partition): each.start for each in ranges}}
-            ends = {topic: {str(each.partition): each.end for each in ranges}}
-            given["startingOffsets"] = json.dumps(starts)
-            given["endingOffsets"] = json.dumps(ends)
+            given |= assigned({(topic, it.partition): (it.start, it.end) for it in ranges})
         return spark.read.format("goqueue").options(**given).load()
 
 
@@ -122,20 +118,40 @@ def ranges_of(
         TopicMissingError: there is no such topic.
     """
     places = [(topic, number) for number in find_topic(cluster, topic).partitions]
+    found = offsets_between(cluster, places, start_ms, end_ms)
+    return [TopicRange(number, *found[topic, number]) for _, number in places]
+
+
+def offsets_between(
+    cluster: Cluster, places: Sequence[Place], start_ms: int | None, end_ms: int | None
+) -> dict[Place, tuple[int, int]]:
+    """Of each partition, the first offset of a time range and the one behind its last."""
     earliest, latest = find_ends(cluster, places, READ_COMMITTED)
 
-    def at(moment_ms: int | None, otherwise: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    def at(moment_ms: int | None, otherwise: Mapping[Place, int]) -> Mapping[Place, int]:
         if moment_ms is None:
-            return {number: otherwise[topic, number] for _, number in places}
+            return otherwise
         found = cluster.offsets_at(dict.fromkeys(places, moment_ms), READ_COMMITTED)
         return {
-            number: min(latest[place], found[place] if found[place] >= 0 else latest[place])
+            place: latest[place] if found[place] < 0 else min(found[place], latest[place])
             for place in places
-            for _, number in [place]
         }
 
     starts, ends = at(start_ms, earliest), at(end_ms, latest)
-    return [
-        TopicRange(number, starts[number], max(starts[number], ends[number]))
-        for _, number in places
-    ]
+    return {place: (starts[place], max(starts[place], ends[place])) for place in places}
+
+
+def assigned(ranges: Mapping[Place, tuple[int, int]]) -> dict[str, str]:
+    """The options that let a query read these offsets, and no others."""
+    numbers: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, number), (first, end) in sorted(ranges.items()):
+        numbers.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[str(number)] = first
+        ends.setdefault(topic, {})[str(number)] = end
+    return {
+        "assign": json.dumps(numbers),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }

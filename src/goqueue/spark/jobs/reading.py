@@ -6,11 +6,10 @@ what is published meanwhile. So ranges are looked up at the start, and every que
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from goqueue.spark.errors import OptionsError, TopicMissingError
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED
+from goqueue.spark.jobs.link import assigned, offsets_between
 from goqueue.spark.options import parse_read_options
 from goqueue.spark.ranges import OffsetRange
 from goqueue.spark.shape import default_schema, shape_of
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from goqueue.spark.jobs.link import Link
-    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.cluster import Place
 
 STRETCHES: Final = 8
 """A sample of a partition is so many pieces of it, evenly far apart."""
@@ -74,21 +73,8 @@ def resolve(
         if missing:
             raise TopicMissingError(f"there is no topic {', '.join(map(repr, missing))}")
         places = [(name, number) for name in wanted for number in found[name].partitions]
-        ends = _bound(cluster, places, LATEST)
-        firsts = _bound(cluster, places, EARLIEST)
-        if until_ms is not None:
-            ends |= _matched(_bound(cluster, places, until_ms))
-        if since_ms is not None:
-            firsts = ends | _matched(_bound(cluster, places, since_ms))
-    return {place: (firsts[place], ends[place]) for place in places if firsts[place] < ends[place]}
-
-
-def _bound(cluster: Cluster, places: Iterable[Place], moment: int) -> dict[Place, int]:
-    return cluster.offsets_at(dict.fromkeys(places, moment), READ_COMMITTED)
-
-
-def _matched(offsets: Mapping[Place, int]) -> dict[Place, int]:
-    return {place: offset for place, offset in offsets.items() if offset >= 0}
+        between = offsets_between(cluster, places, since_ms, until_ms)
+    return {place: (first, end) for place, (first, end) in between.items() if first < end}
 
 
 def size(ranges: Ranges) -> int:
@@ -153,19 +139,9 @@ def _load(
     columns: str,
     options: Mapping[str, str],
 ) -> DataFrame:
-    assigned: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for (topic, number), (first, end) in sorted(ranges.items()):
-        assigned.setdefault(topic, []).append(number)
-        starts.setdefault(topic, {})[str(number)] = first
-        ends.setdefault(topic, {})[str(number)] = end
     return (
         spark.read.format("goqueue")
-        .options(**link.as_options(), **options)
-        .option("assign", json.dumps(assigned))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(ends))
+        .options(**link.as_options(), **options, **assigned(ranges))
         .schema(_schema(columns))
         .load()
     )

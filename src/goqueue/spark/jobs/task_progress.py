@@ -1,4 +1,4 @@
-"""How far the rows of a job are while a batch query works on some of them.
+"""How far Spark is with the queries of a job, told while somebody waits for them.
 
 Spark's status tracker counts tasks; which share of a query's tasks is done stands for the share of
 its rows. Spark Connect has no such tracker: there, a query only begins and ends.
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.report import Progress
 
-_EVERY_S: Final = 0.3
+_EVERY_S: Final = 0.25
+
+
+@contextmanager
+def watched(spark: SparkSession, stage: str, progress: Progress) -> Iterator[None]:
+    """Tell `progress` how many of Spark's tasks are done, until the block ends."""
+    progress(stage, 0)
+    with _tasks(spark, stage, lambda done, total: progress(stage, done, total)):
+        yield
+    progress(stage, 1, 1)
 
 
 @contextmanager
@@ -43,22 +52,28 @@ def rows_done(
         here: How many the block does; the rest of the stage by default.
     """
     part = total - before if here is None else here
+    furthest = 0.0
+
+    def tell(done: int, tasks: int) -> None:
+        nonlocal furthest
+        furthest = max(furthest, done / tasks)  # a query may turn out to have more of them
+        progress(stage, before + round(part * furthest), total)
+
     progress(stage, before, total)
-    context = _context(spark)
-    if context is None:
+    with _tasks(spark, stage, tell):
         yield
-    else:
-        with _watched(
-            context, stage, lambda share: progress(stage, before + round(part * share), total)
-        ):
-            yield
     progress(stage, before + part, total)
 
 
 @contextmanager
-def _watched(context: SparkContext, stage: str, tell: Callable[[float], None]) -> Iterator[None]:
+def _tasks(spark: SparkSession, stage: str, tell: Callable[[int, int], None]) -> Iterator[None]:
+    """Tell how many tasks are done, and how many there are; nothing over Spark Connect."""
+    context = _context(spark)
+    if context is None:
+        yield
+        return
     group = f"goqueue-{uuid.uuid4()}"
-    context.setJobGroup(group, stage)
+    context.setJobGroup(group, f"goqueue: {stage}")
     over = threading.Event()
     thread = threading.Thread(
         target=_watch,
@@ -84,17 +99,19 @@ def _context(spark: SparkSession) -> SparkContext | None:
 
 
 def _watch(
-    tracker: StatusTracker, group: str, over: threading.Event, tell: Callable[[float], None]
+    tracker: StatusTracker, group: str, over: threading.Event, tell: Callable[[int, int], None]
 ) -> None:
-    furthest = 0.0
+    told = (0, 0)
     while not over.wait(_EVERY_S):
         with suppress(Exception):  # what is shown must never stop what is done
-            furthest = max(furthest, _share(tracker, group))
-            tell(furthest)
+            found = _count(tracker, group)
+            if found[1] and found != told and not over.is_set():
+                told = found
+                tell(*found)
 
 
-def _share(tracker: StatusTracker, group: str) -> float:
-    """Which share of the tasks that are known of is done."""
+def _count(tracker: StatusTracker, group: str) -> tuple[int, int]:
+    """How many of the tasks that are known of are done, and how many there are."""
     tasks = completed = 0
     for number in tracker.getJobIdsForGroup(group):
         job = tracker.getJobInfo(number)
@@ -103,4 +120,4 @@ def _share(tracker: StatusTracker, group: str) -> float:
             if stage is not None:
                 tasks += stage.numTasks
                 completed += stage.numCompletedTasks
-    return completed / tasks if tasks else 0.0
+    return completed, tasks

@@ -13,7 +13,7 @@ from goqueue.spark.jobs import histograms
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_time
 from goqueue.spark.jobs.stages import OUTCOMES, STAGES, TOTAL, Found, Happened, found_in
-from goqueue.spark.jobs.watching import watched
+from goqueue.spark.jobs.task_progress import watched
 from goqueue.tracing.context import derived_id, offset_in
 
 if TYPE_CHECKING:

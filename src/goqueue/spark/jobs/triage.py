@@ -17,7 +17,7 @@ from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, size
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_key, show_time
-from goqueue.spark.jobs.watching import watched
+from goqueue.spark.jobs.task_progress import watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
