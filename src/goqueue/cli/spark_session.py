@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from goqueue.spark.pipelines.sessions import (
+    CONNECT_EXTRA,
+    SessionError,
+    configure,
+    require_server,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
@@ -43,9 +50,12 @@ def start_spark(
         conf: Settings of Spark.
         log: A file for what Spark and its workers say on standard error; they say it there for as
             long as they live. None: on ours.
+
+    Raises:
+        SessionError: there is no Spark Connect server, or its client is not installed.
     """
     if master.startswith("sc://"):
-        return SparkSession.builder.remote(master).getOrCreate()
+        return _connected(master, conf)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
@@ -57,6 +67,18 @@ def start_spark(
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
+    return spark
+
+
+def _connected(address: str, conf: Mapping[str, str]) -> SparkSession:
+    require_server(address)
+    try:
+        spark = SparkSession.builder.remote(address).getOrCreate()
+    except ImportError as error:
+        raise SessionError(
+            f"Spark Connect cannot be used from here ({error}): {CONNECT_EXTRA}"
+        ) from error
+    configure(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.pipelines.durations import duration_us
-from goqueue.spark.pipelines.model import JoinStep, OutputMode, TableSink, WindowStep
+from goqueue.spark.pipelines.model import (
+    JoinStep,
+    OutputMode,
+    TableSink,
+    TopicSink,
+    WindowStep,
+)
 from goqueue.spark.pipelines.natures import Kind, Nature, natures_of
+from goqueue.spark.pipelines.sessions import NO_UPDATES, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +136,9 @@ def _check_sink(findings: Findings, sink: Sink, nature: Nature) -> None:
         return
     if not nature.is_stream:
         return
+    is_update_of_topic = isinstance(sink, TopicSink) and sink.mode is OutputMode.UPDATE
+    if is_update_of_topic and is_remote(findings.pipeline):
+        findings.error(path, NO_UPDATES)
     aggregates = [each for each in nature.operators if each.kind is Kind.AGGREGATE]
     if sink.mode is OutputMode.APPEND:
         for each in aggregates:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import socket
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from goqueue.spark.errors import SparkSourceError
 
@@ -35,7 +37,16 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-_CONNECT_EXTRA: Final = "pip install 'pyspark[connect]'"
+CONNECT_EXTRA: Final = "pip install 'pyspark[connect]'"
+"""What the client of Spark Connect needs beside Spark: pandas, and three packages around gRPC."""
+NO_UPDATES: Final = (
+    "mode update to a topic does not work over Spark Connect, where a micro-batch does not know "
+    "which query it is of, and could not be written once: use mode append with a watermark, or "
+    "run the pipeline with a master"
+)
+_CONNECT_PORT: Final = 15002
+_ANSWER_S: Final = 10.0
+"""Spark's own client tries for ten minutes before it says that nobody is there."""
 
 
 class SessionError(SparkSourceError):
@@ -56,7 +67,7 @@ def session_for(pipeline: Pipeline) -> SparkSession:
     try:
         session = _connected(pipeline) if is_remote(pipeline) else _on_this_driver(pipeline)
     except ImportError as error:
-        missing = _CONNECT_EXTRA if is_remote(pipeline) else "pip install 'goqueue[spark]'"
+        missing = CONNECT_EXTRA if is_remote(pipeline) else "pip install 'goqueue[spark]'"
         raise SessionError(f"Spark cannot be imported ({error}): {missing}") from error
     except SparkSourceError:
         raise
@@ -83,7 +94,7 @@ def _on_this_driver(pipeline: Pipeline) -> SparkSession:
             f"{running.sparkContext.master}: stop that, or leave master out"
         )
     session = running.newSession()
-    _configure(session, _EVERYWHERE | dict(pipeline.conf))
+    configure(session, _EVERYWHERE | dict(pipeline.conf))
     return session
 
 
@@ -103,9 +114,25 @@ def _started(pipeline: Pipeline) -> SparkSession:
 def _connected(pipeline: Pipeline) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    session = SparkSession.Builder().remote(pipeline.master or "").create()
-    _configure(session, _EVERYWHERE | dict(pipeline.conf))
+    address = pipeline.master or ""
+    require_server(address)
+    session = SparkSession.Builder().remote(address).create()
+    configure(session, _EVERYWHERE | dict(pipeline.conf))
     return session
+
+
+def require_server(address: str) -> None:
+    """Knock at a Spark Connect server.
+
+    Raises:
+        SessionError: nobody answers.
+    """
+    place = urlsplit(address)
+    try:
+        host, port = place.hostname or "", place.port or _CONNECT_PORT
+        socket.create_connection((host, port), timeout=_ANSWER_S).close()
+    except (OSError, ValueError) as error:
+        raise SessionError(f"no Spark Connect server answers at {address}: {error}") from error
 
 
 @contextmanager
@@ -140,7 +167,7 @@ def settings_of(pipeline: Pipeline) -> dict[str, str]:
     return settings | dict(pipeline.conf)
 
 
-def _configure(session: SparkSession, conf: Mapping[str, str]) -> None:
+def configure(session: SparkSession, conf: Mapping[str, str]) -> None:
     """Set what a running session can still change; the rest was for starting it."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 

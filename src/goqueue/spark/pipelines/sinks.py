@@ -38,6 +38,7 @@ from goqueue.spark.pipelines.naming import (
     query_name,
 )
 from goqueue.spark.pipelines.rules import row_as_json
+from goqueue.spark.pipelines.sessions import NO_UPDATES, is_remote
 from goqueue.spark.writers import QUERY_ID
 
 if TYPE_CHECKING:
@@ -87,11 +88,15 @@ def outputs_of(
     outputs = []
     problems = []
     for sink in pipeline.sinks:
+        path = f"sinks.{sink.name}"
         try:
-            outputs.append(_output(pipeline, sink, sink_frame(tables, sink)))
+            output = _output(pipeline, sink, sink_frame(tables, sink))
         except SPARK_ERRORS as error:
-            path = f"sinks.{sink.name}"
             problems.append(Problem(reason_of(error), line=sink.line, path=path))
+            continue
+        if _is_update_of_topic(output) and output.is_streaming and is_remote(pipeline):
+            problems.append(Problem(NO_UPDATES, line=sink.line, path=path))
+        outputs.append(output)
     if problems:
         raise PipelineError(tuple(problems), pipeline.file)
     for step in pipeline.steps:
@@ -183,13 +188,17 @@ def start(pipeline: Pipeline, output: Output, *, available_now: bool) -> Streami
         .options(**dict(output.options))
         .option("checkpointLocation", output.checkpoint)
     )
-    if output.mode is OutputMode.UPDATE and output.format == "goqueue":
+    if _is_update_of_topic(output):
         writer = writer.foreachBatch(_updates(output))
     if available_now or output.trigger.available_now:
         writer = writer.trigger(availableNow=True)
     elif output.trigger.interval is not None:
         writer = writer.trigger(processingTime=output.trigger.interval)
     return writer.start()
+
+
+def _is_update_of_topic(output: Output) -> bool:
+    return output.mode is OutputMode.UPDATE and output.format == "goqueue"
 
 
 def _updates(output: Output) -> Callable[[DataFrame, int], None]:
