@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.records import decode_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks._delay_broker import make_broker, resident_bytes
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.delivery.settings import QueueSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import DelayedNotPendingError
 from goqueue.runtime.clock import SystemClock

@@ -13,7 +13,7 @@ import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.fetch import FetchRequest, PartitionRead
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.delivery.settings import QueueSettings

@@ -22,7 +22,7 @@ from goqueue.broker.history import History
 from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
-from goqueue.broker.messages import MessageReader, MessageWriter
+from goqueue.broker.messages import MessageWriter
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.pipelines import Pipelines
 from goqueue.broker.producer_ids import ProducerIds
@@ -32,6 +32,7 @@ from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
+from goqueue.broker.stored_messages import MessageReader
 from goqueue.broker.topics import Topics
 from goqueue.broker.tracer import Tracer
 from goqueue.broker.transaction_writer import TransactionWriter

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for
-from goqueue.broker.messages import messages_of
 from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.stored_messages import messages_of
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.fetch import Fetched
-    from goqueue.broker.messages import StoredMessage
+    from goqueue.broker.stored_messages import StoredMessage
     from goqueue.groups.describe import ConsumerMemberDescription
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
 

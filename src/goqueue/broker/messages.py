@@ -1,71 +1,39 @@
-"""Single messages in and out, for protocols whose clients do not make batches themselves.
+"""Single messages in, for protocols whose clients do not make batches themselves.
 
-A message that comes in is given a partition, put into a batch with its neighbours, and published
-like every other batch. One that goes out is a record taken out of the batch that holds it.
+A message is given a partition, put into a batch with its neighbours, and published like every other
+batch. How one goes out again: `stored_messages`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
-from goqueue.broker.delay_admission import Opened, check_due
-from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
-from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.delay_admission import Opened
+from goqueue.broker.new_messages import check_headers, headers_of, speak_of_delivery
+from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
-from goqueue.model.delivery import (
-    DELIVER_AT_HEADER,
-    DELIVERY_HEADERS,
-    delivery_headers,
-    delivery_of,
-)
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
     MalformedBatchError,
-    MalformedHeadersError,
     MalformedRecordError,
     SchemaValidationError,
     UnknownPartitionError,
 )
-from goqueue.model.limits import MAX_HEADERS_BYTES
-from goqueue.records import DELIVERY, TRANSACTIONAL, Record, decode_rows, encode
+from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from goqueue.broker.delay_admission import Later
-    from goqueue.broker.fetch import Fetched, Fetcher
+    from goqueue.broker.new_messages import NewMessage
     from goqueue.broker.publish import Published, Publisher
     from goqueue.broker.topics import Topic, Topics
-    from goqueue.model.delivery import Priority
-    from goqueue.records import Headers
     from goqueue.runtime.clock import Clock
-
-
-class NewMessage(NamedTuple):
-    """A message to be published. Without a partition, its key chooses one, or its turn does."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: Headers = ()
-    partition: int | None = None
-    timestamp_ms: int | None = None
-    deliver_at_ms: int | None = None
-    """When it is due; a moment that has passed means now."""
-    priority: Priority | None = None
-    ttl_ms: int | None = None
-    """For how long after its time stamp it is worth delivering to queue groups."""
-
-
-_UNSAID: Final = NewMessage(None)[5:]
-"""The end of a message that says nothing about its delivery."""
-_BARE: Final = _UNSAID[1:]
-"""The end of one that says nothing but when it is due."""
 
 
 class ProducerSequence(NamedTuple):
@@ -90,26 +58,7 @@ class MessageResult(NamedTuple):
     deliver_at_ms: int | None = None
 
 
-_SMALL_HEADER: Final = 1024
 _NOWHERE: Final = MessageResult()
-
-
-class StoredMessage(NamedTuple):
-    """A message that was read."""
-
-    topic: str
-    partition: int
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class MessagesRead:
-    """The messages of one partition from an offset on, and how to go on."""
-
-    messages: list[StoredMessage]
-    next_offset: int
-    high_watermark: int
-    log_start: int
 
 
 class _Portion(NamedTuple):
@@ -178,7 +127,7 @@ class MessageWriter:
                 "request for each"
             )
         results: list[MessageResult] = [_NOWHERE] * len(messages)
-        if _speak_of_delivery(messages):
+        if speak_of_delivery(messages):
             portions = self._special_portions(topic, messages, results)
         elif len(named) == 1 and None not in named:
             portions = self._one_portion(topic, messages, results)
@@ -247,7 +196,7 @@ class MessageWriter:
         now_ms = self._clock.now_ms()
         for index, message in enumerate(messages):
             try:
-                headers, speaks, due_ms = _headers(topic, message, now_ms)
+                headers, speaks, due_ms = headers_of(topic, message, now_ms)
                 number = self.partition_of(topic, message)
             except GoQueueError as error:
                 results[index] = MessageResult(error=error)
@@ -290,7 +239,7 @@ class MessageWriter:
         acks: Acks,
         producer: ProducerSequence | None,
     ) -> Published:
-        _check_headers(portion.records)
+        check_headers(portion.records)
         attributes = DELIVERY if portion.delivery else 0
         if producer is not None and producer.is_transactional:
             attributes |= TRANSACTIONAL
@@ -381,95 +330,6 @@ class Publishing:
                 )
 
 
-class MessageReader:
-    """Reads messages without keeping anything about the reader."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-
-    async def read(
-        self,
-        partition: PartitionId,
-        offset: int,
-        *,
-        limit: int,
-        max_bytes: int = 4 * 1024 * 1024,
-        max_wait_ms: int = 0,
-        isolation: Isolation = Isolation.READ_COMMITTED,
-    ) -> MessagesRead:
-        """Up to `limit` messages from `offset` on, waiting for the first if there is none.
-
-        Raises:
-            TopicError, OffsetOutOfRangeError, StorageError: they cannot be read.
-        """
-        request = FetchRequest(
-            [PartitionRead(partition, offset, bytes_for(limit, max_bytes))],
-            max_wait_ms,
-            isolation=isolation,
-            by_message=True,
-        )
-        (fetched,) = await self._fetcher.fetch(request)
-        if fetched.error is not None:
-            raise fetched.error
-        messages = list(itertools.islice(messages_of(fetched), limit))
-        if messages:
-            self._fetcher.handed_out({partition.topic: len(messages)})
-        cut_short = len(messages) == limit and messages
-        return MessagesRead(
-            messages,
-            messages[-1].record.offset + 1 if cut_short else fetched.next_offset,
-            fetched.high_watermark,
-            fetched.log_start,
-        )
-
-
-def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
-    """The data messages of a fetch, from the offset that was asked for on."""
-    place = fetched.read.partition
-    for position, info in visible_batches(fetched):
-        if info.last_offset < fetched.read.offset:
-            continue
-        for record in decode_rows(fetched.data, position, check_crc=False):
-            if record.offset >= fetched.read.offset:
-                yield StoredMessage(place.topic, place.number, record)
-
-
-def _speak_of_delivery(messages: Sequence[NewMessage]) -> bool:
-    """Whether one of the messages says how it is to be delivered, in a field or in a header."""
-    return any(
-        message[5:] != _UNSAID
-        or (message.headers and any(name in DELIVERY_HEADERS for name, _ in message.headers))
-        for message in messages
-    )
-
-
-def _headers(topic: Topic, message: NewMessage, now_ms: int) -> tuple[Headers, bool, int]:
-    """The headers that a message is stored with, whether they speak of its delivery, and its time.
-
-    What its fields say stands in headers too, and counts more than a header of that name.
-
-    Raises:
-        PriorityError, DeliveryHeaderError, DelayError: it cannot be delivered so.
-    """
-    due_ms = message.deliver_at_ms
-    if due_ms is not None and due_ms > now_ms and not message.headers and message[6:] == _BARE:
-        check_due(topic.settings, due_ms, now_ms)  # as most have that wait
-        return ((DELIVER_AT_HEADER, b"%d" % due_ms),), True, due_ms
-    said = delivery_headers(message.priority, message.deliver_at_ms, message.ttl_ms)
-    if not message.headers:  # so there is nothing to understand
-        if message.deliver_at_ms is not None:
-            check_due(topic.settings, message.deliver_at_ms, now_ms)
-        return said, bool(said), message.deliver_at_ms or 0
-    names = {name for name, _ in said}
-    headers = (*(header for header in message.headers if header[0] not in names), *said)
-    delivery = delivery_of(headers)
-    if delivery is None:
-        return headers, False, 0
-    if delivery.deliver_at_ms is not None:
-        check_due(topic.settings, delivery.deliver_at_ms, now_ms)
-    return headers, True, delivery.deliver_at_ms or 0
-
-
 def _smaller(
     results: list[MessageResult], portion: _Portion, error: GoQueueError
 ) -> list[_Portion]:
@@ -493,25 +353,6 @@ def _fitting(
     records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
     indexes = [portion.indexes[at] for at in kept]
     return [portion._replace(indexes=indexes, records=records)] if kept else []
-
-
-def _check_headers(records: Iterable[Record]) -> None:
-    """Refuse headers that are larger than a record may have; most have none, or one small one."""
-    for number, record in enumerate(records):
-        headers = record.headers
-        if not headers:
-            continue
-        name, value = headers[0]
-        if len(headers) == 1 and len(name) + len(value or b"") <= _SMALL_HEADER:
-            continue
-        size = sum(
-            len(each.encode("utf-8", "surrogateescape")) + len(content or b"")
-            for each, content in headers
-        )
-        if size > MAX_HEADERS_BYTES:
-            raise MalformedHeadersError(
-                f"record {number} has {size} bytes of headers, at most {MAX_HEADERS_BYTES}"
-            )
 
 
 def _halves(portion: _Portion) -> list[_Portion]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import StoredMessage
+    from goqueue.broker.stored_messages import StoredMessage
 
 _READ_BYTES: Final = 16 * 1024 * 1024
 """What one reading may load of all partitions together, apart from one batch of each."""

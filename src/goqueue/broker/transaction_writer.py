@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, NewMessage
+    from goqueue.broker.messages import MessageResult
+    from goqueue.broker.new_messages import NewMessage
     from goqueue.transactions.messages import Identity
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from goqueue import AsyncClient, ClientSettings
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.client.errors import (
     BrokerUnavailableError,
     BufferFullError,

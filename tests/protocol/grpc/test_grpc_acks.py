@@ -8,7 +8,7 @@ import random
 import grpc
 import pytest
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.protocols.grpc.errors import ERROR_KEY
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb

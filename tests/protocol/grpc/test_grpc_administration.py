@@ -3,7 +3,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 

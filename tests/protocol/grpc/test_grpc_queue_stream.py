@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import grpc
 import pytest
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.model.delivery import Priority
 from goqueue.protocols.grpc import deliveries, queue_subscription

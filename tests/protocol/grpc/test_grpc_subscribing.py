@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import grpc
 import pytest
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from goqueue.broker import broker as broker_module
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DamagedRangeError
 from support.brokers import running_broker

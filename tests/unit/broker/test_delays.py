@@ -8,7 +8,8 @@ import pytest
 
 from goqueue.broker.delay_parts import STATE_TOPIC
 from goqueue.broker.fetch import FetchRequest, PartitionRead
-from goqueue.broker.messages import NewMessage, ProducerSequence
+from goqueue.broker.messages import ProducerSequence
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import PublishRequest
 from goqueue.delay.entries import DelayedState

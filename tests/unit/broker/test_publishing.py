@@ -10,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import DISK_THREADS
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (

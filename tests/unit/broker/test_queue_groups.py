@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.queues import QUEUE_TOPIC
 from goqueue.delivery.receipts import Receipt

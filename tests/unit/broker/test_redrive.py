@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.broker.letters import LetterFilter
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.queues import QUEUE_TOPIC
 from goqueue.broker.redrive import MAX_KEPT, RedriveRequest, RedriveState

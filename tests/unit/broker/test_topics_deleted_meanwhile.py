@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.redrive import RedriveRequest, RedriveState
 from goqueue.delivery.settings import QueueSettings
 from goqueue.model.errors import GoQueueError

@@ -9,9 +9,9 @@ import pytest
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.messages import MessageReader
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import PublishRequest
+from goqueue.broker.stored_messages import MessageReader
 from goqueue.broker.transactions import TRANSACTIONS_TOPIC
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.membership import Member
-    from goqueue.broker.messages import StoredMessage
+    from goqueue.broker.stored_messages import StoredMessage
 
 TURN_MS: Final = 200
 """How often the group hears of the member and the member of its group. A partition changes hands

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.broker.publish import Acks
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
-    from goqueue.broker.messages import MessageResult, StoredMessage
+    from goqueue.broker.messages import MessageResult
     from goqueue.broker.partition import PartitionId
+    from goqueue.broker.stored_messages import StoredMessage
     from goqueue.model.errors import GoQueueError
     from goqueue.records import Headers, Record
 

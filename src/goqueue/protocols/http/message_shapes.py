@@ -12,8 +12,8 @@ from goqueue.protocols.http.codecs import Encoding, to_text
 from goqueue.protocols.http.shapes import Milliseconds, Offset, PartitionNumber, doc
 
 if TYPE_CHECKING:
-    from goqueue.broker.messages import StoredMessage
     from goqueue.broker.portions import Delivery
+    from goqueue.broker.stored_messages import StoredMessage
     from goqueue.records import Headers
 
 _LABELS: Final = [priority.label for priority in Priority]

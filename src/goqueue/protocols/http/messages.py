@@ -23,7 +23,7 @@ from goqueue.protocols.http.shapes import PartitionNumber, PartitionPath, TopicP
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessagesRead
+    from goqueue.broker.stored_messages import MessagesRead
 
 MAX_LIMIT: Final = 1000
 MAX_READ_BYTES: Final = 4 * 1024 * 1024

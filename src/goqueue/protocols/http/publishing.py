@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.messages import NewMessage
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.publish import Acks
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import PriorityError
