@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import DataLossError, OptionsError
@@ -62,6 +62,7 @@ def test_wherever_it_is_killed_each_offset_is_taken_once(there, max_rows, fates)
         by_partition[number] = at
 
 
+@example([TopicRange(0, 0, 0), TopicRange(1, 0, 0)], 2)
 @given(ranges, st.integers(1, 7))
 def test_partitions_are_shared_out_whole(there, groups):
     found = share_out(there, groups)

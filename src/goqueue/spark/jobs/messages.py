@@ -170,7 +170,9 @@ def share_out(ranges: Sequence[TopicRange], groups: int) -> list[list[TopicRange
     """Ranges in groups of about the same size; the largest are given out first."""
     found: list[list[TopicRange]] = [[] for _ in range(min(groups, len(ranges)))]
     for each in sorted(ranges, key=lambda each: (-each.size, each.partition)):
-        min(found, key=lambda group: sum(one.size for one in group)).append(each)
+        # Empty ranges make no group larger: the length sees to it that no group stays without one.
+        least = min(found, key=lambda group: (sum(one.size for one in group), len(group)))
+        least.append(each)
     return [sorted(group, key=lambda each: each.partition) for group in found]
 
 
