@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.protocols.http.errors import OverloadedError
 from goqueue.protocols.http.events import EventHub, EventSettings
-from support.brokers import running_broker
+from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,23 @@ def test_what_a_slow_listener_missed_is_told_once(tmp_path: Path) -> None:
                 assert said.count(b'data: {"kind":"topic"}\n') == 1
                 assert said.count(b"event: overview\n") == 1
                 assert source.reads == 2
+
+    asyncio.run(scenario())
+
+
+def test_letters_that_went_back_are_a_change_of_dead_letters(tmp_path: Path) -> None:
+    """Nothing was taken out of their topic, whose offsets are as they were."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for name in ("t", "t.dlq"):
+                await broker.create_topic(name, 1)
+            publish(broker, "t.dlq", b"dead")
+            hub, _ = hub_of(broker, look_s=0.001)
+            async with aclosing(hub.parts(frozenset({"dead_letters"}), again=False)) as parts:
+                await anext(parts)
+                assert await broker.redrives.note_moved("t", 0, [(0, 1)]) == 1
+                assert b'data: {"kind":"dead_letter"}\n' in await anext(parts)
 
     asyncio.run(scenario())
 
