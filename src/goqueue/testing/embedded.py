@@ -123,7 +123,7 @@ class EmbeddedNode:
 
     async def publish(self, topic: str, values: dict[str, Any]) -> Message:
         """Store one message; its partition and offset are in what comes back."""
-        from goqueue.broker.messages import NewMessage  # noqa: PLC0415 - as above
+        from goqueue.broker.new_messages import NewMessage  # noqa: PLC0415 - as above
 
         new = NewMessage(**values)
         (result,) = await self.node.broker.writer.publish(topic, [new])
