@@ -16,19 +16,21 @@ from goqueue.spark.pipelines.sessions import (
     CONNECT_EXTRA,
     SessionError,
     configure,
+    quiet_settings,
     require_server,
+    started,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_QUIET: Final = {
+_COMMAND: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+"""For a command that shows how far it is by itself, wherever its tasks run."""
 _OWN_ERROR: Final = re.compile(
     r"^(?:\S+: )?(?:goqueue|pyspark\.errors)\.[\w.]*?"
     r"(?P<kind>\w+(?:Error|Exception)): (?P<text>.+)",
@@ -56,15 +58,10 @@ def start_spark(
     """
     if master.startswith("sc://"):
         return _connected(master, conf)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name).master(master)
-    for setting, value in {**_QUIET, **conf}.items():
-        builder = builder.config(setting, value)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nor does it guess, and say so
     with _stderr_to(log):
-        spark = builder.getOrCreate()
+        spark = started(name, master, {**quiet_settings(master), **_COMMAND, **conf})
     spark.sparkContext.setLogLevel("ERROR")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
     return spark

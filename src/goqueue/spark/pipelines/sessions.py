@@ -87,7 +87,8 @@ def _on_this_driver(pipeline: Pipeline) -> SparkSession:
     if running is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - no other way to ask
         running = SparkSession.Builder().getOrCreate()
     if running is None:
-        running = _started(pipeline)
+        master = pipeline.master or DEFAULT_MASTER
+        running = started(pipeline.name, master, settings_of(pipeline))
     elif pipeline.master not in {None, running.sparkContext.master}:
         raise SessionError(
             f"the pipeline wants Spark at {pipeline.master}, and this process runs one at "
@@ -98,16 +99,16 @@ def _on_this_driver(pipeline: Pipeline) -> SparkSession:
     return session
 
 
-def _started(pipeline: Pipeline) -> SparkSession:
+def started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start the Spark of this process. Tasks run under its Python, or that of PYSPARK_PYTHON."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     # `builder` is made anew: settings given to the shared one would stay for whoever comes next.
-    builder = SparkSession.Builder().master(pipeline.master or DEFAULT_MASTER)
-    builder = builder.appName(pipeline.name)
-    for name, value in settings_of(pipeline).items():
-        builder = builder.config(name, value)
+    builder = SparkSession.Builder().master(master).appName(name)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
     return builder.getOrCreate()
 
 
@@ -158,13 +159,17 @@ def _activate(session: SparkSession) -> None:
 
 def settings_of(pipeline: Pipeline) -> dict[str, str]:
     """What a Spark that is started for the pipeline is started with."""
-    settings = dict(_EVERYWHERE)
     master = pipeline.master or DEFAULT_MASTER
+    settings = quiet_settings(master)
     if master.startswith("local"):
-        settings |= _LOCAL
         cores = os.cpu_count() or 1
         settings["spark.sql.shuffle.partitions"] = str(min(cores, _SHUFFLE_PARTITIONS))
     return settings | dict(pipeline.conf)
+
+
+def quiet_settings(master: str) -> dict[str, str]:
+    """What any Spark is started with: one on this machine keeps to itself, and shows no pages."""
+    return _EVERYWHERE | _LOCAL if master.startswith("local") else dict(_EVERYWHERE)
 
 
 def configure(session: SparkSession, conf: Mapping[str, str]) -> None:
