@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.cli.commands import app
@@ -92,13 +92,14 @@ def test_windows_hold_every_offset_once_and_no_more_than_they_may(found, most):
     assert all(0 < size(each) <= most for each in made)
 
 
+@example({("t", 0): (0, 51)}, 0.984375)
 @given(ranges, st.floats(0.01, 1))
 def test_a_sample_is_as_large_as_it_says_and_has_no_offset_twice(found, share):
     sample = sample_of(found, share)
     read = places(sample.pieces)
     assert len(read) == len(set(read)) == sample.sampled <= sample.offsets == size(found)
     assert set(read) <= set(places([found]))
-    assert sample.sampled >= share * sample.offsets - len(found)
+    assert sample.sampled >= share * sample.offsets - len(found) / 2  # each is rounded once
     assert bool(sample.warnings()) == (sample.sampled < sample.offsets)
 
 

@@ -108,11 +108,10 @@ def _stretches(first: int, end: int, share: float, count: int) -> Iterator[tuple
     length = end - first
     wanted = max(round(length * share), min(length, count))
     count = min(count, wanted)
+    left_out = length - wanted
     for number in range(count):
-        start = first + length * number // count
-        limit = first + length * (number + 1) // count
-        piece = wanted * (number + 1) // count - wanted * number // count
-        yield start, min(start + piece, limit)
+        skipped = first + left_out * number // count
+        yield skipped + wanted * number // count, skipped + wanted * (number + 1) // count
 
 
 def load(
