@@ -18,12 +18,12 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.taskcontext import TaskContext
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import abort_together, commit_together
 from goqueue.spark.pacing import paced
+from goqueue.spark.task_identity import micro_batch, task_context
 from goqueue.spark.write_task import Attempt, write_rows
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ STREAM_KEEP_MS: Final = 90 * _DAY_MS
 """How long the broker remembers the last batch of a query that is not running."""
 BATCH_KEEP_MS: Final = _DAY_MS
 """The same for a write without a name, which is only ever repeated by its own driver."""
-QUERY_ID: Final = "sql.streaming.queryId"
-BATCH_ID: Final = "streaming.sql.batchId"
-"""What Spark calls these in a task's local properties. No documented API says so: tests do."""
 
 
 @dataclass
@@ -71,7 +68,7 @@ class GoQueueBatchWriter(DataSourceArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = _context()
+        context = task_context()
         attempt = Attempt(
             self._series, self._number, context.partitionId(), context.taskAttemptId()
         )
@@ -98,17 +95,13 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = _context()
-        query_id = context.getLocalProperty(QUERY_ID)
-        batch_id = context.getLocalProperty(BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise SparkSourceError(
-                "this Spark does not tell its tasks which query and batch they belong to "
-                f"({QUERY_ID}, {BATCH_ID}): write with guarantee=at-least-once, or in foreachBatch "
-                "with txnAppId and txnVersion"
-            )
+        context = task_context()
+        query_id, batch_id = micro_batch(
+            context,
+            "write with guarantee=at-least-once, or in foreachBatch with txnAppId and txnVersion",
+        )
         attempt = Attempt(
-            f"spark-{query_id}", int(batch_id), context.partitionId(), context.taskAttemptId()
+            f"spark-{query_id}", batch_id, context.partitionId(), context.taskAttemptId()
         )
         return _written(iterator, self._options, self._columns, attempt)
 
@@ -122,13 +115,6 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
             if isinstance(message, Written):
                 _abort(self._options, message.series, batchId, messages)
                 return
-
-
-def _context() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise SparkSourceError("rows are written by Spark's tasks only")
-    return context
 
 
 def _written(

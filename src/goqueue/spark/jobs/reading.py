@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from goqueue.spark.columns import SPARK_TYPES
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs.link import assigned, offsets_between
 from goqueue.spark.options import parse_read_options
@@ -169,16 +170,5 @@ def read_here(
         yield from batch.to_pylist()
 
 
-_TYPES: Final = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-
-
 def _schema(columns: str) -> str:
-    return ", ".join(f"{name} {_TYPES[name]}" for name in columns.split())
+    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns.split())

@@ -17,13 +17,12 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.taskcontext import TaskContext
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.lake.committing import Batch, commit, discard
 from goqueue.spark.lake.staging import Attempt, DataFile
 from goqueue.spark.lake.task import write_files
-from goqueue.spark.writers import BATCH_ID, QUERY_ID
+from goqueue.spark.task_identity import micro_batch, task_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +55,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = _context()
+        context = task_context()
         attempt = Attempt(
             self._series, self._number, context.partitionId(), context.taskAttemptId()
         )
@@ -89,15 +88,11 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = _context()
-        query_id = context.getLocalProperty(QUERY_ID)
-        batch_id = context.getLocalProperty(BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise SparkSourceError(
-                "this Spark does not tell its tasks which query and batch they belong to "
-                f"({QUERY_ID}, {BATCH_ID}): write in foreachBatch, with txnAppId and txnVersion"
-            )
-        attempt = Attempt(query_id, int(batch_id), context.partitionId(), context.taskAttemptId())
+        context = task_context()
+        query_id, batch_id = micro_batch(
+            context, "write in foreachBatch, with txnAppId and txnVersion"
+        )
+        attempt = Attempt(query_id, batch_id, context.partitionId(), context.taskAttemptId())
         return Written(query_id, write_files(iterator, self._plan, attempt))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -115,13 +110,6 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
         """Nothing of this batch counts."""
         _abort(self._plan, messages)
-
-
-def _context() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise SparkSourceError("rows are written by Spark's tasks only")
-    return context
 
 
 def _commit(plan: Plan, batch: Batch) -> None:

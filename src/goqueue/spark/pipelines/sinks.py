@@ -39,7 +39,7 @@ from goqueue.spark.pipelines.naming import (
 )
 from goqueue.spark.pipelines.rules import row_as_json
 from goqueue.spark.pipelines.sessions import NO_UPDATES, is_remote
-from goqueue.spark.writers import QUERY_ID
+from goqueue.spark.task_identity import QUERY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
