@@ -66,7 +66,7 @@ def layers() -> list[list[str]]:
     (contract,) = (
         contract
         for contract in settings["tool"]["importlinter"]["contracts"]
-        if contract["type"] == "layers"
+        if contract["type"] == "layers" and contract["containers"] == ["goqueue"]
     )
     return [[name.strip() for name in re.split(r"[|:]", layer)] for layer in contract["layers"]]
 
