@@ -6,8 +6,6 @@ pytest -m slow tests/spark/test_jobs_kills.py
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,6 +17,7 @@ from test_jobs_copying import by_key, fill
 
 from goqueue.spark.lake import lake_table, read_table
 from support.committed import committed
+from support.process_sessions import kill_session
 from support.server import start_server
 from support.topic_writer import TopicWriter
 
@@ -54,13 +53,7 @@ def start(server, *arguments):
 
 def kill(process):
     """`kill -9` for the driver, its JVM and its workers."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                if os.getsid(int(folder.name)) == process.pid:
-                    os.kill(int(folder.name), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+    kill_session(process.pid)
     process.wait(30)
     process.stdout.close()
 

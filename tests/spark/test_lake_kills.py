@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from goqueue.spark.lake import describe_table, lake_table
 from support import lake_job
 from support.lake import ids_by_others, leftovers, visible_files
+from support.process_sessions import kill_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,13 +49,7 @@ class Job:
 
     def kill(self):
         """`kill -9` for the driver, its JVM and its workers."""
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    if os.getsid(int(folder.name)) == self.process.pid:
-                        os.kill(int(folder.name), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        kill_session(self.process.pid)
         self.process.wait(30)
 
     def wait_for(self, marker):

@@ -18,6 +18,7 @@ import pytest
 from goqueue.records import Record
 from support import pipeline_job
 from support.committed import committed
+from support.process_sessions import kill_session
 from support.server import free_port, start_server
 from support.topic_writer import TopicWriter
 
@@ -54,13 +55,7 @@ class Job:
 
     def kill(self):
         """`kill -9` for the driver, its JVM and its workers."""
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    if os.getsid(int(folder.name)) == self.process.pid:
-                        os.kill(int(folder.name), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        kill_session(self.process.pid)
         self.process.stderr.close()
         self.process.wait(30)
 

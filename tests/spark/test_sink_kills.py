@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from support import sink_job
 from support.committed import committed
+from support.process_sessions import kill_session
 from support.server import start_server
 from support.topic_writer import TopicWriter
 
@@ -51,13 +51,7 @@ class Job:
 
     def kill(self):
         """`kill -9` for the driver, its JVM and its workers."""
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    if os.getsid(int(folder.name)) == self.process.pid:
-                        os.kill(int(folder.name), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        kill_session(self.process.pid)
         self.process.wait(30)
 
     def wait_for(self, condition, what):
