@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from goqueue.spark.kafka import sharing
+from goqueue.testing import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,10 @@ CONFIGURATION = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+
+# Spark's processes work at the same time, and an example may have to wait for them.
+settings.register_profile("spark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("spark")
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +60,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for all of them, each of which has topics of its own."""
+    with Broker() as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,17 +12,10 @@ from test_jobs_copying import BASE_MS, by_key, fill
 from goqueue.spark import jobs
 from goqueue.spark.errors import DataLossError, OptionsError, TopicMissingError
 from goqueue.spark.lake import lake_table, read_table
-from goqueue.testing import Broker
 from support.committed import committed
 from support.topic_writer import TopicWriter
 
 names = (f"archived-{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +77,7 @@ def test_an_archive_grows_by_what_is_new_and_comes_back_as_it_was(spark, broker,
     )
 
 
-@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+@pytest.mark.parametrize("table_format", ["delta", pytest.param("iceberg", marks=pytest.mark.slow)])
 def test_an_archive_may_be_a_table_of_another_kind(spark, broker, writer, tmp_path, table_format):
     fill(writer, topic := next(names), rows=120)
     table = tmp_path / "lake"

@@ -14,18 +14,11 @@ from goqueue.records import Record
 from goqueue.spark import jobs
 from goqueue.spark.errors import OptionsError, TopicMissingError, VerificationError
 from goqueue.spark.jobs.ledger import Ledger
-from goqueue.testing import Broker
 from support.committed import committed
 from support.topic_writer import TopicWriter
 
 names = (f"copied-{number}" for number in count())
 BASE_MS = 1_767_225_600_000  # 2026-01-01
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -26,16 +26,9 @@ from goqueue.spark.pipelines.model import (
 )
 from goqueue.spark.pipelines.progress import RunState
 from goqueue.spark.pipelines.running import run_pipeline
-from goqueue.testing import Broker
 from support.committed import committed
 
 names = (f"bad-{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture

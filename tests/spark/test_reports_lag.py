@@ -16,18 +16,11 @@ from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.lag import lag_report
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
-from goqueue.testing import Broker
 from support.http_api import HttpApi
 from support.topic_writer import TopicWriter
 
 HOUR = 3_600_000
 names = (f"behind-{number}" for number in count())
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.reading import sample_of, size
 from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
 from goqueue.spark.jobs.triage import dlq_triage, redrive_command
-from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
 
 names = (f"dying-{number}" for number in count())
@@ -104,12 +103,6 @@ def test_a_sample_is_as_large_as_it_says_and_has_no_offset_twice(found, share):
 
 
 # --- On Spark ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture

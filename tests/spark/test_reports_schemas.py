@@ -16,7 +16,6 @@ from goqueue.spark.jobs.audit import schema_audit
 from goqueue.spark.jobs.fitting import Judge
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.subjects import Version, versions_of
-from goqueue.testing import Broker
 from support.http_api import HttpApi
 from support.topic_writer import TopicWriter
 
@@ -96,12 +95,6 @@ def test_protobuf_messages_say_which_type_of_the_file_they_are():
 
 
 # --- On Spark -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from goqueue.spark.jobs import histograms, svg
 from goqueue.spark.jobs.balance import gini, max_to_mean, outlooks, suggested
 from goqueue.spark.jobs.skew import skew_report
 from goqueue.spark.jobs.skew_plot import bar, line_of, text_plot
-from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
 
 names = (f"skewed-{number}" for number in count())
@@ -95,12 +94,6 @@ def test_text_plots_are_as_wide_as_they_may_be(share, values):
 
 
 # --- On Spark ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 def test_a_report_counts_what_a_dumb_count_does(spark, broker, tmp_path):

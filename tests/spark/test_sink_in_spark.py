@@ -23,12 +23,6 @@ SETTINGS = {"retention.ms": -1, "goqueue.kafka.headers": "true"}
 names = (f"written-by-spark-{number}" for number in count())
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
-
-
 @pytest.fixture
 def topic(broker):
     return broker.create_topic(next(names), partitions=3, settings=SETTINGS)
@@ -55,6 +49,11 @@ def failure(action, *args, **options):
     with pytest.raises(PySparkException) as caught:
         action(*args, **options)
     return str(caught.value)
+
+
+def fetched(broker, path):
+    with urlopen(f"{broker.http_url}{path}", timeout=10) as answer:
+        return json.load(answer)
 
 
 # --- Batch -------------------------------------------------------------------------------------
@@ -116,14 +115,21 @@ def test_a_write_with_a_version_is_done_once(spark, write, broker, topic):
 
 
 def test_delayed_rows_are_written_without_a_transaction(spark, write, broker, topic):
-    frame = spark.range(3).selectExpr("CAST(id AS STRING) AS value", "6000 AS delay_ms")
+    frame = spark.range(3).selectExpr(
+        "CAST(id AS STRING) AS value", "IF(id = 0, 1, 3600000) AS delay_ms"
+    )
     assert "delay_ms: a transaction cannot hold delayed messages" in failure(write, frame)
+    before_ms = time.time_ns() // 1_000_000
     write(frame, guarantee="at-least-once")
-    assert committed(broker, topic) == []
+    waiting = fetched(broker, f"/topics/{topic}/delayed")["messages"]
+    waiting = [each for each in waiting if each["value"] != "0"]
+    assert sorted(each["value"] for each in waiting) == ["1", "2"]
+    assert all(0 <= each["deliverAt"] - before_ms - 3_600_000 < 60_000 for each in waiting)
     deadline = time.monotonic() + 20
-    while len(committed(broker, topic)) < 3:
+    while not (found := committed(broker, topic)):
         assert time.monotonic() < deadline
-        time.sleep(0.1)
+        time.sleep(0.05)
+    assert [each.value for each in found] == [b"0"]
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(spark, write, broker, topic):
@@ -134,11 +140,17 @@ def test_what_is_wrong_is_said_before_anything_is_written(spark, write, broker, 
     assert "value is bigint: expected binary or string" in text
     assert "partition is decimal(2,1): expected int" in text
     assert "a message has no valeu (did you mean value?)" in text
+    numbered = spark.range(2).selectExpr("CAST(id AS STRING) AS value", "CAST(7 AS INT) partition")
+    assert "has 0 to 2" in failure(write, numbered)
+    assert committed(broker, topic) == []
+
+
+@pytest.mark.slow  # each costs a process, and what they say is tested without Spark
+def test_options_that_cannot_be_are_said_before_anything_is_written(spark, write, broker, topic):
+    good = spark.range(2).selectExpr("CAST(id AS STRING) AS value")
     assert "cannot be overwritten" in failure(write, good, mode="overwrite")
     away = failure(write, good, address="127.0.0.1:9", kafka__default__api__timeout__ms="300")
     assert "gave up on 127.0.0.1:9" in away
-    numbered = spark.range(2).selectExpr("CAST(id AS STRING) AS value", "CAST(7 AS INT) partition")
-    assert "has 0 to 2" in failure(write, numbered)
     text = failure(write, good, partitioner="crc", guarantee="maybe", topics="x")
     for problem in ("partitioner: expected", "guarantee: expected", "unknown option topics"):
         assert problem in text
@@ -164,7 +176,7 @@ def stream(spark, broker, source, topic, tmp_path):
         reader = spark.readStream.format("goqueue").options(
             **{"bootstrap.servers": address, "subscribe": source},
             startingOffsets="earliest",
-            maxOffsetsPerTrigger="40",
+            maxOffsetsPerTrigger="60",
         )
         frame = change(reader.load().select("key", "value"))
         return (
@@ -269,6 +281,6 @@ def test_spark_still_tells_tasks_their_query_and_batch(stream, broker, source):
         writer.numbers(source, 0, 0, 1)
     query = stream()
     assert query.awaitTermination(60)
-    with urlopen(f"{broker.http_url}/transactions", timeout=10) as answer:
-        listed = [each["transactional_id"] for each in json.load(answer)["transactions"]]
+    told = fetched(broker, "/transactions")["transactions"]
+    listed = [each["transactional_id"] for each in told]
     assert any(name.startswith(f"spark-{query.id}::0-") for name in listed)

@@ -20,12 +20,6 @@ from support.topic_writer import TopicWriter
 topics = (f"seen-by-spark-{number}" for number in count())
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
-
-
 @pytest.fixture
 def topic(broker):
     # The numbers' times are long ago, and are to stay.

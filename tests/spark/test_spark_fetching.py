@@ -44,12 +44,6 @@ def link_to(address, **options):
 KEPT = {"retention.ms": -1}  # the numbers' times are long ago
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
-
-
 @pytest.fixture
 def topic(broker):
     return broker.create_topic(next(topics), partitions=2, settings=KEPT)

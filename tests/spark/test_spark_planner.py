@@ -14,18 +14,11 @@ from goqueue.spark.offsets import StreamOffset
 from goqueue.spark.options import parse_read_options
 from goqueue.spark.resolving import batch_ranges
 from goqueue.spark.stream_planner import StreamPlanner
-from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
 
 topics = (f"planned-{number}" for number in count())
 
 KEPT = {"retention.ms": -1}  # the numbers' times are long ago
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
 
 
 @pytest.fixture
