@@ -270,6 +270,7 @@ def node_with_a_past(folder: Path, clock: ManualClock, *flags: str) -> Node:
 
 async def live_through_everything(node: Node, clock: ManualClock) -> None:
     """Let everything happen once that a metric counts or measures; the node is started."""
+    node.broker.health.watch_collections()
     await _publish_and_fetch(node.broker)
     await _delay(node.broker, clock)
     await _prioritise(node.broker)

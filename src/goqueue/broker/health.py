@@ -69,6 +69,9 @@ class Health:
     def start(self) -> None:
         """Begin to watch; in the loop that is watched."""
         self._loop.start()
+
+    def watch_collections(self) -> None:
+        """Measure collections of garbage too, as whoever owns the interpreter may."""
         self._gc.start()
 
     def stop(self) -> None:

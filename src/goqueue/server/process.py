@@ -46,6 +46,7 @@ async def _serve(config: Config) -> None:
     # What is there now stays: no later collection needs to look at it again.
     gc.freeze()
     gc.enable()
+    node.broker.health.watch_collections()
     age_s = process_age_s()
     report_start(node, node.uptime_s if age_s is None else age_s)
     await stopping.wait()

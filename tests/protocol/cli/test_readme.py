@@ -40,9 +40,10 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
         )
         return done.stdout
 
-    install, publish, queues, look = blocks("sh")
+    install, publish, queues, look, demo = blocks("sh")
     consume, work = blocks("python")
     assert "goqueue server" in install
+    assert "goqueue pipeline demo" in demo
     published = run("sh", "-ec", publish.replace("http://localhost:8080", goqueue_broker.http_url))
     assert '"offset":0' in published
     kafka = consume.replace("127.0.0.1:9092", goqueue_broker.kafka_address)
