@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from benchmarks._brokers import start_goqueue
 from benchmarks._logs import FIRST_TIMESTAMP_MS, MB
 from benchmarks._processes import below, cpu_s, peak_bytes, spark_workers
-from benchmarks._spark_data import MemorySource, Topic, batch_at
+from benchmarks._spark_data import PER_BATCH, MemorySource, Topic, batch_at
 from benchmarks._spark_session import TUNED, running_spark
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark, percentiles, timed
@@ -213,7 +213,7 @@ def memory(run: Run) -> None:
     with filled(run, MESSAGES) as bench:
         peaks = {}
         for share in (10, 1):
-            end = MESSAGES // PARTITIONS // share
+            end = MESSAGES // PARTITIONS // PER_BATCH * PER_BATCH // share
             ends = ", ".join(f'"{number}": {end}' for number in range(PARTITIONS))
             options = {"endingOffsets": f'{{"{TOPIC}": {{{ends}}}}}', "minPartitions": "2"}
             for process in spark_workers():

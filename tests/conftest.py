@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: many tests wait, for processes, sockets and time itself."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: many tests wait, for processes, sockets and time itself."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
