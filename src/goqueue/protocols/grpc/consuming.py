@@ -56,6 +56,7 @@ class ConsumeService(ConsumeServiceServicer):
             pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark)
         )
         while until is None or offset < until:
+            self._streams.check()
             read = await self._broker.reader.read(
                 partition.id,
                 offset,
