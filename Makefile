@@ -23,6 +23,10 @@ run: $(STAMP) ## set everything up and run a server; data goes to ./data, Ctrl-C
 test: $(STAMP) ## every test but the slow ones
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
+.PHONY: test-again
+test-again: $(STAMP) ## those that failed last, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v
+
 .PHONY: test-slow
 test-slow: $(STAMP) ## the long tests alone
 	$(BIN)/python -m pytest -m slow --timeout 1800

@@ -91,6 +91,7 @@ def run_kafka_python(options: dict[str, Any]) -> None:
     from kafka.coordinator.assignors.sticky.sticky_assignor import (  # noqa: PLC0415
         StickyPartitionAssignor,
     )
+    from kafka.errors import RetriableError  # noqa: PLC0415
 
     class Listener(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Any) -> None:
@@ -123,7 +124,14 @@ def run_kafka_python(options: dict[str, Any]) -> None:
     tell("started")
     while not leaving:
         # When time is up in the middle of a rebalance, kafka-python forgets that it took part.
-        for messages in consumer.poll(timeout_ms=1000).values():
+        try:
+            batches = consumer.poll(timeout_ms=1000).values()
+        except RetriableError as error:
+            # While the broker is away, a refresh of metadata that fails at the wrong moment comes
+            # out of `poll`. It says itself that trying again is right, and the next poll goes on.
+            tell("retries", repr(error))
+            continue
+        for messages in batches:
             for each in messages:
                 tell_message(each.topic, each.partition, each.offset, each.value)
     consumer.close()

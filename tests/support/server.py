@@ -14,6 +14,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -37,11 +38,27 @@ START_S: Final = 60.0
 STOP_S: Final = 60.0
 
 
+_PORTS: Final = range(15_000, 32_000)
+"""Below those that Linux hands out by itself: a client that connects while a killed server is away
+cannot be given the server's port."""
+_drawn: Final[set[int]] = set()
+_luck: Final = random.SystemRandom()
+"""Not the one that Hypothesis seeds: all processes would draw alike."""
+
+
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        return int(sock.getsockname()[1])
+    """A port that nobody listens on at the moment, and that this process has not drawn before."""
+    while True:
+        port = _luck.choice(_PORTS)
+        if port in _drawn:
+            continue
+        _drawn.add(port)
+        with socket.socket() as sock:
+            try:
+                sock.bind((HOST, port))
+            except OSError:
+                continue
+        return port
 
 
 class ServerProcess:
