@@ -47,7 +47,7 @@ async def _take(
     """Let as many members as it takes have so many messages."""
     taken = 0
     while taken < count:
-        member = await broker.queues.join(group, [TOPIC], settings)
+        member = await broker.queue_members.join(group, [TOPIC], settings)
         while found := await broker.deliverer.poll(member, limit=at_once, max_wait_ms=0):
             taken += len(found)
             if taken >= count:

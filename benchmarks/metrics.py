@@ -69,7 +69,9 @@ async def _fill(broker: Broker) -> None:
         places = {PartitionId(topic, part): 0 for topic in read for part in range(PARTITIONS)}
         await set_offsets(broker, f"log-{number}", places)
     for number in range(QUEUE_GROUPS):
-        await broker.queues.join(f"queue-{number}", topics[number : number + 3], QueueSettings())
+        await broker.queue_members.join(
+            f"queue-{number}", topics[number : number + 3], QueueSettings()
+        )
     await broker.backlogs.look()
 
 

@@ -231,7 +231,7 @@ async def _queue_group(broker: Broker, clock: ManualClock) -> None:
     await broker.create_topic("q", 1, {"message.ttl.ms": "60000"})
     publish(broker, "q", b"stale", timestamp_ms=clock.now_ms() - 120_000)
     publish(broker, "q", *(b"%d" % number for number in range(5)), timestamp_ms=clock.now_ms())
-    member = await broker.queues.join("w", ["q"], QueueSettings())
+    member = await broker.queue_members.join("w", ["q"], QueueSettings())
     taken = await broker.deliverer.poll(member, limit=6, max_wait_ms=0, visibility_ms=1000)
     verdicts = (Verdict.ACK, Verdict.NACK, Verdict.REJECT)
     for each, verdict in zip(taken, verdicts, strict=False):

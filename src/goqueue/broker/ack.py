@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
-    from goqueue.broker.queues import QueueMember, Queues
+    from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
@@ -207,7 +208,7 @@ class Settler:
             InvalidGroupRequestError: nothing has been published at that offset.
         """
         group = self._queues.group(member.group_id)
-        mine = set(self._queues.partitions_of(member))
+        mine = set(self._broker.queue_members.partitions_of(member))
         if member.owner is not None:
             mine |= member.owner.revoking  # which it may finish with
         changes: dict[QueueKey, list[Operation]] = {}

@@ -27,6 +27,7 @@ from goqueue.broker.partitions import Partitions
 from goqueue.broker.pipelines import Pipelines
 from goqueue.broker.producer_ids import ProducerIds
 from goqueue.broker.publish import Publisher
+from goqueue.broker.queue_members import QueueMembers
 from goqueue.broker.queues import Queues
 from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.redrive import Redrives
@@ -148,6 +149,7 @@ class Broker:
         self.memberships = Memberships(self)
         self.record_reader = RecordReader(self.executor, self._on_damage)
         self.queues = Queues(self)
+        self.queue_members = QueueMembers(self, self.queues)
         self.deliverer = Deliverer(self, self.queues)
         self.settler = Settler(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
     from goqueue.broker.portions import Delivery, Marks
-    from goqueue.broker.queues import QueueMember, Queues
+    from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
@@ -67,7 +68,7 @@ class Deliverer:
             GroupError: it is no member any more.
             CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
         """
-        await self._queues.heartbeat(member)
+        await self._broker.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms)
         found = [delivery for portion in portions for delivery in portion.deliveries()]
@@ -86,7 +87,7 @@ class Deliverer:
         max_bytes: int = MAX_POLLED_BYTES,
     ) -> list[tuple[Run, list[Record]]]:
         """`poll`, in runs of messages of one partition and one lane. Raises like it."""
-        await self._queues.heartbeat(member)
+        await self._broker.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms)
         shard = self._queues.shard_of(self._queues.group(member.group_id))
@@ -139,7 +140,11 @@ class Deliverer:
         deadline_s = loop.time() + max_wait_ms / 1000
         while True:
             group = self._queues.group(member.group_id)
-            mine = self._queues.partitions_of(member) if partitions is None else partitions
+            mine = (
+                self._broker.queue_members.partitions_of(member)
+                if partitions is None
+                else partitions
+            )
             if any(self._queues.key(each) not in group.queues for each in mine):
                 await self._queues.open_queues(group, mine)
             waiter = self._listen(group, mine)
@@ -176,7 +181,7 @@ class Deliverer:
         """Wait for something to happen; whoever waits is alive."""
         if member.owner is not None:
             await waiter.wait(min(left_s, _STEP_S))
-            await self._queues.heartbeat(member)
+            await self._broker.queue_members.heartbeat(member)
             return
         shared = group.members.find(member.member_id)
         if shared is None:

@@ -1,12 +1,10 @@
-"""Queue groups: where they are kept, who is in them, and what they read."""
+"""Queue groups: where they are kept, and what they read."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import mmh3
 import msgspec
@@ -16,14 +14,12 @@ from goqueue.broker.queue_shard import QueueShard
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.waiting import Waiters
 from goqueue.delivery import operations as ops
-from goqueue.delivery.group import REDRIVE_GROUP, QueueGroup
-from goqueue.delivery.members import SharedMember
+from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
-    InternalTopicError,
     InvalidGroupIdError,
     NonEmptyGroupError,
     TooManyGroupsError,
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.membership import Member
     from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.lane_index import LaneIndex
@@ -45,25 +40,8 @@ QUEUE_PARTITIONS: Final = 8
 QUEUES: Final = 7
 """The kind of snapshot that holds queue groups."""
 QUEUES_NAME: Final = "queues"
-HEARTBEAT_INTERVAL_MS: Final = 5_000
 MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
-
-
-@dataclass(slots=True)
-class QueueMember:
-    """A member of a queue group, as the doors see it."""
-
-    group_id: str
-    member_id: str
-    mode: Mode
-    owner: Member | None = None
-    """Its place in the consumer group by which an exclusive group shares out partitions."""
-
-    @property
-    def epoch(self) -> int:
-        """Of an owner of partitions; a shared group has nothing to hand over."""
-        return 0 if self.owner is None else self.owner.epoch
 
 
 class Queues:
@@ -282,13 +260,6 @@ class Queues:
 
     # --- What a group reads ----------------------------------------------------------------------
 
-    def partitions_of(self, member: QueueMember) -> list[PartitionId]:
-        """The partitions that a member takes from."""
-        if member.owner is not None:
-            return sorted(member.owner.assigned)
-        topics = self.group(member.group_id).members.get(member.member_id).topics
-        return self.partitions_of_topics(topics)
-
     def partitions_of_topics(self, topics: Iterable[str]) -> list[PartitionId]:
         """Every partition of those of the topics that exist, and are not the broker's own.
 
@@ -366,88 +337,6 @@ class Queues:
         for place in places:
             group.close(place)
         await self.shard_of(group).forget_queues(group, places)
-
-    # --- Members ---------------------------------------------------------------------------------
-
-    async def join(
-        self,
-        group_id: str,
-        topics: Iterable[str],
-        settings: QueueSettings,
-        *,
-        client_id: str = "",
-        client_host: str = "",
-        member_id: str = "",
-        session_ms: int = 45_000,
-        releases_itself: bool = False,
-    ) -> QueueMember:
-        """Become a member; `settings` make the group if there is none, and say how it works.
-
-        Raises:
-            GroupError: the group refuses.
-            TopicError: there is no such topic.
-        """
-        wanted = frozenset(topics)
-        if group_id == REDRIVE_GROUP:
-            raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
-        for name in wanted:
-            if self._broker.topics.catalogue.topic(name).is_internal:
-                raise InternalTopicError(f"{name} belongs to the broker: no group works it off")
-        group = await self.open(group_id, settings)
-        await self.open_queues(group, self.partitions_of_topics(wanted))
-        if group.settings.mode is Mode.EXCLUSIVE:
-            owner = await self._broker.memberships.join(
-                group_id,
-                wanted,
-                client_id=client_id,
-                client_host=client_host,
-                member_id=member_id,
-                reset_to_earliest=not group.settings.start_at_latest,
-                releases_itself=releases_itself,
-            )
-            return QueueMember(group_id, owner.member_id, Mode.EXCLUSIVE, owner)
-        member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
-        member = SharedMember(member_id, wanted, client_id, client_host, session_ms)
-        group.members.join(member, self.now_ms())
-        self.shard_of(group).wake_at(member.deadline_ms)
-        return QueueMember(group_id, member_id, Mode.SHARED)
-
-    def member(self, group_id: str, member_id: str, epoch: int | None = None) -> QueueMember | None:
-        """A member of a queue group; None when there is no queue group of that name.
-
-        Raises:
-            GroupError: there is no such member, or it speaks for another epoch.
-        """
-        group = self.find(group_id)
-        if group is None or group.is_dormant:
-            return None
-        if group.settings.mode is Mode.EXCLUSIVE:
-            owner = self._broker.memberships.member(group_id, member_id, epoch)
-            return QueueMember(group_id, member_id, Mode.EXCLUSIVE, owner)
-        group.members.get(member_id)
-        return QueueMember(group_id, member_id, Mode.SHARED)
-
-    async def heartbeat(self, member: QueueMember) -> None:
-        """Stay a member; an owner of partitions takes over what is assigned to it.
-
-        Raises:
-            GroupError: it is no member any more.
-        """
-        if member.owner is not None:
-            await self._broker.memberships.heartbeat(member.owner)
-            return
-        group = self.group(member.group_id)
-        group.members.heartbeat(member.member_id, None, None, self.now_ms())
-
-    async def leave(self, member: QueueMember) -> None:
-        """Go; what the member has is handed to others at once."""
-        group = self.group(member.group_id)
-        if member.owner is not None:
-            await self._broker.memberships.leave(member.owner)
-        else:
-            group.members.leave(member.member_id)
-        group.forget_member(member.member_id)
-        await self.release_member(group, member.member_id)
 
     async def release_member(self, group: QueueGroup, member_id: str) -> None:
         """Take back what a member has, and hand it to others at once."""

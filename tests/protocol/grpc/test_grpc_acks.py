@@ -26,7 +26,7 @@ def played(folder, scenario, count=3, **settings):
     async def main(node):
         await node.broker.create_topic("t", 1)
         await node.broker.writer.publish("t", [NewMessage(b"%d" % n) for n in range(count)])
-        member = await node.broker.queues.join(
+        member = await node.broker.queue_members.join(
             "g", ["t"], QueueSettings(mode=Mode.SHARED, **settings)
         )
         await scenario(node, member)

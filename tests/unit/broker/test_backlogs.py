@@ -139,7 +139,7 @@ def test_the_oldest_message_is_the_one_that_a_log_group_goes_on_with(tmp_path: P
 
 def test_the_oldest_of_a_queue_group_is_the_one_that_nobody_acknowledged(tmp_path: Path) -> None:
     async def scenario(broker: Broker, clock: ManualClock) -> None:
-        member = await broker.queues.join("w", ["t"], QueueSettings())
+        member = await broker.queue_members.join("w", ["t"], QueueSettings())
         taken = await broker.deliverer.poll(member, limit=3, max_wait_ms=0)
         await broker.settler.settle([taken[2].receipt], Judgement(Verdict.ACK))
         assert (await _looked(broker, "w")).oldest_age_s(clock.now_ms()) == 30

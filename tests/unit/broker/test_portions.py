@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.portions import acquired, around, batches
-from goqueue.broker.queues import QueueMember
+from goqueue.broker.queue_members import QueueMember
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.records import Record, encode, peek, walk
 from support.brokers import publish, running_broker

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.portions import Delivery
-    from goqueue.broker.queues import QueueMember
+    from goqueue.broker.queue_members import QueueMember
 
 ACK = Judgement(Verdict.ACK)
 NACK = Judgement(Verdict.NACK, "not now")
@@ -55,7 +55,7 @@ async def topic_of(broker: Broker, count: int, **overrides: str) -> None:
 
 
 async def member_of(broker: Broker, settings: QueueSettings = SHARED, **rest: Any) -> QueueMember:
-    return await broker.queues.join("g", ["t"], settings, **rest)
+    return await broker.queue_members.join("g", ["t"], settings, **rest)
 
 
 async def poll(broker: Broker, member: QueueMember, limit: int = 100) -> list[Delivery]:
@@ -324,7 +324,7 @@ def test_the_dead_of_a_dead_letter_topic_stay_where_they_are(tmp_path: Path) -> 
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t.dlq", 1)
             publish(broker, "t.dlq", b"letter")
-            member = await broker.queues.join("g", ["t.dlq"], SHARED)
+            member = await broker.queue_members.join("g", ["t.dlq"], SHARED)
             await settle(broker, await poll(broker, member), REJECT)
             await until(lambda: start(broker) == 1)
             assert "t.dlq.dlq" not in broker.topics.catalogue.by_name
@@ -363,7 +363,7 @@ def test_what_a_member_has_goes_to_others_when_it_leaves_or_is_lost(tmp_path: Pa
             await poll(broker, leaver, 1)
             await poll(broker, lost, 1)
             other = await member_of(broker)
-            await broker.queues.leave(leaver)
+            await broker.queue_members.leave(leaver)
             assert offsets(await poll(broker, other)) == [0]
             await time_passes(broker, 1000)
             assert offsets(await poll(broker, other)) == [1]
@@ -396,7 +396,7 @@ def test_a_group_works_in_one_way(tmp_path: Path) -> None:
                 await member_of(broker, QueueSettings(mode=Mode.EXCLUSIVE))
             await broker.memberships.join("readers", ["t"])
             with pytest.raises(GroupModeError):
-                await broker.queues.join("readers", ["t"], SHARED)
+                await broker.queue_members.join("readers", ["t"], SHARED)
 
     asyncio.run(scenario())
 
@@ -424,11 +424,11 @@ def test_a_group_is_reset_and_deleted_only_without_members(tmp_path: Path) -> No
                 await broker.queues.reset("g", {PartitionId("t", 0): 1})
             with pytest.raises(NonEmptyGroupError):
                 await broker.queues.delete("g")
-            await broker.queues.leave(member)
+            await broker.queue_members.leave(member)
             await broker.queues.reset("g", {PartitionId("t", 0): 1})
             member = await member_of(broker)
             assert offsets(await poll(broker, member)) == [1, 2]
-            await broker.queues.leave(member)
+            await broker.queue_members.leave(member)
             await broker.queues.delete("g")
             assert broker.queues.find("g") is None
 
@@ -458,7 +458,7 @@ def test_a_restart_changes_nothing(tmp_path: Path, clean: bool) -> None:
             (again,) = await poll(broker, member)
             assert (again.record.offset, again.delivery_count) == (1, 2)
             await time_passes(broker, 40_000)
-            await broker.queues.heartbeat(member)
+            await broker.queue_members.heartbeat(member)
             assert offsets(await poll(broker, member)) == [1, 4, 5]
             await time_passes(broker, 20_000)
             assert offsets(await poll(broker, member)) == [2]

@@ -23,7 +23,7 @@ REJECT = Judgement(Verdict.REJECT, "never")
 
 
 async def handed_to(broker: Broker, group_id: str) -> list[Delivery]:
-    member = await broker.queues.join(group_id, ["t"], QueueSettings())
+    member = await broker.queue_members.join(group_id, ["t"], QueueSettings())
     return await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from goqueue.broker.ack import Verdict
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.queues import QUEUE_PARTITIONS, QueueMember
+from goqueue.broker.queue_members import QueueMember
+from goqueue.broker.queues import QUEUE_PARTITIONS
 from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
 from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
 from goqueue.delivery.pages import MessageState
@@ -201,7 +202,7 @@ def test_nobody_works_off_the_brokers_own_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             with pytest.raises(InternalTopicError):
-                await broker.queues.join("g", ["__consumer_offsets"], QueueSettings())
+                await broker.queue_members.join("g", ["__consumer_offsets"], QueueSettings())
             assert broker.queues.find("g") is None
 
     asyncio.run(scenario())

@@ -29,7 +29,7 @@ async def turns(count: int) -> None:
 
 
 async def reject_all(broker: Broker, topic: str) -> None:
-    member = await broker.queues.join(f"of-{topic}", [topic], QueueSettings())
+    member = await broker.queue_members.join(f"of-{topic}", [topic], QueueSettings())
     taken = await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
     await broker.settler.settle([each.receipt for each in taken], REJECT)
 
@@ -82,7 +82,7 @@ def test_a_poll_whose_topic_goes_is_refused_or_gets_what_was_there(
             await broker.create_topic("t", 3)
             messages = [NewMessage(b"a message", partition=number) for number in range(3)]
             await broker.writer.publish("t", messages)
-            member = await broker.queues.join("g", ["t"], QueueSettings())
+            member = await broker.queue_members.join("g", ["t"], QueueSettings())
             poll: asyncio.Task[Any] = asyncio.create_task(
                 broker.deliverer.poll(member, limit=9, max_wait_ms=0)
             )

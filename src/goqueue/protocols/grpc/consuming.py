@@ -119,7 +119,7 @@ class ConsumeService(ConsumeServiceServicer):
     ) -> QueueSubscription:
         settings = _queue_settings(join)
         window = bounded("join.window", join.window, _window(limit), 1, MAX_WINDOW)
-        member = await self._broker.queues.join(
+        member = await self._broker.queue_members.join(
             join.group,
             join.topics,
             settings,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
-    from goqueue.broker.queues import QueueMember
+    from goqueue.broker.queue_members import QueueMember
     from goqueue.broker.runs import Run
     from goqueue.records import Record
 
@@ -80,6 +80,7 @@ class QueueSubscription:
         """
         self._broker = broker
         self._queues = broker.queues
+        self._queue_members = broker.queue_members
         self._member = member
         self._wishes = wishes
         self._is_stopping = is_stopping
@@ -110,7 +111,7 @@ class QueueSubscription:
             await asyncio.gather(sender, listener, return_exceptions=True)
             if not self._is_stopping():
                 with suppress(GoQueueError):
-                    await self._queues.leave(self._member)
+                    await self._queue_members.leave(self._member)
 
     # --- To the client ---------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class QueueSubscription:
 
     async def _tell_assignment(self) -> None:
         """Tell the client what it takes from, if that is news."""
-        partitions = self._queues.partitions_of(self._member)
+        partitions = self._queue_members.partitions_of(self._member)
         if partitions == self._told:
             return
         self._told = partitions
@@ -162,7 +163,7 @@ class QueueSubscription:
             return room
         await self._hear(_GATHER_S if room else WAIT_MS / 1000)
         if not self._free:
-            await self._queues.heartbeat(self._member)
+            await self._queue_members.heartbeat(self._member)
         return self._free
 
     @property

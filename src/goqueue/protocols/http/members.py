@@ -15,8 +15,8 @@ import msgspec
 
 from goqueue.broker.group_views import view_group
 from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
+from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.broker.queue_views import committable
-from goqueue.broker.queues import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.codecs import Duration, duration_ms
@@ -165,6 +165,7 @@ class MemberRoutes:
         self._broker = broker
         self._members = broker.memberships
         self._queues = broker.queues
+        self._queue_members = broker.queue_members
 
     @route("POST", "/groups/{group}/join", tag=_TAG)
     async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
@@ -201,7 +202,7 @@ class MemberRoutes:
             place = self._place(owner)
         else:
             wanted = _settings(body)
-            member = await self._queues.join(group_id, body.topics, wanted, **who)
+            member = await self._queue_members.join(group_id, body.topics, wanted, **who)
             place = self._place(_owner(member))
             settings = settings_shape(self._queues.group(group_id).settings)
         view = view_group(self._broker, group_id)
@@ -230,7 +231,7 @@ class MemberRoutes:
 
     def _find(self, group_id: str, body: MemberBody | PollQuery) -> QueueMember | Member:
         """The member of a queue group, or of a log group."""
-        member = self._queues.member(group_id, body.member_id, body.generation)
+        member = self._queue_members.find(group_id, body.member_id, body.generation)
         if member is not None:
             return member
         return self._members.member(group_id, body.member_id, body.generation)
@@ -244,7 +245,7 @@ class MemberRoutes:
         """
         member = _owner(self._find(path.group, body))
         if isinstance(member, QueueMember):
-            await self._queues.heartbeat(member)
+            await self._queue_members.heartbeat(member)
             return MemberAnswer(**self._place(member))
         before = member.assigned
         await self._members.heartbeat(member)
@@ -266,7 +267,7 @@ class MemberRoutes:
         """Stop being a member; partitions and messages are free for others at once."""
         member = self._find(path.group, body)
         if isinstance(member, QueueMember):
-            await self._queues.leave(member)
+            await self._queue_members.leave(member)
         else:
             await self._members.leave(member)
         return Left(body.member_id)
@@ -303,7 +304,7 @@ class MemberRoutes:
         )
         force = query.encoding == "base64"
         group = self._queues.group(member.group_id)
-        mine = set(self._queues.partitions_of(member))
+        mine = set(self._queue_members.partitions_of(member))
         offsets = committable(self._broker, group, member.member_id)
         return PollAnswer(
             member.epoch,
@@ -343,7 +344,7 @@ class MemberRoutes:
         state = view_group(self._broker, member.group_id).listing.state
         revoking: frozenset[PartitionId] = frozenset()
         if isinstance(member, QueueMember):  # a shared one, to whom nothing is handed over
-            assigned = before = frozenset(self._queues.partitions_of(member))
+            assigned = before = frozenset(self._queue_members.partitions_of(member))
             heartbeat_interval_ms = HEARTBEAT_INTERVAL_MS
         else:
             assigned, revoking = member.assigned, member.revoking

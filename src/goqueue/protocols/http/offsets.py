@@ -135,7 +135,7 @@ class OffsetRoutes:
         offsets: dict[PartitionId, int],
     ) -> None:
         broker = self._broker
-        member = broker.queues.member(group_id, member_id, generation)
+        member = broker.queue_members.find(group_id, member_id, generation)
         if member is not None:
             await broker.settler.commit(member, offsets)
             return

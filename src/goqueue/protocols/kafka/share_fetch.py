@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.portions import acquired, batches
-from goqueue.broker.queues import QueueMember
+from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import ShareAcks
 from goqueue.broker.share_members import ShareMembers
 from goqueue.delivery.settings import Mode
