@@ -29,12 +29,79 @@ class Traced(NamedTuple):
     """Messages that name their trace, by offset; None for those that want none."""
 
 
+_NOTHING: Final = Traced(-1, -1, {})
+
+
+class _Batches:
+    """The traced batches of one partition, by offset; none overlaps another.
+
+    The oldest goes first, and mostly is the first of them: it leaves an empty place, and these
+    places are given up together, so that to forget one does not move all others.
+    """
+
+    __slots__ = ("_gone", "_known")
+
+    def __init__(self) -> None:
+        self._known: list[Traced] = []
+        self._gone = 0
+        """Places at the beginning that hold nothing any more."""
+
+    def __len__(self) -> int:
+        return len(self._known) - self._gone
+
+    def add(self, traced: Traced) -> Iterator[Traced]:
+        """Note what was not known of a batch; tells which parts of it these are."""
+        known = self._known
+        if not len(self) or known[-1].end <= traced.first:
+            known.append(traced)
+            yield traced
+            return
+        for first, end in self._unknown(traced.first, traced.end):
+            own = {at: context for at, context in traced.own.items() if first <= at < end}
+            part = Traced(first, end, own)
+            insort(known, part, lo=self._gone, key=_first)
+            yield part
+
+    def _unknown(self, first: int, end: int) -> list[tuple[int, int]]:
+        """What of [first, end) is in none of them."""
+        found = []
+        for batch in self.around(first, end):
+            if first < batch.first:
+                found.append((first, batch.first))
+            first = max(first, batch.end)
+        if first < end:
+            found.append((first, end))
+        return found
+
+    def around(self, first: int, end: int) -> Iterator[Traced]:
+        """Those that have something in common with [first, end)."""
+        known = self._known
+        at = max(bisect_right(known, first, lo=self._gone, key=_first) - 1, self._gone)
+        while at < len(known) and known[at].first < end:
+            if known[at].end > first:
+                yield known[at]
+            at += 1
+
+    def forget(self, first: int) -> Traced:
+        """Forget the one that begins there, and is known."""
+        known = self._known
+        batch = known[self._gone]
+        if batch.first != first:
+            return known.pop(bisect_left(known, first, lo=self._gone, key=_first))
+        known[self._gone] = _NOTHING
+        self._gone += 1
+        if 2 * self._gone > len(known):
+            del known[: self._gone]
+            self._gone = 0
+        return batch
+
+
 class TracedIndex:
-    """The traced batches of all partitions, by place. Batches of one place do not overlap."""
+    """The traced batches of all partitions, by place."""
 
     def __init__(self, limit: int = MAX_TRACED) -> None:
         self._limit = limit
-        self._places: dict[str, list[Traced]] = {}
+        self._places: dict[str, _Batches] = {}
         self._order: deque[tuple[str, int]] = deque()
         self._cost = 0
 
@@ -42,40 +109,26 @@ class TracedIndex:
         return len(self._order)
 
     def add(self, place: str, traced: Traced) -> None:
-        """Note a batch; one that is noted already counts once."""
-        batches = self._places.setdefault(place, [])
-        if not batches or batches[-1].first < traced.first:
-            batches.append(traced)
-        elif self.batch(place, traced.first) is None:
-            insort(batches, traced, key=_first)
-        else:
-            return
-        self._order.append((place, traced.first))
-        self._cost += 1 + len(traced.own)
+        """Note a batch; what of it is noted already stays as it is."""
+        batches = self._places.get(place)
+        if batches is None:
+            batches = self._places[place] = _Batches()
+        for part in batches.add(traced):
+            self._order.append((place, part.first))
+            self._cost += 1 + len(part.own)
         while self._cost > self._limit and len(self._order) > 1:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         place, first = self._order.popleft()
-        batches = self._places.get(place, [])
-        at = bisect_left(batches, first, key=_first)
-        if at < len(batches) and batches[at].first == first:
-            self._cost -= 1 + len(batches[at].own)
-            del batches[at]
-            if not batches:
-                del self._places[place]
+        batches = self._places[place]
+        self._cost -= 1 + len(batches.forget(first).own)
+        if not batches:
+            del self._places[place]
 
     def knows(self, place: str) -> bool:
         """Whether anything of a partition is traced."""
         return place in self._places
-
-    def batch(self, place: str, offset: int) -> Traced | None:
-        """The traced batch that holds an offset."""
-        batches = self._places.get(place)
-        if not batches:
-            return None
-        at = bisect_right(batches, offset, key=_first) - 1
-        return batches[at] if at >= 0 and offset < batches[at].end else None
 
     def within(
         self, place: str, first: int, end: int
@@ -85,14 +138,9 @@ class TracedIndex:
         Single messages with the traces that they name, and ranges of others.
         """
         batches = self._places.get(place)
-        if not batches:
-            return
-        at = max(bisect_right(batches, first, key=_first) - 1, 0)
-        while at < len(batches) and batches[at].first < end:
-            batch = batches[at]
-            yield from parts_of(batch, max(first, batch.first), min(end, batch.end))
-            first = max(first, batch.end)
-            at += 1
+        if batches is not None:
+            for batch in batches.around(first, end):
+                yield from parts_of(batch, max(first, batch.first), min(end, batch.end))
 
 
 def _first(batch: Traced) -> int:

@@ -31,8 +31,9 @@ CONTEXT = st.none() | st.just(TraceContext("1" * 32, "2" * 16))
     st.lists(
         st.tuples(
             st.sampled_from("ab"),
-            st.integers(0, 12),
-            st.dictionaries(st.integers(0, 4), CONTEXT, max_size=3),
+            st.integers(0, 60),
+            st.integers(1, 9),
+            st.dictionaries(st.integers(0, 8), CONTEXT, max_size=3),
         ),
         max_size=15,
     ),
@@ -42,12 +43,11 @@ CONTEXT = st.none() | st.just(TraceContext("1" * 32, "2" * 16))
 def test_the_index_knows_what_is_traced_in_which_trace(added, first, length):
     index = TracedIndex()
     twin: dict[tuple[str, int], TraceContext | str | None] = {}
-    for place, number, own in added:
-        base = number * 5
-        traced = Traced(base, base + 5, {base + at: context for at, context in own.items()})
-        index.add(place, traced)
-        for offset in range(base, base + 5):
-            twin.setdefault((place, offset), traced.own.get(offset, "derived"))
+    for place, base, count, said in added:
+        own = {base + at: context for at, context in said.items() if at < count}
+        index.add(place, Traced(base, base + count, own))
+        for offset in range(base, base + count):
+            twin.setdefault((place, offset), own.get(offset, "derived"))
     for place in "ab":
         found = {}
         for context, start, end in index.within(place, first, first + length):
@@ -64,18 +64,21 @@ def test_the_index_knows_what_is_traced_in_which_trace(added, first, length):
         assert index.knows(place) == any(each == place for each, _ in twin)
 
 
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30)), max_size=60))
+def test_the_index_forgets_in_the_order_in_which_it_learnt(added):
+    index, twin = TracedIndex(limit=7), list[tuple[str, int]]()
+    for place, offset in added:
+        index.add(place, Traced(offset, offset + 1, {}))
+        if (place, offset) not in twin:
+            twin = [*twin, (place, offset)][-7:]
+        found = [(each, at) for each in "ab" for _, at, _ in index.within(each, 0, 31)]
+        assert found == sorted(twin)
+        assert len(index) == len(twin)
+
+
 def test_of_too_many_traced_batches_the_oldest_is_forgotten():
     index = TracedIndex(limit=10)
     for at in range(20):
         index.add("a", Traced(at, at + 1, {at: TraceContext("1" * 32, "2" * 16)}))
     assert len(index) == 5
     assert [first for _, first, _ in index.within("a", 0, 100)] == [15, 16, 17, 18, 19]
-
-
-def test_what_overlaps_is_told_once():
-    index = TracedIndex()
-    index.add("a", Traced(5, 10, {}))
-    index.add("a", Traced(0, 20, {}))
-    told = [offset for _, first, end in index.within("a", 0, 30) for offset in range(first, end)]
-    assert told == sorted(set(told))
-    assert set(range(5, 10)) <= set(told)
