@@ -240,6 +240,9 @@ def judge_report(broker, orders, whole, seen, report):
     assert {each["name"]: each["rows"] for each in told["queries"]} == {
         each.name: each.rows for each in report.last.queries
     }
+    letters = {each["name"]: each["dead_letters"] for each in told["queries"]}
+    assert letters.pop("checked-dead-letters") == f"{orders}.dlq"
+    assert set(letters.values()) == {None}
     offsets = fetched(broker, f"/groups/{clean.group}/offsets")
     assert (sum(offsets["offsets"][orders].values()), offsets["total_lag"]) == (33, 0)
 

@@ -57,7 +57,7 @@ def attention(
         _pipelines(broker),
         _groups(broker, inventory),
         _latency(lately),
-        _dead_letters(broker),
+        _dead_letters(inventory),
         _retries(lately),
         _transactions(broker, inventory),
         _process(health),
@@ -176,15 +176,23 @@ def _latency(lately: Lately) -> Iterator[Attention]:
         )
 
 
-def _dead_letters(broker: Broker) -> Iterator[Attention]:
-    died = broker.history.dead_letters_lately()
-    for topic, count in sorted(died.items(), key=lambda each: -each[1]):
-        yield Attention(
-            "warning",
-            f"{count} dead letters of {topic}",
-            "They came in the last hour: look at why, then redrive or purge them.",
-            _page("queues", topic),
-        )
+def _dead_letters(inventory: Inventory) -> Iterator[Attention]:
+    for each in inventory.new_letters:
+        letters = "1 dead letter" if each.count == 1 else f"{each.count} dead letters"
+        if each.source is not None:
+            yield Attention(
+                "warning",
+                f"{letters} of {each.source}",
+                "Of the last hour: look at why, then redrive or purge them.",
+                _page("dead-letters", each.source),
+            )
+        else:
+            yield Attention(
+                "warning",
+                f"{letters} of pipeline {each.pipeline}",
+                f"Of the last hour, in topic {each.topic}: look at why.",
+                _page("topics", each.topic),
+            )
 
 
 def _retries(lately: Lately) -> Iterator[Attention]:

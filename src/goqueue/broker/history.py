@@ -36,9 +36,6 @@ MAX_GROUPS: Final = 200
 """Groups with a history; of more, those in which nothing happened for the longest have none."""
 _MINUTE: Final = 12
 """Points in a minute, over which latencies are measured."""
-_HOUR_S: Final = 3600.0
-_MARK_S: Final = 300.0
-"""Between two counts of dead letters that are kept, to tell those of the last hour."""
 
 
 class Line:
@@ -120,9 +117,6 @@ class History:
         self.node = _NodeLines(*(Line() for _ in range(5)))
         self._groups: OrderedDict[str, GroupLines] = OrderedDict()
         """The one in which something happened last at the end."""
-        self._marks: deque[tuple[float, dict[tuple[str, ...], float]]] = deque()
-        """What was counted of dead letters, now and then, in the last hour."""
-        self._mark(self._counts[0].at_s)
 
     def _read(self) -> Counts:
         return read_counts(self._broker.metrics, self._broker.clock.monotonic_s())
@@ -140,8 +134,6 @@ class History:
         node.failed.add(rates.failed_per_s)
         node.publish_p99.add(p99_between(before.publish, now.publish))
         node.lag.add(self._sample_groups(self._broker.backlogs.all()))
-        if now.at_s - self._marks[-1][0] >= _MARK_S:
-            self._mark(now.at_s)
 
     # --- The node --------------------------------------------------------------------------------
 
@@ -175,23 +167,6 @@ class History:
     def _note_published(self, now_s: float) -> None:
         counts = self._broker.metrics.values(names.MESSAGES_PUBLISHED)
         self._published.append((now_s, counts))
-
-    # --- Dead letters ----------------------------------------------------------------------------
-
-    def dead_letters_lately(self) -> dict[str, int]:
-        """How many of each topic died in the last hour."""
-        before = self._marks[0][1]
-        found: dict[str, int] = {}
-        for labels, count in self._broker.metrics.values(names.DEAD_LETTERS).items():
-            died = int(count - before.get(labels, 0))
-            if died > 0:
-                found[labels[0]] = found.get(labels[0], 0) + died
-        return found
-
-    def _mark(self, now_s: float) -> None:
-        self._marks.append((now_s, self._broker.metrics.values(names.DEAD_LETTERS)))
-        while len(self._marks) > 1 and now_s - self._marks[1][0] >= _HOUR_S:
-            self._marks.popleft()
 
     # --- Groups ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.letter_gaps import LetterGaps
+from goqueue.broker.new_letters import LettersLately
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
@@ -111,6 +112,7 @@ class Letters:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._gaps = LetterGaps(broker.executor)
+        self.lately = LettersLately(broker)
 
     def topic(self, source: str) -> Topic | None:
         """Where the dead messages of a topic are; None when it never had any.

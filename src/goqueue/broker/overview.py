@@ -17,6 +17,7 @@ from goqueue.transactions.messages import TransactionFilter
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.group_views import GroupLine
+    from goqueue.broker.new_letters import NewLetters
     from goqueue.transactions.messages import TransactionView
 
 _OPEN: Final = TransactionFilter(states=frozenset({"Ongoing"}))
@@ -64,11 +65,14 @@ class Inventory(NamedTuple):
     open_transactions: list[TransactionView]
     failed: list[tuple[str, str]]
     """Partitions that refuse appends, and why."""
+    new_letters: list[NewLetters]
+    """Dead letters of the last hour, by where they are."""
 
 
 async def take_inventory(broker: Broker, connections: int) -> Inventory:
     """Look at everything once."""
     dead_letters = await broker.letters.count_all()
+    new_letters = await broker.letters.lately.all()
     topics = 0
     partitions = messages = size_bytes = 0
     failed: list[tuple[str, str]] = []
@@ -103,7 +107,7 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
         open_transactions=len(transactions),
         subjects=len(broker.schemas.registry.state.subjects),
     )
-    return Inventory(totals, groups, transactions, failed)
+    return Inventory(totals, groups, transactions, failed, new_letters)
 
 
 def _queued(broker: Broker) -> tuple[int, int]:

@@ -57,6 +57,8 @@ class QueryReport(msgspec.Struct, kw_only=True, frozen=True):
     id: str | None = None
     run_id: str | None = None
     sink: str | None = None
+    dead_letters: str | None = None
+    """The topic, if what it writes are dead letters."""
     sources: list[str] = []
     group: str | None = None
     batch_id: int | None = None

@@ -9,6 +9,7 @@ from goqueue.broker.attention import MAX_SHOWN, attention
 from goqueue.broker.group_views import GroupLine
 from goqueue.broker.health import HealthReport
 from goqueue.broker.history import GroupLines, Lately, Line
+from goqueue.broker.new_letters import NewLetters
 from goqueue.broker.overview import Inventory, Totals
 from goqueue.broker.pipelines import PipelineReport, QueryReport
 from goqueue.broker.vitals import Percentiles, Rates
@@ -25,7 +26,7 @@ class Scene:
     def __init__(self) -> None:
         self.disk_full: str | None = None
         self.pipelines: list[PipelineReport] = []
-        self.died: dict[str, int] = {}
+        self.letters: list[NewLetters] = []
         self.failed: list[tuple[str, str]] = []
         self.groups: list[GroupLine] = []
         self.lines: dict[str, GroupLines] = {}
@@ -57,11 +58,11 @@ class Scene:
         broker: Any = SimpleNamespace(
             publisher=SimpleNamespace(disk_full=self.disk_full),
             pipelines=SimpleNamespace(all=lambda: self.pipelines),
-            history=SimpleNamespace(group=self.lines.get, dead_letters_lately=lambda: self.died),
+            history=SimpleNamespace(group=self.lines.get),
             transactions=SimpleNamespace(now_ms=lambda: 1_000_000),
         )
         totals = Totals(*[0] * 13)
-        inventory = Inventory(totals, self.groups, self.transactions, self.failed)
+        inventory = Inventory(totals, self.groups, self.transactions, self.failed, self.letters)
         publish = Percentiles(1.0, 2.0, self.p99)
         none = Percentiles()
         lately = Lately(Rates(), publish, none, none, self.nacked, self.acked)
@@ -130,14 +131,19 @@ def test_pipelines_that_failed_or_are_lost_are_critical(scene: Scene) -> None:
 
 def test_messages_that_come_back_or_die_are_told(scene: Scene) -> None:
     scene.nacked, scene.acked = 5.0, 1.0
-    scene.died = {"orders": 2, "bills": 9}
+    scene.letters = [
+        NewLetters(9, "bills.dlq", source="bills"),
+        NewLetters(2, "rejected/rows", pipeline="revenue"),
+        NewLetters(1, "orders.dlq", source="orders"),
+    ]
     assert scene.look() == [
-        ("warning", "9 dead letters of bills", "/console/queues/bills"),
-        ("warning", "2 dead letters of orders", "/console/queues/orders"),
+        ("warning", "9 dead letters of bills", "/console/dead-letters/bills"),
+        ("warning", "2 dead letters of pipeline revenue", "/console/topics/rejected%2Frows"),
+        ("warning", "1 dead letter of orders", "/console/dead-letters/orders"),
         ("warning", "More messages are handed back than are done", "/console/queues"),
     ]
     scene.acked = 6.0
-    assert len(scene.look()) == 2
+    assert len(scene.look()) == 3
 
 
 def test_a_transaction_that_is_open_for_long_is_told(scene: Scene) -> None:

@@ -98,16 +98,6 @@ def test_of_many_groups_the_active_ones_have_a_history(node: Node) -> None:
     assert len(kept) == MAX_GROUPS - len(busy)
 
 
-def test_dead_letters_of_the_last_hour_are_told(node: Node) -> None:
-    died = node.metrics.counter(names.DEAD_LETTERS, "orders", "g", "rejected")
-    died.add(3)
-    assert node.history.dead_letters_lately() == {"orders": 3}
-    for _ in range(round(4000 / STEP_S)):
-        node.step()
-    died.add(2)
-    assert node.history.dead_letters_lately() == {"orders": 2}
-
-
 def test_a_line_holds_half_an_hour() -> None:
     line = Line()
     for number in range(2 * POINTS):

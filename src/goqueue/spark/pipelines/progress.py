@@ -31,6 +31,8 @@ class QueryProgress:
     """The sink's name."""
     sink: str
     """Where it writes, as in `topic revenue`."""
+    dead_letters: str | None = None
+    """The topic, if what it writes are dead letters."""
     state: RunState = RunState.RUNNING
     """A query is never `starting`: it is there when it runs."""
     sources: tuple[str, ...] = ()

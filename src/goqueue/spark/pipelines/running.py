@@ -140,7 +140,12 @@ class _Run:
         self.tell()
 
     def _start(self, output: Output) -> None:
-        said = QueryProgress(name=output.name, sink=output.shown, sources=output.topics)
+        said = QueryProgress(
+            name=output.name,
+            sink=output.shown,
+            dead_letters=output.dead_letters,
+            sources=output.topics,
+        )
         try:
             if not output.is_streaming:
                 write_once(output)

@@ -65,6 +65,8 @@ class Output:
     topics: tuple[str, ...]
     """What it reads."""
     checkpoint: str
+    dead_letters: str | None = None
+    """The topic, if these are dead letters."""
     mode: OutputMode = OutputMode.APPEND
     trigger: Trigger = Trigger()  # noqa: RUF009 - frozen, so one for all
     line: int | None = None
@@ -121,6 +123,7 @@ def _letters(
         shown=f"topic {topic}",
         topics=topics_behind(pipeline, step.input),
         checkpoint=checkpoint_of(pipeline, name),
+        dead_letters=topic,
         trigger=pipeline.trigger,
         line=step.line,
         path=f"steps.{step.name}",
