@@ -188,6 +188,9 @@ def test_a_grpc_publishers_trace_is_continued_to_a_queue_of_the_client(
         lambda: found if (found := api.get(f"/traces/{TRACE}"))["status"] == "completed" else None
     )
     assert events(trace) == [*PUBLISHED, "consume.fetched", "consume.acked"]
+    fetched, acked = trace["spans"][-2:]
+    assert fetched["consumer"]
+    assert (acked["consumer_group"], acked["consumer"]) == ("billing", fetched["consumer"])
 
 
 def test_readers_of_the_log_are_noted_for_messages_that_name_their_trace(
@@ -232,6 +235,7 @@ def test_what_else_may_happen_is_noted(api: HttpApi) -> None:
         "consume.fetched",
         "visibility.extended",
     ]
+    assert {each["consumer"] for each in of_message(api, "orders", 0)["spans"][3:]} == {member}
     (waiting,) = api.publish("orders", "never", delay="1h")
     api.ask("DELETE", f"/topics/orders/delayed/0/{waiting['offset']}")
     (cancelled,) = api.get("/traces/search?status=cancelled")["traces"]

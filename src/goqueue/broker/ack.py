@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from goqueue.broker.queue_members import QueueMember
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
+    from goqueue.broker.trace_verdicts import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
@@ -74,6 +75,7 @@ class _Applied(NamedTuple):
     changes: dict[QueueKey, list[Operation]]
     has_news: bool
     """Somebody may be handed more now."""
+    traced: list[TracedVerdict]
 
 
 class Settler:
@@ -228,7 +230,7 @@ class Settler:
             group.queues[key].apply(settled)
         await self._queues.shard_of(group).store(group, changes)
         if self._broker.tracer.is_on:
-            self._broker.tracer.committed(group.group_id, changes)
+            self._broker.tracer.committed(member, changes)
         self._after(group)
 
     # --- Making it true --------------------------------------------------------------------------
@@ -244,18 +246,24 @@ class Settler:
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
         changes: dict[QueueKey, list[Operation]] = {}
         decide = _DECISIONS[judgement.verdict]
+        tracer = self._broker.tracer
+        traced = []
         for key, offsets in by_queue.items():
             queue = group.queues[key]
+            if tracer.is_on and (place := tracer.traced_place(key)) is not None:
+                ranges = ops.ranges_of(offsets)
+                traced.append(tracer.judged(place, group_id, queue, ranges, judgement))
             operations = decide(group, queue, offsets, judgement, now_ms)
             for operation in operations:
                 queue.apply(operation)
             changes[key] = operations
-        return _Applied(group, changes, has_news)
+        return _Applied(group, changes, has_news, traced)
 
     async def _store(self, applied: _Applied, judgement: Judgement) -> None:
-        group, changes, has_news = applied
+        group, changes, has_news, traced = applied
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
+        self._broker.tracer.settled(traced)
         if judgement.verdict is not Verdict.ACK:
             deadline_ms = group.next_deadline_ms()
             if deadline_ms is not None:
@@ -275,9 +283,6 @@ class Settler:
         started_s: float,
     ) -> None:
         took_s = self._broker.clock.monotonic_s() - started_s
-        if self._broker.tracer.is_on:
-            verdict, reason, delay_ms = judgement
-            self._broker.tracer.settled(accepted, verdict, reason, delay_ms, took_s)
         topics = self._broker.topics.catalogue.by_id
         for group_id, by_queue in accepted.items():
             for (topic_id, _), offsets in by_queue.items():

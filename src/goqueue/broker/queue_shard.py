@@ -66,12 +66,14 @@ class QueueShard:
         *,
         on_change: Callable[[QueueGroup], None],
         on_timeout: Callable[[QueueGroup, QueueKey, list[Range]], None],
+        on_gone: Callable[[QueueGroup, str, dict[QueueKey, list[Operation]]], None],
     ) -> None:
         """Keep groups in `state`.
 
         `lanes` finds the lanes of a partition, None when it is gone; `on_change` is told of groups
         in which time, rather than a request, has changed something; `on_timeout` of messages of a
-        partition that were with a member for too long.
+        partition that were with a member for too long; `on_gone` of what is taken back from a
+        member that was not heard of.
         """
         self._state = state
         self._lanes = lanes
@@ -79,6 +81,7 @@ class QueueShard:
         self._executor = executor
         self._on_change = on_change
         self._on_timeout = on_timeout
+        self._on_gone = on_gone
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -244,7 +247,9 @@ class QueueShard:
         for member_id in group.members.expired(now_ms):
             group.members.leave(member_id)
             group.forget_member(member_id)
-            _merge(changes, group.release_member(member_id, now_ms))
+            released = group.release_member(member_id, now_ms)
+            self._on_gone(group, member_id, released)
+            _merge(changes, released)
         for place, queue in group.queues.items():
             for ranges in queue.overdue(now_ms):
                 self._on_timeout(group, place, ranges)

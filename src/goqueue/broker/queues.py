@@ -145,6 +145,7 @@ class Queues:
             broker.executor,
             on_change=self._on_change,
             on_timeout=self._on_timeout,
+            on_gone=self._on_gone,
         )
         return shard
 
@@ -173,7 +174,13 @@ class Queues:
             count = sum(end - first for first, end in ranges)
             self._broker.measures.timed_out(topic.name, group.group_id, count)
         if self._broker.tracer.is_on:
-            self._broker.tracer.timed_out(group.group_id, key, ranges)
+            self._broker.tracer.timed_out(group, key, ranges)
+
+    def _on_gone(
+        self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
+    ) -> None:
+        if self._broker.tracer.is_on:
+            self._broker.tracer.member_gone(group.group_id, member_id, changes)
 
     # --- Groups ----------------------------------------------------------------------------------
 
@@ -343,4 +350,5 @@ class Queues:
         changes = group.release_member(member_id, self.now_ms())
         if changes:
             await self.shard_of(group).store(group, changes)
+            self._on_gone(group, member_id, changes)
             self._on_change(group)

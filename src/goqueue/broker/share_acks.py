@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.ack import Verdict
+from goqueue.broker.ack import Judgement, Verdict
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom, extend, release
 from goqueue.model.dead_letters import Reason
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
+    from goqueue.broker.trace_verdicts import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import PartitionQueue
@@ -55,6 +56,7 @@ class ShareAcks:
         now_ms = self._queues.now_ms()
         outcomes: dict[PartitionId, GoQueueError | None] = {}
         changes: dict[QueueKey, list[Operation]] = {}
+        traced: list[TracedVerdict] = []
         for partition, judged in said.items():
             try:
                 key = self._queues.key(partition)
@@ -63,19 +65,43 @@ class ShareAcks:
                 outcomes[partition] = error
                 continue
             outcomes[partition] = None
+            traced += self._traced(group, key, queue, judged)
             changes[key] = _applied(group, queue, judged, now_ms)
-        await self._store(group, changes)
+        await self._store(group, changes, traced)
         took_s = self._broker.clock.monotonic_s() - started_s
         for partition, refusal in outcomes.items():
             if refusal is None:
                 self._measure(partition.topic, group_id, said[partition], took_s)
         return outcomes
 
-    async def _store(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> None:
+    def _traced(
+        self,
+        group: QueueGroup,
+        key: QueueKey,
+        queue: PartitionQueue,
+        judged: Sequence[OffsetsJudged],
+    ) -> list[TracedVerdict]:
+        """What of the messages is traced, as long as the member has them."""
+        tracer = self._broker.tracer
+        place = tracer.traced_place(key) if tracer.is_on else None
+        if place is None:
+            return []
+        return [
+            tracer.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
+            for first, last, verdict in judged
+        ]
+
+    async def _store(
+        self,
+        group: QueueGroup,
+        changes: dict[QueueKey, list[Operation]],
+        traced: list[TracedVerdict],
+    ) -> None:
         if not changes:
             return
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
+        self._broker.tracer.settled(traced)
         done = {type(each) for operations in changes.values() for each in operations}
         if done - {ops.Settled}:
             deadline_ms = group.next_deadline_ms()

@@ -25,6 +25,10 @@ class TraceClock:
     def _set(self) -> None:
         self._zero_ns = self._clock.now_ms() * _MS - round(self._clock.monotonic_s() * 1e9)
 
+    def monotonic_s(self) -> float:
+        """This moment, of the clock that only moves forward."""
+        return self._clock.monotonic_s()
+
     def at_ns(self, monotonic_s: float) -> int:
         """A moment of the clock that only moves forward."""
         return self._zero_ns + round(monotonic_s * 1e9)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.trace_batches import traced_batch
-from goqueue.broker.trace_notes import DELAYED, Parts, Place, TraceNotes
-from goqueue.delivery import operations as ops
+from goqueue.broker.trace_notes import DELAYED, Parts, Place
+from goqueue.broker.trace_verdicts import TraceVerdicts
 from goqueue.delivery.receipts import Receipt
 from goqueue.records.batch import peek_header
 from goqueue.tracing.context import (
@@ -29,7 +29,7 @@ from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_courier import Due
@@ -39,22 +39,11 @@ if TYPE_CHECKING:
     from goqueue.broker.portions import Portion, Span
     from goqueue.broker.publish import PublishRequest
     from goqueue.broker.topics import Topic
-    from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import Doom
     from goqueue.model.errors import GoQueueError
     from goqueue.records import Record
 
 _LONGEST: Final = 1000
-_VERDICTS: Final = {
-    "ack": Event.ACKED,
-    "nack": Event.NACKED,
-    "release": Event.NACKED,
-    "return": Event.NACKED,
-    "reject": Event.REJECTED,
-    "extend": Event.EXTENDED,
-}
-_FAILURES: Final = frozenset({Event.NACKED, Event.REJECTED})
 
 
 class TracedPublish(NamedTuple):
@@ -66,7 +55,7 @@ class TracedPublish(NamedTuple):
     attributes: dict[str, str]
 
 
-class Tracer(TraceNotes):
+class Tracer(TraceVerdicts):
     """Notes what happens to sampled messages."""
 
     # --- Publishing ------------------------------------------------------------------------------
@@ -192,8 +181,8 @@ class Tracer(TraceNotes):
     def fetched(self, group: str, consumer: str, portions: Iterable[Portion]) -> None:
         """Messages were handed to a member of a queue group."""
         for portion in portions:
-            place = self.place_at(portion)
-            if place is None or not self.index.knows(place.id):
+            place = self.traced_place(portion.key)
+            if place is None:
                 continue
             for span in portion.spans():
                 if any(self.index.within(place.id, span.first, span.end)):
@@ -223,11 +212,6 @@ class Tracer(TraceNotes):
             )
             first = end
 
-    def place_at(self, portion: Portion) -> Place | None:
-        """The place of a portion; None when its topic is gone."""
-        topic = self._topics.catalogue.by_id.get(portion.key[0])
-        return None if topic is None else self.place(topic, portion.key[1])
-
     def log_fetched(self, partition: PartitionId, first: int, end: int) -> None:
         """Somebody has read a log; only messages that name their trace are told of."""
         topic = self._topics.catalogue.by_name.get(partition.topic)
@@ -238,62 +222,6 @@ class Tracer(TraceNotes):
             named = [each for each in self.index.within(place.id, first, end) if each[0]]
             if named:
                 self._note(Event.FETCHED, place, named, self._clock.now_ns())
-
-    # --- What became of them ---------------------------------------------------------------------
-
-    def settled(
-        self,
-        accepted: Mapping[str, Mapping[QueueKey, Sequence[int]]],
-        verdict: str,
-        reason: str,
-        delay_ms: int | None,
-        took_s: float,
-    ) -> None:
-        """Members have said what became of messages, group by group."""
-        event = _VERDICTS[verdict]
-        error = reason if event in _FAILURES else ""
-        for group, by_queue in accepted.items():
-            for key, offsets in by_queue.items():
-                self.happened(
-                    event,
-                    group,
-                    key,
-                    ops.ranges_of(offsets),
-                    error=error,
-                    delay_ms=delay_ms or 0,
-                    duration_ns=round(took_s * 1e9),
-                )
-
-    def committed(self, group: str, changes: Mapping[QueueKey, Sequence[Operation]]) -> None:
-        """A member is done with everything up to somewhere."""
-        for key, operations in changes.items():
-            for operation in operations:
-                if isinstance(operation, ops.Settled):
-                    self.happened(Event.ACKED, group, key, operation.ranges)
-
-    def happened(
-        self, event: Event, group: str, key: QueueKey, ranges: Iterable[Range], **said: Any
-    ) -> None:
-        """The same thing happened to messages of one partition in a group."""
-        topic = self._topics.catalogue.by_id.get(key[0])
-        if topic is None:
-            return
-        place = self.place(topic, key[1])
-        if not self.index.knows(place.id):
-            return
-        now_ns = self._clock.now_ns()
-        for first, end in ranges:
-            parts = self.index.within(place.id, first, end)
-            self._note(event, place, parts, now_ns, group=group, **said)
-
-    def outlived(self, group: str, key: QueueKey, ranges: Iterable[Range]) -> None:
-        """Messages were no longer worth delivering."""
-        said = {"reason": "ttl"}
-        self.happened(Event.DELAY_EXPIRED, group, key, ranges, attributes=said)
-
-    def timed_out(self, group: str, key: QueueKey, ranges: Iterable[Range]) -> None:
-        """Messages were taken back from a member that did not acknowledge them in time."""
-        self.happened(Event.TIMED_OUT, group, key, ranges, error="not acknowledged in time")
 
     # --- Dead letters ----------------------------------------------------------------------------
 

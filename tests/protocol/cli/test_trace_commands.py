@@ -8,8 +8,12 @@ from uuid import uuid4
 import pytest
 from cli.conftest import parsed
 
+from goqueue import Client
+
 if TYPE_CHECKING:
     from cli.conftest import Run
+
+    from goqueue.testing import Broker
 
 
 @pytest.fixture
@@ -52,6 +56,18 @@ def test_a_trace_is_a_timeline_for_people(run: Run, topic: str) -> None:
     assert f"at={topic}/0/1" in steps[2]
     assert f"{topic}/0/1" in run("trace", "list").stdout
     assert "files" in run("trace", "stats").stdout
+
+
+def test_a_timeline_says_who_did_what(run: Run, topic: str, goqueue_broker: Broker) -> None:
+    group = goqueue_broker.unique_name("workers")
+    address = goqueue_broker.grpc_address
+    with Client(address) as client, client.queue(group, [topic]) as queue:
+        next(iter(queue)).ack()
+    *_, fetched, acked = run("trace", "get", f"{topic}/0/0").stdout.splitlines()
+    assert "consume.fetched" in fetched
+    assert "consume.acked" in acked
+    (who,) = [word for word in fetched.split() if word.startswith("consumer=")]
+    assert {who, f"group={group}"} <= {*acked.split()}
 
 
 def test_what_is_not_there_is_said_in_a_line(run: Run, topic: str) -> None:

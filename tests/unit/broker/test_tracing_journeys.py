@@ -1,0 +1,172 @@
+"""What is noted of messages of queue groups, whoever has them and however a delivery ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from goqueue.broker.ack import Judgement, Verdict
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.queue_members import QueueMember
+from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
+from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
+from goqueue.delivery.settings import Mode, QueueSettings
+from support.brokers import publish, running_broker
+from support.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from goqueue.broker.broker import Broker
+    from goqueue.tracing.events import Span
+
+PLACE = PartitionId("t", 0)
+
+
+def run(folder: Path, scenario: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+    """Let a scenario have a broker with a topic of ten messages, published in one batch."""
+
+    async def running() -> None:
+        async with running_broker(folder) as broker:
+            await broker.create_topic("t", 1)
+            publish(broker, "t", *(b"%d" % number for number in range(10)))
+            await scenario(broker)
+
+    asyncio.run(running())
+
+
+def later(broker: Broker, milliseconds: int = 1) -> None:
+    assert isinstance(broker.clock, ManualClock)
+    broker.clock.advance(milliseconds)
+
+
+async def join(broker: Broker, name: str, **rest: Any) -> QueueMember:
+    return await broker.queue_members.join("g", ["t"], QueueSettings(), member_id=name, **rest)
+
+
+async def spans(broker: Broker, offset: int) -> list[Span]:
+    return (await broker.traces.of_message("t", 0, offset)).spans
+
+
+@pytest.mark.parametrize(
+    ("judgement", "event", "error"),
+    [
+        (Judgement(Verdict.ACK), "consume.acked", ""),
+        (Judgement(Verdict.NACK, "not now", 5000), "consume.nacked", "not now"),
+        (Judgement(Verdict.RELEASE), "consume.nacked", ""),
+        (Judgement(Verdict.RETURN), "consume.nacked", ""),
+        (Judgement(Verdict.REJECT, "never"), "consume.rejected", "never"),
+        (Judgement(Verdict.EXTEND, "", 9000), "visibility.extended", ""),
+    ],
+)
+def test_what_a_member_says_is_noted_as_its_word(
+    tmp_path: Path, judgement: Judgement, event: str, error: str
+) -> None:
+    async def scenario(broker: Broker) -> None:
+        taken = []
+        for name in ("first", "second"):
+            member = await join(broker, name)
+            taken += await broker.deliverer.poll(member, limit=2, max_wait_ms=0)
+        later(broker)
+        receipts = [each.receipt for each in taken[1:3]]
+        assert await broker.settler.settle(receipts, judgement) == [None, None]
+        for offset, consumer in ((1, "first"), (2, "second")):
+            said = next(each for each in await spans(broker, offset) if each.event == event)
+            assert (said.group, said.consumer, said.error) == ("g", consumer, error)
+            assert said.delay_ms == judgement.delay_ms
+        assert event not in [each.event for each in await spans(broker, 0)]
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_settled_by_places_in_runs_and_by_commits_names_the_member(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: Broker) -> None:
+        member = await join(broker, "m")
+        (run_, _), *_ = await broker.deliverer.poll_runs(member, limit=4, max_wait_ms=0)
+        later(broker)
+        assert await broker.settler.settle_runs("g", [(run_, [3])], Judgement(Verdict.ACK)) == []
+        await broker.settler.commit(member, {PLACE: 2})
+        for offset in (0, 1, 3):
+            *_, last = await spans(broker, offset)
+            assert (last.event, last.consumer) == ("consume.acked", "m")
+        assert (await spans(broker, 2))[-1].event == "consume.fetched"
+
+    run(tmp_path, scenario)
+
+
+def test_what_a_share_consumer_says_is_noted(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.queues.open("g", QueueSettings())
+        await ShareMembers(broker).heartbeat(ShareHeartbeat("g", "m", 0, frozenset({"t"})))
+        await broker.deliverer.acquire(
+            QueueMember("g", "m", Mode.SHARED),
+            [PLACE],
+            limit=6,
+            max_wait_ms=0,
+            max_bytes=1 << 20,
+            grant=lambda wanted: wanted,
+        )
+        later(broker)
+        verdicts = (Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND)
+        judged = [OffsetsJudged(at, at, verdict) for at, verdict in enumerate(verdicts)]
+        said = await ShareAcks(broker).acknowledge("g", "m", {PLACE: judged})
+        assert said == {PLACE: None}
+        expected = ("consume.acked", "consume.nacked", "consume.rejected", "visibility.extended")
+        for offset, event in enumerate(expected):
+            span = next(each for each in await spans(broker, offset) if each.event == event)
+            assert (span.group, span.consumer) == ("g", "m")
+        assert (await spans(broker, 5))[-1].event == "consume.fetched"
+
+    run(tmp_path, scenario)
+
+
+def test_messages_that_are_taken_back_say_from_whom_and_why(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        slow = await join(broker, "slow")
+        lost = await join(broker, "lost", session_ms=5000)
+        left = await join(broker, "left")
+        for member in (slow, lost, left):
+            await broker.deliverer.poll(member, limit=1, max_wait_ms=0)
+        later(broker)
+        await broker.queue_members.leave(left)
+        shard = broker.queues.shard_of(broker.queues.group("g"))
+        for wait_ms in (6000, 30_000):
+            later(broker, wait_ms)
+            await broker.queue_members.heartbeat(slow)
+            await shard.tick()
+        told = [(await spans(broker, offset))[-1] for offset in range(3)]
+        assert {each.event for each in told} == {"visibility.timeout"}
+        assert [(each.consumer, each.error) for each in told] == [
+            ("slow", "not acknowledged in time"),
+            ("lost", "its member is gone"),
+            ("left", "its member is gone"),
+        ]
+
+    run(tmp_path, scenario)
+
+
+def test_after_a_restart_every_message_of_a_batch_is_traced_on(tmp_path: Path) -> None:
+    async def before(broker: Broker) -> None:
+        taken = await broker.deliverer.poll(await join(broker, "m"), limit=10, max_wait_ms=0)
+        later(broker)
+        receipts = [taken[at].receipt for at in (2, 5)]
+        await broker.settler.settle(receipts, Judgement(Verdict.ACK))
+
+    async def after() -> None:
+        async with running_broker(tmp_path, clock=ManualClock(2_000_000)) as broker:
+            member = await join(broker, "m")
+            await broker.queues.shard_of(broker.queues.group("g")).tick()
+            taken = await broker.deliverer.poll(member, limit=10, max_wait_ms=0)
+            assert len(taken) == 8
+            later(broker)
+            await broker.settler.settle([each.receipt for each in taken], Judgement(Verdict.ACK))
+            for offset in range(10):
+                assert (await broker.traces.of_message("t", 0, offset)).status == "completed"
+
+    run(tmp_path, before)
+    asyncio.run(after())
