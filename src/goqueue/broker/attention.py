@@ -34,6 +34,7 @@ _MUCH_LAG: Final = 10_000
 _STEPS: Final = 12
 """Points of a group's history, a minute, over which it is judged."""
 _STORM_PER_S: Final = 1.0
+_ERROR_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _pipelines(broker: Broker) -> Iterator[Attention]:
             yield Attention(
                 "critical",
                 f"Pipeline {report.name} has failed",
-                (report.error or "It does not say why.")[:500],
+                _brief(report.error),
                 link,
             )
         else:
@@ -131,9 +132,15 @@ def _pipelines(broker: Broker) -> Iterator[Attention]:
                     yield Attention(
                         "critical",
                         f"Query {query.name} of pipeline {report.name} has failed",
-                        (query.error or "It does not say why.")[:500],
+                        _brief(query.error),
                         link,
                     )
+
+
+def _brief(error: str | None) -> str:
+    """The first lines of an error: a stack trace is on the page that the line leads to."""
+    said = " ".join((error or "").split()) or "It does not say why."
+    return said if len(said) <= _ERROR_SHOWN else f"{said[:_ERROR_SHOWN]}…"
 
 
 def _groups(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
@@ -151,14 +158,16 @@ def _trouble(group: GroupLine, lines: GroupLines) -> tuple[Severity, str, str] |
     name, lag = group.group_id, int(lags[-1])
     waited = len(lags) >= _STEPS
     commits = sum(each or 0 for each in lines.committed.newest(_STEPS))
-    left = f"{lag} messages are left"
+    left = "1 message is left" if lag == 1 else f"{lag:,} messages are left"
     if not group.member_count:
         if waited and lags[-1] > lags[0]:
             grown = int(lags[-1] - lags[0])
-            return "warning", f"Nobody reads for group {name}", f"{left}, {grown} came lately."
+            return "warning", f"Nobody reads for group {name}", f"{left}, {grown:,} came lately."
         return None
     if waited and not commits and min(lags) > 0:
-        detail = f"{left}, {group.member_count} members read, and none is done in a minute."
+        count = group.member_count
+        members = "1 member reads" if count == 1 else f"{count} members read"
+        detail = f"{left}, {members}, and nothing was done in a minute."
         return "critical", f"Group {name} is stuck", detail
     if waited and lag > _MUCH_LAG and lags[-1] > lags[0]:
         return "warning", f"Group {name} falls behind", f"{left}, and they become more."
@@ -183,7 +192,7 @@ def _dead_letters(inventory: Inventory) -> Iterator[Attention]:
             yield Attention(
                 "warning",
                 f"{letters} of {each.source}",
-                "Of the last hour: look at why, then redrive or purge them.",
+                "Of the last hour: look at why, then send them back or remove them.",
                 _page("dead-letters", each.source),
             )
         else:

@@ -111,7 +111,10 @@ class History:
             maxlen=_MINUTE + 1
         )
         """What was published to each topic, over the last minute."""
+        self._acked: deque[tuple[float, dict[str, float]]] = deque(maxlen=_MINUTE + 1)
+        """What each queue group was done with, message by message, over the last minute."""
         self._note_published(self._counts[0].at_s)
+        self._acked.append((self._counts[0].at_s, self._acks()))
         self.at_ms = broker.clock.now_ms()
         """When the newest point was taken."""
         self.node = _NodeLines(*(Line() for _ in range(5)))
@@ -126,6 +129,7 @@ class History:
         before, now = self._counts[-1], self._read()
         self._counts.append(now)
         self._note_published(now.at_s)
+        self._acked.append((now.at_s, self._acks()))
         self.at_ms = self._broker.clock.now_ms()
         rates = rates_between(before, now)
         node = self.node
@@ -186,7 +190,9 @@ class History:
             )
         for group_id in [each for each in self._groups if each not in sums]:
             del self._groups[group_id]
-        for group_id, (lag, commits, appends) in sums.items():
+        acked_per_s = self._acked_per_s()
+        for group_id, (lag, moved, appends) in sums.items():
+            commits = max(moved, acked_per_s.get(group_id, 0.0))
             lines = self._groups.get(group_id)
             if lines is None:
                 lines = self._groups[group_id] = GroupLines(Line(), Line(), Line())
@@ -199,3 +205,23 @@ class History:
         while len(self._groups) > MAX_GROUPS:
             self._groups.popitem(last=False)
         return sum(lag for lag, _, _ in sums.values())
+
+    def _acks(self) -> dict[str, float]:
+        """What the members of each queue group have acknowledged, of all topics."""
+        found: dict[str, float] = {}
+        for (_, group_id), count in self._broker.metrics.values(names.MESSAGES_ACKED).items():
+            found[group_id] = found.get(group_id, 0.0) + count
+        return found
+
+    def _acked_per_s(self) -> dict[str, float]:
+        """By queue group, over the last minute.
+
+        The committed offset of such a group stays where its oldest message waits, however many
+        behind that one are done.
+        """
+        (before_s, before), (now_s, now) = self._acked[0], self._acked[-1]
+        span_s = max(now_s - before_s, 0.001)
+        return {
+            group_id: max(count - before.get(group_id, 0.0), 0.0) / span_s
+            for group_id, count in now.items()
+        }

@@ -84,6 +84,19 @@ def test_the_lag_of_a_group_is_that_of_all_its_topics(node: Node) -> None:
     assert node.history.group("g") is None
 
 
+def test_a_queue_group_gets_on_while_its_oldest_message_waits(node: Node) -> None:
+    acked = node.metrics.counter(names.MESSAGES_ACKED, "t", "g")
+    node.found = [backlog("g", 9, commits=0.0)]
+    acked.add(10)
+    node.step()
+    lines = node.history.group("g")
+    assert lines is not None
+    assert lines.committed.values() == [2]
+    for _ in range(14):
+        node.step()
+    assert lines.committed.newest(1) == [0]
+
+
 def test_of_many_groups_the_active_ones_have_a_history(node: Node) -> None:
     idle = [backlog(f"idle-{number}", 1) for number in range(MAX_GROUPS)]
     busy = [backlog(f"busy-{number}", 1, commits=2.0) for number in range(5)]
