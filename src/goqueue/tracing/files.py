@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -53,6 +54,8 @@ class TraceFiles:
         self._disk = disk
         self._folder = folder
         self._limits = limits or FileLimits()
+        self._most_read = 4 * max(self._limits.file_bytes, FILE_BYTES)
+        """Of one file, which may be anything; ours are larger by what was written last."""
         self._file: DiskFile | None = None
         self._size = 0
         self._day = ""
@@ -80,26 +83,60 @@ class TraceFiles:
         try:
             self._file.write(self._size, lines)
         except DiskError:
-            self.close()  # what is half there is torn, and a new file begins
+            self._cut_off()
             raise
         self._size += len(lines)
 
+    def _cut_off(self) -> None:
+        """Take back what is half there; where that cannot be done either, it is torn."""
+        assert self._file is not None
+        with suppress(DiskError):
+            self._file.truncate(self._size)
+        self.close()
+
     def _begin(self, day: str) -> None:
+        """Go on in the last file of a day, if it has room and can be opened, or in a new one.
+
+        Neither a restart nor a disk that refuses may use up files: the oldest go for new ones.
+        """
         self.close()
         self._disk.make_folder(self._folder)
         numbers = [int(found[2]) for name in self.names() if (found := _match(name))[1] == day]
-        number = min(max(numbers, default=0) + 1, _MAX_NUMBER)
-        self._file = self._disk.open(self._folder / f"traces-{day}-{number:06d}.json", create=True)
-        self._size, self._day = self._file.size(), day
-        self._remove_old(day)
+        last = max(numbers, default=0)
+        file = self._opened(day, last) if last else None
+        if file is None:
+            number = min(last + 1, _MAX_NUMBER)
+            file = self._disk.open(self._path(day, number), create=True)
+        self._file, self._size, self._day = file, file.size(), day
+        self._remove_old(day, file.path.name)
 
-    def _remove_old(self, day: str) -> None:
+    def _opened(self, day: str, number: int) -> DiskFile | None:
+        """A file that is there, at the end of a line; None when nothing can be added to it."""
+        try:
+            file = self._disk.open(self._path(day, number))
+        except DiskError:
+            return None
+        size = file.size()
+        if size >= self._limits.file_bytes:
+            file.close()
+            return None
+        try:
+            if size and file.read(size - 1, 1) != b"\n":
+                file.write(size, b"\n")
+        except DiskError:
+            file.close()
+            raise
+        return file
+
+    def _path(self, day: str, number: int) -> Path:
+        return self._folder / f"traces-{day}-{number:06d}.json"
+
+    def _remove_old(self, day: str, current: str) -> None:
         oldest = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(self._limits.kept_days)
-        names = self.names()
-        for name in names[: -self._limits.kept_files]:
-            self._disk.remove(self._folder / name)
-        for name in names[-self._limits.kept_files : -1]:
-            if _match(name)[1] < oldest.strftime("%Y-%m-%d"):
+        others = [name for name in self.names() if name != current]
+        too_many = max(len(others) + 1 - self._limits.kept_files, 0)
+        for at, name in enumerate(others):
+            if at < too_many or _match(name)[1] < oldest.strftime("%Y-%m-%d"):
                 self._disk.remove(self._folder / name)
 
     def close(self) -> None:
@@ -129,7 +166,7 @@ class TraceFiles:
         try:
             file = self._disk.open(path, write=False)
             try:
-                data = file.read(0, min(file.size(), 4 * self._limits.file_bytes))
+                data = file.read(0, min(file.size(), self._most_read))
             finally:
                 file.close()
         except DiskError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.model.errors import DiskFullError
 from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.files import FileLimits, TraceFiles
+from support.disks import FaultyDisk
 
 DAY_MS = 24 * 3600 * 1000
 NOW_MS = 20_000 * DAY_MS
@@ -45,6 +49,55 @@ def test_another_day_begins_another_file_and_old_ones_go(tmp_path):
     files.write([entry(9)], NOW_MS + 30 * DAY_MS)
     assert files.names() == ["traces-2024-11-03-000001.json"]
     files.close()
+
+
+def test_a_restart_goes_on_in_the_same_file_behind_what_was_torn(tmp_path):
+    for restart in range(5):
+        files = TraceFiles(SystemDisk(), tmp_path, FileLimits(kept_files=2))
+        files.write([entry(restart)], NOW_MS)
+        files.close()
+        (name,) = files.names()
+        with (tmp_path / name).open("ab") as file:
+            file.write(b'{"event":"publ')
+    files = TraceFiles(SystemDisk(), tmp_path)
+    assert files.newest(100) == [entry(restart) for restart in range(5)]
+    assert files.damaged_lines == 5
+
+
+def test_a_disk_that_refuses_costs_the_new_entries_and_no_old_file(tmp_path):
+    disk = FaultyDisk(tmp_path)
+    files = TraceFiles(disk, tmp_path / "traces", FileLimits(file_bytes=100, kept_files=4))
+    for at in range(3):
+        files.write([entry(at)], NOW_MS)
+    names = files.names()
+    for at in range(10):
+        disk.fail_next("write", errno.ENOSPC, short=20)
+        with pytest.raises(DiskFullError):
+            files.write([entry(100 + at)], NOW_MS)
+    assert files.names()[:-1] == names
+    files.write([entry(3)], NOW_MS)
+    files.close()
+    assert [each.at_ns for each in files.newest(100)] == [0, 1, 2, 3]
+    assert files.damaged_lines == 0
+
+
+def test_a_name_that_cannot_be_written_to_is_passed_over(tmp_path):
+    (tmp_path / "traces-2024-10-04-000001.json").mkdir()
+    files = TraceFiles(SystemDisk(), tmp_path)
+    files.write([entry(1)], NOW_MS)
+    files.close()
+    assert files.names()[-1] == "traces-2024-10-04-000002.json"
+    assert files.newest(10) == [entry(1)]
+
+
+def test_a_clock_that_is_set_back_does_not_cost_the_file_that_is_written_to(tmp_path):
+    files = TraceFiles(SystemDisk(), tmp_path, FileLimits(file_bytes=1, kept_files=3))
+    for at in range(5):
+        files.write([entry(at)], NOW_MS + DAY_MS)
+    files.write([entry(9)], NOW_MS)
+    files.close()
+    assert len(files.names()) == 3
+    assert files.newest(10)[0] == entry(9)
 
 
 @settings(max_examples=50)
