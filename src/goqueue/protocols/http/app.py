@@ -71,7 +71,14 @@ class HttpApp:
 
     def match(self, request: Request) -> Match:
         """The endpoint of a request, before its body is there. Raises like `Router.match`."""
-        return self.router.match(request.method, request.raw_path)
+        try:
+            return self.router.match(request.method, request.raw_path)
+        except GoQueueError:
+            raise
+        except Exception as error:
+            # The parser that calls this would take it for a request that is none.
+            _log.exception("%s %r failed", request.method, request.target)
+            raise InvariantError from error
 
     async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""

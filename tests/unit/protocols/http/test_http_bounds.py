@@ -311,3 +311,22 @@ def test_the_bytes_of_bodies_are_given_back_however_a_request_ends() -> None:
             assert service.bodies_bytes == 0
 
     asyncio.run(scenario())
+
+
+def test_a_mistake_of_our_own_is_not_the_clients(caplog: pytest.LogCaptureFixture) -> None:
+    def load() -> Router:
+        raise RuntimeError("no routes")
+
+    async def scenario() -> bytes:
+        listener = HttpListener(HttpApp(load), HttpSettings(sweep_s=SWEEP_S))
+        await listener.start()
+        try:
+            async with connected(listener, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") as client:
+                return await client.answer()
+        finally:
+            await listener.stop(5)
+
+    said = asyncio.run(scenario())
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert b"internal_error" in said
+    assert "no routes" in caplog.text
