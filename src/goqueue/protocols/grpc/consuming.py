@@ -14,6 +14,7 @@ from goqueue.protocols.grpc.subscription import Subscription
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 from goqueue.protocols.grpc.wire import bounded, position_of, split, to_message
+from goqueue.protocols.grpc.writing import whole_writes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,17 +47,15 @@ class ConsumeService(ConsumeServiceServicer):
     ) -> None:
         """One partition from a place on; without an end, as long as the client stays."""
         self._streams.add_current()
+        write = whole_writes(context)
         limit = bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
         partition = self._broker.partitions.partition(PartitionId(request.topic, request.partition))
         position = position_of(request.start, request.offset, request.timestamp_ms)
         offset = await offset_of(self._broker, partition, position)
         until = _until(request, partition)
-        await context.write(
-            pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark)
-        )
+        await write(pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark))
         while until is None or offset < until:
-            self._streams.check()
             read = await self._broker.reader.read(
                 partition.id,
                 offset,
@@ -73,10 +72,10 @@ class ConsumeService(ConsumeServiceServicer):
                     next_offset=portion[-1].record.offset + 1,
                     high_watermark=read.high_watermark,
                 )
-                await context.write(response)
+                await write(response)
             offset = read.next_offset
             if not messages:
-                await context.write(
+                await write(
                     pb.ConsumeResponse(next_offset=offset, high_watermark=read.high_watermark)
                 )
 
@@ -108,7 +107,7 @@ class ConsumeService(ConsumeServiceServicer):
             reset_to_earliest=not join.start_at_latest,
             releases_itself=True,
         )
-        subscription = Subscription(self._broker, member, context.write, limit, window)
+        subscription = Subscription(self._broker, member, whole_writes(context), limit, window)
         await subscription.run(request_iterator)
 
     async def _join_queue(
@@ -130,7 +129,7 @@ class ConsumeService(ConsumeServiceServicer):
         visibility_ms = settings.visibility_ms if join.visibility_timeout_ms else None
         wishes = Wishes(limit, window, visibility_ms, join.columns)
         return QueueSubscription(
-            self._broker, member, context.write, wishes, lambda: self._streams.is_stopping
+            self._broker, member, whole_writes(context), wishes, lambda: self._streams.is_stopping
         )
 
 

@@ -33,14 +33,10 @@ class OpenStreams:
 
     def add(self, task: asyncio.Task[Any]) -> None:
         """End this task when the server stops."""
-        self.check()
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def check(self) -> None:
-        """Before each wait: a task that is ended within a write may not hear of it."""
         if self.is_stopping:
             raise ServerStoppingError("the server is stopping: connect again")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def add_current(self) -> None:
         """The same for the caller."""
