@@ -21,7 +21,7 @@ from aiokafka.structs import TopicPartition as AioTopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _QUIET = {"logger": logging.getLogger("librdkafka")}
 
@@ -57,7 +57,7 @@ class Client:
 
 
 def confluent_producer(address: str, **options: Any) -> confluent_kafka.Producer:
-    config = {"bootstrap.servers": address, "linger.ms": 20, "message.timeout.ms": 30_000}
+    config = {"bootstrap.servers": address, "linger.ms": 20, "message.timeout.ms": 120_000}
     return confluent_kafka.Producer({**config, **_dotted(options)}, **_QUIET)
 
 
@@ -137,7 +137,7 @@ def python_producer(address: str, **options: Any) -> Iterator[kafka.KafkaProduce
     try:
         yield producer
     finally:
-        producer.close(timeout=5)
+        producer.close(timeout=30)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.reading import Struct
     from goqueue.records.batch import BatchInfo
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 class RawKafka:
@@ -100,7 +100,7 @@ class RawKafka:
                     "configs": settings,
                 }
             ],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
             validate_only=False,
         )
         (made,) = answer.topics
@@ -147,7 +147,7 @@ def produce_fields(
     return {
         "transactional_id": None,
         "acks": acks,
-        "timeout_ms": 10_000,
+        "timeout_ms": 60_000,
         "topic_data": [{"name": topic, "partition_data": data}],
     }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 AT_ONCE = {"GOQUEUE_GROUPS_INITIAL_REBALANCE_DELAY": "0ms"}
 """For servers: no waiting for members that will not come."""
 

@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from kafka_clients import CLIENTS, confluent_producer, kcat_run, python_producer
+from kafka_clients import CLIENTS, WAIT_S, confluent_producer, kcat_run, python_producer
 
 from goqueue.records import decode_rows, walk
 
-WAIT_S = 20
 COUNT = 20
 VALUES = [b"%d" % number for number in range(COUNT)]
 
@@ -69,7 +68,7 @@ def _values(raw, topic):
     """Read until everything is there, woken by the broker."""
     found = []
     while len(found) < COUNT:
-        answer = raw.fetch(topic, len(found), max_wait_ms=10_000)
+        answer = raw.fetch(topic, len(found), max_wait_ms=60_000)
         data = bytes(answer.records or b"")
         assert data, f"only {len(found)} came"
         found += [record.value for at, _ in walk(data) for record in decode_rows(data, at)]

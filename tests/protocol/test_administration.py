@@ -22,7 +22,7 @@ from kafka.admin import ConfigResourceType, KafkaAdminClient
 from kafka_clients import CONFLUENT, Message
 from raw_kafka import make_batch, sequenced
 
-WAIT_S = 20
+WAIT_S = 90
 
 
 def _result(futures):

@@ -14,6 +14,7 @@ from aiokafka.structs import TopicPartition as AioTopicPartition
 from kafka import TopicPartition
 from kafka_clients import (
     CONFLUENT,
+    WAIT_S,
     Message,
     confluent_consumer,
     confluent_producer,
@@ -49,8 +50,8 @@ def trimmed(broker, name):
 OUT_OF_RANGE = (START - 1, COUNT + 5)
 
 
-def _poll(consumer, seconds=10):
-    deadline = time.monotonic() + seconds
+def _poll(consumer):
+    deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None:
@@ -82,7 +83,7 @@ def test_kafka_python_follows_its_reset_policy(broker, trimmed, offset):
         with python_consumer(broker.kafka_address, auto_offset_reset=policy) as consumer:
             consumer.assign([place])
             consumer.seek(place, offset)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + WAIT_S
             while consumer.position(place) == offset and time.monotonic() < deadline:
                 consumer.poll(timeout_ms=200)
             if policy == "latest":
@@ -98,7 +99,7 @@ def test_kafka_python_follows_its_reset_policy(broker, trimmed, offset):
 
 
 def _first(consumer, place):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         records = consumer.poll(timeout_ms=200).get(place)
         if records:
@@ -127,7 +128,7 @@ def test_aiokafka_follows_its_reset_policy(broker, trimmed, offset):
             await consumer.stop()
 
     def run(policy):
-        return asyncio.run(asyncio.wait_for(scenario(policy), 20))
+        return asyncio.run(asyncio.wait_for(scenario(policy), WAIT_S))
 
     assert run("earliest") == START
     assert run("latest") == COUNT
@@ -182,7 +183,7 @@ def test_aiokafka_seeks_back_and_forth(broker, trimmed):
         finally:
             await consumer.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
 
 
 # --- While it is written --------------------------------------------------------------------------
@@ -191,16 +192,16 @@ def test_aiokafka_seeks_back_and_forth(broker, trimmed):
 def test_a_long_poll_is_woken_and_does_not_wait_for_its_time(broker, raw, name):
     topic = name("woken")
     raw.create(topic)
-    options = {"fetch_wait_max_ms": 20_000, "socket_timeout_ms": 60_000}
+    options = {"fetch_wait_max_ms": 60_000, "socket_timeout_ms": 120_000}
     with confluent_consumer(broker.kafka_address, **options) as consumer:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         assert consumer.poll(1.0) is None
         producer = confluent_producer(broker.kafka_address, linger_ms=0)
         started = time.monotonic()
         producer.produce(topic, b"now")
-        assert producer.flush(10) == 0
+        assert producer.flush(WAIT_S) == 0
         assert _poll(consumer).value() == b"now"
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 45
 
 
 def test_readers_of_committed_records_see_records_without_a_transaction(broker, raw, name):
@@ -228,7 +229,7 @@ def test_a_consumer_goes_on_when_its_topic_is_made_anew(broker, raw, name):
         raw.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=1000)
         raw.create(topic)
         raw.produce(topic, make_batch(b"new"))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_S
         found = None
         while found != b"new" and time.monotonic() < deadline:
             message = consumer.poll(0.2)

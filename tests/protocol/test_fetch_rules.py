@@ -13,7 +13,7 @@ from raw_kafka import RawKafka, fetch_fields, make_batch
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import walk
 
-LONG_MS = 15_000
+LONG_MS = 60_000
 """Longer than any answer in these tests may take."""
 VALUE = b"v" * 100
 SIZE = len(make_batch(VALUE))
@@ -84,7 +84,7 @@ def test_a_fetch_that_nothing_comes_for_returns_empty_when_its_time_is_over(raw,
 def test_a_fetch_that_must_not_wait_does_not(raw, topic):
     started = time.monotonic()
     raw.fetch(topic, max_wait_ms=0)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < LONG_MS / 1000 / 2
 
 
 def test_a_waiting_fetch_hears_that_its_topic_is_gone(broker, raw, topic):

@@ -13,6 +13,7 @@ from kafka_clients import (
     KCAT,
     LIBRARIES,
     PYTHON,
+    WAIT_S,
     Message,
     confluent_producer,
     kcat_run,
@@ -60,7 +61,7 @@ def test_confluent_is_told_that_a_message_is_too_large(broker, raw, name):
     errors = []
     producer = confluent_producer(broker.kafka_address, **ALLOWED[CONFLUENT])
     producer.produce(topic, _value(2_000_000), on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(WAIT_S) == 0
     assert [error.code() for error in errors] == [confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE]
 
 

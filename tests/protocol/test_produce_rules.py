@@ -99,7 +99,7 @@ def test_each_partition_has_a_result_of_its_own(raw, topic, name):
         9,
         transactional_id=None,
         acks=-1,
-        timeout_ms=1000,
+        timeout_ms=60_000,
         topic_data=[
             {
                 "name": topic,

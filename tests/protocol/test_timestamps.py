@@ -16,6 +16,7 @@ from kafka_clients import (
     CONFLUENT,
     KCAT,
     LIBRARIES,
+    WAIT_S,
     Message,
     confluent_consumer,
     kcat_run,
@@ -81,7 +82,7 @@ def test_a_consumer_learns_whose_clock_it_was(broker, raw, name):
     raw.produce(topic, make_batch(b"v"))
     with confluent_consumer(broker.kafka_address) as consumer:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        message = consumer.poll(10)
+        message = consumer.poll(WAIT_S)
     assert message.timestamp()[0] == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 
 
@@ -95,10 +96,10 @@ def test_confluent_finds_offsets_by_time(broker, timed):
     with confluent_consumer(broker.kafka_address) as consumer:
         for moment, offset in BY_TIME.items():
             asked = [confluent_kafka.TopicPartition(timed, 0, OLD_MS + moment)]
-            (found,) = consumer.offsets_for_times(asked, timeout=10)
+            (found,) = consumer.offsets_for_times(asked, timeout=WAIT_S)
             assert found.offset == (confluent_kafka.OFFSET_END if offset is None else offset)
         place = confluent_kafka.TopicPartition(timed, 0)
-        assert consumer.get_watermark_offsets(place, timeout=10) == (0, len(TIMES))
+        assert consumer.get_watermark_offsets(place, timeout=WAIT_S) == (0, len(TIMES))
 
 
 def test_confluents_admin_lists_each_kind_of_offset(broker, timed):
@@ -112,8 +113,8 @@ def test_confluents_admin_lists_each_kind_of_offset(broker, timed):
         OffsetSpec.for_timestamp(OLD_MS + 400): (-1, -1),
     }
     for spec, expected in specs.items():
-        (future,) = admin.list_offsets({place: spec}, request_timeout=10).values()
-        found = future.result(timeout=20)
+        (future,) = admin.list_offsets({place: spec}, request_timeout=WAIT_S).values()
+        found = future.result(timeout=WAIT_S)
         assert (found.offset, found.timestamp) == expected
 
 
@@ -143,7 +144,7 @@ def test_aiokafka_finds_offsets_by_time(broker, timed):
         finally:
             await consumer.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
 
 
 def test_kcat_finds_offsets_by_time(broker, timed, kcat):

@@ -13,6 +13,7 @@ from kafka_clients import (
     AIO,
     CLIENTS,
     CONFLUENT,
+    WAIT_S,
     Message,
     confluent_producer,
     kcat_run,
@@ -137,12 +138,12 @@ def test_a_strict_server_makes_no_topic_for_confluent(strict):
     producer = confluent_producer(
         strict.kafka_address,
         topic_metadata_propagation_max_ms=0,
-        message_timeout_ms=5000,
+        message_timeout_ms=60_000,
         topic_metadata_refresh_interval_ms=100,
     )
     errors = []
     producer.produce("absent", b"v", on_delivery=lambda error, _: errors.append(error.code()))
-    producer.flush(10)
+    producer.flush(WAIT_S)
     assert errors in (
         [confluent_kafka.KafkaError._UNKNOWN_TOPIC],
         [confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART],
@@ -155,7 +156,7 @@ def test_a_strict_server_makes_no_topic_for_kafka_python(strict):
         python_producer(strict.kafka_address, **options) as producer,
         pytest.raises(kafka.errors.KafkaError),
     ):
-        producer.send("absent", b"v").get(timeout=5)
+        producer.send("absent", b"v").get(timeout=WAIT_S)
 
 
 def test_a_strict_server_makes_no_topic_for_aiokafka(strict):
@@ -170,13 +171,13 @@ def test_a_strict_server_makes_no_topic_for_aiokafka(strict):
             await producer.stop()
 
     with pytest.raises(AioError):
-        asyncio.run(asyncio.wait_for(scenario(), 20))
+        asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
 
 
 def test_a_strict_server_makes_no_topic_for_kcat(strict, kcat):
     done = kcat_run(
         *("-P", "-b", strict.kafka_address, "-t", "absent", "-p", "0"),
-        *("-X", "topic.metadata.propagation.max.ms=0", "-X", "message.timeout.ms=3000"),
+        *("-X", "topic.metadata.propagation.max.ms=0", "-X", "message.timeout.ms=60000"),
         input=b"v\n",
     )
     assert b"Unknown topic" in done.stderr

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from goqueue.spark.kafka import sharing
 from goqueue.testing import Broker
@@ -33,10 +32,6 @@ CONFIGURATION = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-
-# Spark's processes work at the same time, and an example may have to wait for them.
-settings.register_profile("spark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("spark")
 
 
 @pytest.fixture(scope="session")

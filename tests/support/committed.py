@@ -33,7 +33,7 @@ def committed(broker_or_address: object, topic: str) -> list[Found]:
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in partitions])
         found, ended = [], set()
         while len(ended) < len(partitions):

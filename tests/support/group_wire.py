@@ -42,8 +42,8 @@ def join_fields(
     instance_id: str | None = None,
     protocol_type: str = "consumer",
     protocols: Mapping[str, bytes] | None = None,
-    session_ms: int = 5_000,
-    rebalance_ms: int = 5_000,
+    session_ms: int = 60_000,
+    rebalance_ms: int = 60_000,
 ) -> dict[str, Any]:
     chosen = {"range": b""} if protocols is None else protocols
     return {
@@ -233,7 +233,7 @@ def consumer_join(
         0,
         names=names,
         owned={},
-        **{"rebalance_ms": 5_000, **said},
+        **{"rebalance_ms": 60_000, **said},
     )
 
 

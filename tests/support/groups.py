@@ -28,7 +28,7 @@ FAST_GROUPS: Final = (
     *("--groups-consumer-session-timeout", "3s"),
     *("--groups-consumer-heartbeat-interval", "300ms"),
 )
-WAIT_S: Final = 25.0
+WAIT_S: Final = 90.0
 """Far longer than anything here takes; only a hang gets there."""
 
 TopicPartition = tuple[str, int]

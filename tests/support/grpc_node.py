@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
 
-SCENARIO_S = 60.0
+SCENARIO_S = 180.0
 
 
 @dataclass

@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 if TYPE_CHECKING:
     from types import TracebackType
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 def build(schema: Any, fields: dict[str, Any]) -> Any:

@@ -31,6 +31,11 @@ class Proxy:
         with self._lock:
             self._swallow = 1
 
+    @property
+    def is_about_to_swallow(self) -> bool:
+        """Whether the answer that is to be lost has not come yet."""
+        return bool(self._swallow)
+
     def cut(self) -> None:
         """Break every connection."""
         with self._lock:
@@ -51,7 +56,7 @@ class Proxy:
 
     def _connect(self, client: socket.socket) -> None:
         try:
-            server = socket.create_connection((_HOST, self._target_port), timeout=10)
+            server = socket.create_connection((_HOST, self._target_port), timeout=60)
         except OSError:
             client.close()
             return

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 READY: Final = "ready in "
 HOST: Final = "127.0.0.1"
-START_S: Final = 60.0
-STOP_S: Final = 60.0
+START_S: Final = 120.0
+STOP_S: Final = 120.0
 
 
 _PORTS: Final = range(15_000, 32_000)
@@ -190,7 +190,7 @@ class ServerProcess:
 
     def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
         """The status and the JSON (or text) that the HTTP port answers."""
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=60)
         try:
             connection.request(method, path)
             response = connection.getresponse()

@@ -33,7 +33,7 @@ HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 GROUP: Final = 32
-WAIT_S: Final = 25.0
+WAIT_S: Final = 90.0
 
 logging.getLogger("librdkafka").setLevel(logging.CRITICAL + 1)
 
@@ -114,7 +114,7 @@ def store(server: ServerProcess, topic: str, values: Sequence[str], partition: i
             9,
             transactional_id=None,
             acks=-1,
-            timeout=10_000,
+            timeout=60_000,
             topic_data=[{"name": topic, "partition_data": [data]}],
         )
     assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none

@@ -55,7 +55,7 @@ class TopicWriter:
                 9,
                 transactional_id=None,
                 acks=-1,
-                timeout_ms=10_000,
+                timeout_ms=60_000,
                 topic_data=data,
             ),
         )

@@ -238,7 +238,7 @@ def test_a_waiting_reader_is_woken_by_the_commit(broker, raw, producer, topic):
     producer.add(topic, 0)
     producer.send(topic, b"v")
     with RawKafka(broker.kafka_port) as reader:
-        fields = fetch_fields([(topic, 0, 0)], max_wait_ms=15_000, isolation=1)
+        fields = fetch_fields([(topic, 0, 0)], max_wait_ms=60_000, isolation=1)
         reader.send(ApiKey.FETCH, 11, **fields)
         producer.send(topic, b"w")
         producer.end(committed=True)

@@ -5,14 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# Property tests have no deadline: a busy machine is no reason to fail.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 MEMORY = Path("/dev/shm")
 
