@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-CONSOLE = Path(__file__).parents[2] / "src" / "goqueue" / "console"
-WEB = CONSOLE / "web"
+from support.console_web import CONSOLE, WEB, add_packages, find_npm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 STATIC = CONSOLE / "static"
 SOURCES = sorted([*WEB.glob("src/**/*.ts*"), *WEB.glob("src/**/*.css"), *WEB.glob("public/*")])
 
 
 @pytest.fixture
-def npm() -> str:
-    found = shutil.which("npm")
-    if found is None:
-        reason = "npm is not installed (Debian: apt-get install npm)"
-        pytest.fail(reason) if "CI" in os.environ else pytest.skip(reason)
-    return found
-
-
-@pytest.fixture
-def web(tmp_path: Path, npm: str) -> Path:
-    """A copy of the source, with the packages that its lock names (the tree's, if it has them)."""
+def web(tmp_path: Path) -> Path:
+    """A copy of the source, ready to be built."""
     copy = tmp_path / "web"
     shutil.copytree(WEB, copy, ignore=shutil.ignore_patterns("node_modules"))
-    lock = WEB / "package-lock.json"
-    installed = WEB / "node_modules" / ".package-lock.json"
-    if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
-        (copy / "node_modules").symlink_to(WEB / "node_modules")
-    else:
-        subprocess.run([npm, "ci", "--silent"], cwd=copy, check=True, timeout=100)
+    add_packages(copy)
     return copy
 
 
-def test_the_served_files_are_built_from_the_source(web: Path, npm: str, tmp_path: Path) -> None:
+def test_the_served_files_are_built_from_the_source(web: Path, tmp_path: Path) -> None:
+    npm = find_npm()
     subprocess.run([npm, "run", "--silent", "check"], cwd=web, check=True, timeout=60)
     out = tmp_path / "static"
     build = [npm, "run", "--silent", "build", "--", "--out", str(out)]
