@@ -6,8 +6,9 @@ import io
 import json
 import struct
 import urllib.request
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -68,7 +69,7 @@ documents = st.one_of(
     st.sampled_from(
         [b"", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":', b'{"a":{}', b'{"a":"}', b"[1]", b"1",
          b"{}\n", b'{"a":\n1}', b" {}", b'{"b":["x\\n"]}', b'{"a":[{}', b'{"a":1,"a":2}',
-         b"\xff{}"]
+         b"\xff{}", b'{"b":["\xff"]}']
     ),
 )  # fmt: skip
 
@@ -145,7 +146,7 @@ moments = st.one_of(
             optional={
                 "at": st.one_of(moments, st.none(), st.integers(0, 9)),
                 "day": st.sampled_from(["2026-02-28", "2026-02-30", None]),
-                "price": st.sampled_from(["12.50", 12.5, 3, "x", True]),
+                "price": st.sampled_from(["12.50", 12.5, 3, "x", True, 1e400]),
                 "all": st.lists(moments, max_size=2),
                 "in": st.fixed_dictionaries({"at": moments}),
             },
@@ -179,6 +180,14 @@ def test_times_in_json_become_times(monkeypatch):
     assert rows[2]["in"] == {"at": None}
 
 
+def test_decimals_in_json_keep_all_their_digits():
+    kind = pa.struct([pa.field("p", pa.decimal128(30, 2)), pa.field("d", pa.float64())])
+    values = pa.array([b'{"p": 12345678901234567890.12, "d": 0.25}'], pa.binary())
+    found, bad = parse_json(values, kind)
+    assert found.to_pylist() == [{"p": Decimal("12345678901234567890.12"), "d": 0.25}]
+    assert not bad
+
+
 def test_the_type_comes_from_a_ddl_or_a_json_schema():
     assert "value struct<a int, b string>" in default_schema(
         options(valueFormat="json", valueSchema="a int, b string")
@@ -203,6 +212,8 @@ def test_the_type_comes_from_a_ddl_or_a_json_schema():
     for open_ended in ({}, {"type": "object"}, {"type": "string"}):
         with pytest.raises(ValueFormatError):
             json_type(json.dumps(open_ended))
+    with pytest.raises(ValueFormatError, match="no JSON Schema: Expecting"):
+        default_schema(options(valueFormat="json", valueSchema='{"type": '))
 
 
 # --- Avro --------------------------------------------------------------------------------------
@@ -259,11 +270,63 @@ def test_avro_records_become_rows():
     assert others == [None] * 4
 
 
+def parse_avro(fields, *values, written_by=None):
+    """The rows of records with these fields, and the type that they have."""
+    schema = {"type": "record", "name": "R", "namespace": "shop", "fields": fields}
+    given = {"valueFormat": "avro", "valueSchema": json.dumps(schema)}
+    made = default_schema(options(**given))["value"]
+    parse = shape_of(StructType([made]), options(**given)).value_parser(options(**given))
+    stored = [
+        each if isinstance(each, bytes) else as_avro(each, written_by or schema) for each in values
+    ]
+    found = parse(pa.array(stored, pa.binary()), SOURCE, pa.array(range(len(stored))))
+    return found.to_pylist(), made.dataType.simpleString()
+
+
+def logical(name, kind, logical_type):
+    return {"name": name, "type": {"type": kind, "logicalType": logical_type}}
+
+
+def test_logical_types_that_no_column_has_are_what_is_stored():
+    at, number = datetime(2026, 1, 2), UUID(int=7)  # noqa: DTZ001 - of no zone, as Avro has it
+    rows, kind = parse_avro(
+        [
+            logical("id", "string", "uuid"),
+            logical("millis", "int", "time-millis"),
+            logical("micros", "long", "time-micros"),
+            logical("at", "long", "local-timestamp-millis"),
+        ],
+        {"id": number, "millis": time(0, 0, 1), "micros": time(0, 0, 1), "at": at},
+    )
+    assert kind == "struct<id:string,millis:int,micros:bigint,at:timestamp_ntz>"
+    assert rows == [{"id": str(number), "millis": 1000, "micros": 1_000_000, "at": at}]
+
+
+def test_types_may_be_named_in_full():
+    address = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
+    rows, kind = parse_avro(
+        [{"name": "home", "type": address}, {"name": "work", "type": ["null", "shop.Address"]}],
+        {"home": {"town": "a"}, "work": {"town": "b"}},
+    )
+    assert kind == "struct<home:struct<town:string>,work:struct<town:string>>"
+    assert rows == [{"home": {"town": "a"}, "work": {"town": "b"}}]
+
+
+def test_a_time_that_is_out_of_reach_is_a_value_that_does_not_parse():
+    long = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
+    fields = [logical("at", "long", "timestamp-micros")]
+    moments = [{"at": 2**62}, {"at": 0}]
+    rows, _ = parse_avro(fields, *moments, written_by=long)
+    assert rows == [None, {"at": datetime(1970, 1, 1, tzinfo=UTC)}]
+
+
 def test_avro_that_cannot_be_a_column_is_refused():
     nothing = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["null"]}]}
     for schema in (nothing, "int", {"type": "array", "items": "int"}):
         with pytest.raises(ValueFormatError):
             avro_type(json.dumps(schema))
+    with pytest.raises(ValueFormatError, match="no Avro schema"):
+        default_schema(options(valueFormat="avro", valueSchema="{nonsense"))
     with pytest.raises(ValueFormatError, match="no Avro schema"):
         parser_of(options(valueFormat="avro", valueSchema='{"type": "nope"}'), KIND)
 
@@ -302,6 +365,41 @@ def test_a_union_of_several_types_is_a_struct_with_one_field_set():
     ]
     assert found[0]["m"] == [("a", empty | {"member0": 1}), ("b", empty | {"member1": "x"})]
     assert [row["n"] for row in found] == [1, 2, 3, 4]
+
+
+def test_each_value_of_a_union_is_in_the_field_of_the_type_it_was_written_as():
+    placed = {"type": "record", "name": "Placed", "fields": [{"name": "id", "type": "int"}]}
+    cancelled = {
+        "type": "record",
+        "name": "Cancelled",
+        "fields": [{"name": "id", "type": "int"}, {"name": "why", "type": ["null", "Colour"]}],
+    }
+    colour = {"type": "enum", "name": "Colour", "symbols": ["RED"]}
+    fields = [
+        {"name": "event", "type": [placed, "string", colour, cancelled]},
+        {"name": "rest", "type": {"type": "array", "items": ["double", "long"]}},
+    ]
+    named = {"id": 1, "why": "RED"}
+    rows, _ = parse_avro(
+        fields,
+        {"event": ("shop.Cancelled", named), "rest": []},
+        {"event": ("shop.Placed", {"id": 2}), "rest": []},
+        {"event": ("shop.Colour", "RED"), "rest": []},
+        {"event": "RED", "rest": []},
+        b"\x02\x06RED" + b"\x04\x02\x0a" + bytes([0, *struct.pack("<d", 2.0), 0]),  # 5, 2.0
+    )
+    empty = dict.fromkeys([f"member{number}" for number in range(4)])
+    assert [row["event"] for row in rows] == [
+        empty | {"member3": named},
+        empty | {"member0": {"id": 2}},
+        empty | {"member2": "RED"},
+        empty | {"member1": "RED"},
+        empty | {"member1": "RED"},
+    ]
+    assert rows[-1]["rest"] == [
+        {"member0": None, "member1": 5},
+        {"member0": 2.0, "member1": None},
+    ]
 
 
 # --- Protobuf ----------------------------------------------------------------------------------
@@ -358,6 +456,8 @@ def test_protobuf_messages_become_rows(registry_url):
     order.tag.value = "x"
     body = order.SerializeToString()
     other = proto_class("shop.Other")(id=1).SerializeToString()
+    endless = order_class()
+    endless.at.seconds = 2**60
     values = [
         framed(number, b"\0" + body),
         framed(number, b"\2\0" + body),
@@ -365,10 +465,12 @@ def test_protobuf_messages_become_rows(registry_url):
         framed(number, b""),
         b"\xff",
         framed(number, b"\0\xff\xff"),
+        framed(number + 1000, b"\0" + body),
+        framed(number, b"\0" + endless.SerializeToString()),
     ]
     parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
     first, second, *others = parse(
-        pa.array(values, pa.binary()), SOURCE, pa.array(range(6))
+        pa.array(values, pa.binary()), SOURCE, pa.array(range(8))
     ).to_pylist()
     assert first == second
     assert first == {
@@ -383,7 +485,7 @@ def test_protobuf_messages_become_rows(registry_url):
         "card": "4711",
         "cash": None,
     }
-    assert others == [None] * 4
+    assert others == [None] * 6
 
 
 def test_bare_protobuf_messages_are_read_by_a_schema_that_is_given():
@@ -444,9 +546,11 @@ def test_values_are_read_by_the_schema_they_were_written_with(registry_url):
         framed(second, as_avro({"a": 2, "b": "x"}, new)),
         as_avro({"a": 1}, old),
         b"",
+        framed(2_000_000_000, as_avro({"a": 1}, old)),
+        framed(register(registry_url, "odd-value", {"type": "object"}, "JSON"), b"{}"),
     ]
-    found = parse(pa.array(values, pa.binary()), SOURCE, pa.array(range(4)))
-    assert found.to_pylist() == [{"a": 1, "b": "none"}, {"a": 2, "b": "x"}, None, None]
+    found = parse(pa.array(values, pa.binary()), SOURCE, pa.array(range(6)))
+    assert found.to_pylist() == [{"a": 1, "b": "none"}, {"a": 2, "b": "x"}, *[None] * 4]
 
 
 def test_json_with_an_id_in_front(registry_url):
@@ -469,6 +573,11 @@ def test_a_subject_that_is_not_there_is_named(registry_url):
         default_schema(options(**given, valueSubject="nothing"))
     with pytest.raises(ValueFormatError, match="valueSubject is needed"):
         default_schema(options(**given, subscribe="a,b"))
+
+
+def test_something_that_is_no_registry_is_named(registry_url):
+    with pytest.raises(BrokerAwayError, match="does not answer as a schema registry does"):
+        SchemaRegistry(f"{registry_url}/healthz?").latest("x")
 
 
 def test_a_registry_that_does_not_answer_is_named(monkeypatch):

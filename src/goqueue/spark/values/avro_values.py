@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
 _REFUSALS: Final = (EOFError, IndexError, KeyError, TypeError, fastavro.schema.SchemaParseException)
 """What fastavro raises on bytes that are something else, beside `ValueError`."""
+_LOGICAL: Final = frozenset(
+    {
+        "date",
+        "decimal",
+        "local-timestamp-micros",
+        "local-timestamp-millis",
+        "timestamp-micros",
+        "timestamp-millis",
+    }
+)
+"""Logical types that columns have types for. Of others (`uuid`, times of day) a column holds what
+is stored: a string, a number."""
 
 
 def parsed_schema(text: str) -> Any:
@@ -26,9 +38,23 @@ def parsed_schema(text: str) -> Any:
         ValueFormatError: the text is no Avro schema.
     """
     try:
-        return fastavro.parse_schema(json.loads(text))
+        return fastavro.parse_schema(_as_stored(json.loads(text)))
     except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
         raise ValueFormatError(f"no Avro schema: {error}") from error
+
+
+def _as_stored(schema: Any) -> Any:
+    """The schema without the logical types that no column has."""
+    if isinstance(schema, list):
+        return [_as_stored(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = {"logicalType"} if schema.get("logicalType") not in _LOGICAL else set()
+    return {
+        name: _as_stored(each) if name in {"type", "items", "values", "fields"} else each
+        for name, each in schema.items()
+        if name not in left_out
+    }
 
 
 def avro_loader(reader: Any) -> Callable[[bytes, Any, Any], Any]:
@@ -36,18 +62,18 @@ def avro_loader(reader: Any) -> Callable[[bytes, Any, Any], Any]:
     shape = shaper_of(reader)
     if shape is None:
         return load_avro
-    return lambda value, writer, target: shape(load_avro(value, writer, target))
+    return lambda value, writer, target: shape(load_avro(value, writer, target, names_types=True))
 
 
-def load_avro(value: bytes, writer: Any, reader: Any) -> Any:
-    """One record, written with one schema and read with another.
+def load_avro(value: bytes, writer: Any, reader: Any, *, names_types: bool = False) -> Any:
+    """One record, written with one schema and read with another; for `names_types` see `shaper_of`.
 
     Raises:
         ValueError: the bytes are something else.
     """
     stream = io.BytesIO(value)
     try:
-        found = fastavro.schemaless_reader(stream, writer, reader)
+        found = fastavro.schemaless_reader(stream, writer, reader, return_named_type=names_types)
     except _REFUSALS as error:
         raise ValueError(f"no Avro record: {error}") from error
     if stream.tell() != len(value):

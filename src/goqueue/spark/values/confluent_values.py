@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.values.avro_values import avro_loader, parsed_schema
 from goqueue.spark.values.json_values import one_by_one, parse_json
 
@@ -31,10 +32,20 @@ def confluent_parser(
     def load(value: bytes) -> Any:
         schema_id = _id_of(value)
         if schema_id not in writers:
-            writers[schema_id] = parsed_schema(registry.by_id(schema_id).text)
+            writers[schema_id] = _writer(registry, schema_id)
+        if writers[schema_id] is None:
+            raise ValueError(f"{schema_id} is the id of no Avro schema")
         return load_record(value[_PREFIX.size :], writers[schema_id], target)
 
     return lambda values, kind: one_by_one(values.to_pylist(), kind, load)
+
+
+def _writer(registry: SchemaRegistry, schema_id: int) -> Any | None:
+    """The schema of an id; None where there is none: any five bytes can look like an id."""
+    try:
+        return parsed_schema(registry.by_id(schema_id).text)
+    except ValueFormatError:
+        return None
 
 
 def _json(values: Any, kind: Any) -> tuple[Any, list[int]]:

@@ -22,6 +22,14 @@ types: Final[Any] = pa.types
 _ZONE: Final = r"(Z|[+-]\d\d:?\d\d)$"
 
 
+class ExactFloat(float):
+    """A number that remembers its digits: money in a decimal is more exact than a float."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text: Final = text
+
+
 def has_times(kind: Any) -> bool:
     """Whether something in a type is a string in JSON, and something else in a column."""
     if types.is_struct(kind):
@@ -115,7 +123,7 @@ def tree_shaper(kind: Any) -> Callable[[Any], Any]:
 
 def _one(found: Any, kind: Any) -> Any:
     if types.is_decimal(kind) and isinstance(found, int | float) and not isinstance(found, bool):
-        return Decimal(str(found))
+        return Decimal(found.text if isinstance(found, ExactFloat) else str(found))
     if found is not None and not isinstance(found, str):
         raise ValueError(f"{found!r} is no {kind}: expected a string")
     return value_of(found, kind)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json as arrow_json
 
-from goqueue.spark.values.json_times import as_read, as_wanted, has_times, tree_shaper
+from goqueue.spark.values.json_times import ExactFloat, as_read, as_wanted, has_times, tree_shaper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,9 +37,14 @@ def _all_at_once(values: Any, kind: Any) -> Any | None:
 
     Lines are put behind one another, so a value must not be able to end another's object or to be
     two: each starts with a brace, ends with one, and in the end there are as many rows as values.
+    The reader takes any bytes for text, so what is no UTF-8 is not for it.
     """
     if not len(values):
         return pa.array([], kind)
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
     braced = pc.and_(pc.starts_with(values, pattern="{"), pc.ends_with(values, pattern="}"))
     if not pc.all(braced).as_py():
         return None
@@ -67,11 +72,11 @@ def loads(kind: Any) -> Callable[[bytes], Any]:
     if not has_times(kind):
         return _loads
     shape = tree_shaper(kind)
-    return lambda value: shape(_loads(value))
+    return lambda value: shape(_loads(value, ExactFloat))
 
 
-def _loads(value: bytes) -> Any:
-    found = json.loads(value)
+def _loads(value: bytes, number: Callable[[str], float] | None = None) -> Any:
+    found = json.loads(value, parse_float=number)
     if not isinstance(found, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - a value, not a type of ours
     return found
@@ -84,7 +89,7 @@ def one_by_one(values: Sequence[bytes], kind: Any, load: Any) -> tuple[Any, list
     for index, value in enumerate(values):
         try:
             rows.append(load(value))
-        except (ValueError, RecursionError):
+        except (ValueError, OverflowError, RecursionError):
             rows.append(None)
             bad.append(index)
     try:

@@ -179,25 +179,26 @@ def framed_protobuf_parser(
             raise ValueError(str(error)) from error
         written = int.from_bytes(value[1:5]), tuple(indexes)
         if written not in names:
-            names[written] = _name_at(registry.by_id(written[0]), written[1])
+            names[written] = _name_at(registry, *written)
         if names[written] != message.full_name:
-            raise ValueError(f"a {names[written]}, not a {message.full_name}")
+            raise ValueError(f"a {names[written] or 'nothing known'}, not a {message.full_name}")
         return load_body(value[begin:])
 
     return lambda values, kind: one_by_one(values.to_pylist(), kind, load)
 
 
-def _name_at(schema: RegisteredSchema, indexes: tuple[int, ...]) -> str | None:
+def _name_at(registry: SchemaRegistry, schema_id: int, indexes: tuple[int, ...]) -> str | None:
+    """The message at a place in the schema of an id; None where there is none."""
+    try:
+        inside: Any = list(_parsed(registry.by_id(schema_id)).file.message_types_by_name.values())
+    except ValueFormatError:
+        return None
     found: Any = None
     for index in indexes:
-        inside = (
-            list(_parsed(schema).file.message_types_by_name.values())
-            if found is None
-            else found.nested_types
-        )
         if not 0 <= index < len(inside):
             return None
         found = inside[index]
+        inside = found.nested_types
     return None if found is None else str(found.full_name)
 
 

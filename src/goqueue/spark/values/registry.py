@@ -53,7 +53,12 @@ class SchemaRegistry:
         return self._schema(self._version(subject, "latest", f"subject {subject!r}"))
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema of an id, as it stands in front of a value."""
+        """The schema of an id, as it stands in front of a value.
+
+        Raises:
+            ValueFormatError: there is no such schema.
+            BrokerAwayError: the registry does not answer.
+        """
         if schema_id not in self._by_id:
             answer = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
             self._by_id[schema_id] = self._schema(answer)
@@ -101,4 +106,11 @@ class SchemaRegistry:
             self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"}
         )
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
-            return json.load(answer)
+            body = answer.read()
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+            raise BrokerAwayError(f"{self._url} does not answer as a schema registry does")
+        return found

@@ -20,10 +20,12 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
 from goqueue.spark.errors import ValueFormatError
+from goqueue.spark.values.avro_values import parsed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,8 @@ _AVRO_LOGICAL: Final[Mapping[str, DataType]] = {
     "date": DateType(),
     "timestamp-millis": TimestampType(),
     "timestamp-micros": TimestampType(),
+    "local-timestamp-millis": TimestampNTZType(),
+    "local-timestamp-micros": TimestampNTZType(),
 }
 _NARROW: Final[Mapping[str, DataType]] = {"long": IntegerType(), "double": FloatType()}
 """What a column of the wider type holds as well."""
@@ -69,9 +73,9 @@ def avro_type(text: str) -> StructType:
     """The type of the records of an Avro schema.
 
     Raises:
-        ValueFormatError: it is no record, or has what a column cannot hold.
+        ValueFormatError: it is no schema, no record, or has what a column cannot hold.
     """
-    found = _avro(json.loads(text), {})
+    found = _avro(parsed_schema(text), {})
     if not isinstance(found, StructType):
         raise ValueFormatError("the Avro schema is no record")
     return found
@@ -134,7 +138,11 @@ def json_type(text: str) -> StructType:
     Raises:
         ValueFormatError: it describes no objects.
     """
-    found = _json(json.loads(text))
+    try:
+        tree = json.loads(text)
+    except ValueError as error:
+        raise ValueFormatError(f"no JSON Schema: {error}") from error
+    found = _json(tree)
     if not isinstance(found, StructType):
         raise ValueFormatError("the JSON Schema describes no object with properties")
     return found
