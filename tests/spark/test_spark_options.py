@@ -102,6 +102,9 @@ def test_a_moment_is_milliseconds_or_a_time_with_its_zone():
     assert parse(endingTimestamp="2023-11-14T23:13:20+01:00").end.moment_ms == 1_700_000_000_000
     assert "with its zone" in problems(startingTimestamp="2023-11-14T22:13:20")[0]
     assert "no moment" in problems(startingTimestamp="yesterday")[0]
+    assert parse(endingTimestamp="2023-11-14T22:13:20.0001Z").end.moment_ms == 1_700_000_000_001
+    # -1 and -2 are no moments but the ends of the log.
+    assert "before 1970" in problems(startingTimestamp="1969-12-31T23:59:59.999Z")[0]
 
 
 def test_times_go_before_offsets():
@@ -218,10 +221,18 @@ def test_how_long_to_wait_for_the_broker():
         kafka__retry__backoff__ms="10",
     ).link
     assert (link.patience_s, link.request_timeout_s, link.retry_backoff_s) == (5.0, 2.0, 0.01)
+    for name in ("request.timeout.ms", "retry.backoff.ms", "socket.connection.setup.timeout.ms"):
+        assert problems(**{f"kafka.{name}": "0"}) == (f"kafka.{name}: expected 1 ms to 24 days",)
+    assert problems("stream", idlePoll="1000h") == ("idlePoll: expected 0 ms to 24 days",)
 
 
 def test_values_need_a_schema_from_somewhere():
     assert "valueSchema" in problems(valueFormat="json")[0]
     assert "binary or json" in problems(valueFormat="xml")[0]
+    assert problems(valueSchema="a int", valueMode="failfast") == (
+        "valueSchema needs a valueFormat: json, avro, protobuf, confluent",
+        "valueMode needs a valueFormat: json, avro, protobuf, confluent",
+    )
+    assert "expected http://" in problems(valueFormat="avro", schema__registry__url="here:80")[0]
     value = parse(valueFormat="json", valueSchema="a int", valueMode="failfast").value
     assert (value.format, value.schema, value.fails) == ("json", "a int", True)

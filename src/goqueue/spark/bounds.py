@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ Place: TypeAlias = tuple[str, int]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
 
 
@@ -64,7 +66,7 @@ def parse_moment(text: str) -> int:
         ValueError: it is neither.
     """
     text = text.strip()
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
@@ -75,7 +77,9 @@ def parse_moment(text: str) -> int:
             f"{text!r} is no moment: expected milliseconds since 1970, or a time with its zone, "
             "as in 2026-01-31T12:00:00Z"
         )
-    return round(moment.astimezone(UTC).timestamp() * 1000)
+    if moment < _EPOCH:
+        raise ValueError(f"{text!r} is before 1970, when the broker's time begins")
+    return -((_EPOCH - moment) // _MILLISECOND)  # rounded up: messages know milliseconds only
 
 
 def parse_moments(text: str) -> Bound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.kafka.login import MECHANISMS
@@ -47,15 +48,16 @@ def parse_link(reader: OptionReader) -> LinkSettings:
     servers = reader.parsed(given[0], parse_servers) if given else None
     if len(given) > 1 and reader.parsed(given[1], parse_servers) != servers:
         reader.problem("bootstrap.servers and kafka.bootstrap.servers name different brokers")
+    some_s = partial(reader.duration_s, may_be_zero=False)
     return LinkSettings(
         servers=servers or (),
         client_id=reader.text("kafka.client.id") or "goqueue-spark",
         security=_security(reader),
-        connect_timeout_s=reader.duration_s("kafka.socket.connection.setup.timeout.ms", 10.0),
-        request_timeout_s=reader.duration_s("kafka.request.timeout.ms", 30.0),
+        connect_timeout_s=some_s("kafka.socket.connection.setup.timeout.ms", 10.0),
+        request_timeout_s=some_s("kafka.request.timeout.ms", 30.0),
         patience_s=reader.duration_s("kafka.default.api.timeout.ms", 60.0),
-        retry_backoff_s=reader.duration_s("kafka.retry.backoff.ms", 0.1),
-        max_backoff_s=reader.duration_s("kafka.retry.backoff.max.ms", 1.0),
+        retry_backoff_s=some_s("kafka.retry.backoff.ms", 0.1),
+        max_backoff_s=some_s("kafka.retry.backoff.max.ms", 1.0),
     )
 
 

@@ -22,6 +22,8 @@ _UNITS_S: Final = {
     "min": 60.0,
     "h": 3600.0,
 }
+_LEAST_S: Final = 0.001
+_MOST_S: Final = 24 * 24 * 3600.0
 _SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)i?b?")
 _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -111,10 +113,15 @@ class OptionReader:
         """Bytes, or kilobytes and so on with their unit: `64m`."""
         return self.parsed(name, _size)
 
-    def duration_s(self, name: str, default: float) -> float:
-        """Milliseconds, or with a unit: `500ms`, `15m`."""
+    def duration_s(self, name: str, default: float, *, may_be_zero: bool = True) -> float:
+        """Milliseconds, or with a unit: `500ms`, `15m`; no longer than the protocol can say."""
         found = self.parsed(name, _duration_s)
-        return default if found is None else found
+        if found is None:
+            return default
+        if not (0 if may_be_zero else _LEAST_S) <= found <= _MOST_S:
+            self.problem(f"{name}: expected {'0' if may_be_zero else '1'} ms to 24 days")
+            return default
+        return found
 
 
 def _names(text: str) -> tuple[str, ...]:

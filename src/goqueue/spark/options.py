@@ -75,6 +75,7 @@ DEFAULT_CHUNK_BYTES: Final = 4 * _MB
 _CHUNK_BYTES: Final = (64 * 1024, 64 * _MB)
 _ISOLATIONS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 _FORMATS: Final = ("binary", "json", "avro", "protobuf", "confluent")
+_OF_PARSED_VALUES: Final = ("valueSchema", "valueSubject", "valueMessage", "valueMode")
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGER: Final = (
     "maxOffsetsPerTrigger",
@@ -248,16 +249,25 @@ def _limits(reader: OptionReader) -> Limits:
     )
 
 
+def _url(text: str) -> str:
+    if not text.strip().lower().startswith(("http://", "https://")):
+        raise ValueError(f"expected http://host:port, not {text!r}")
+    return text.strip()
+
+
 def _value(reader: OptionReader) -> ValueOptions:
     value = ValueOptions(
         format=reader.choice("valueFormat", {name: name for name in _FORMATS}, "binary"),
         schema=reader.text("valueSchema"),
         subject=reader.text("valueSubject"),
         message=reader.text("valueMessage"),
-        registry_url=reader.text("schema.registry.url"),
+        registry_url=reader.parsed("schema.registry.url", _url),
         fails=reader.choice("valueMode", {"permissive": False, "failfast": True}, default=False),
     )
-    if value.format != "binary" and value.schema is None and value.registry_url is None:
+    if value.format == "binary":
+        for name in filter(reader.has, _OF_PARSED_VALUES):
+            reader.problem(f"{name} needs a valueFormat: {', '.join(_FORMATS[1:])}")
+    elif value.schema is None and not reader.has("schema.registry.url"):
         reader.problem(
             f"valueFormat={value.format} needs valueSchema, or schema.registry.url with the schema"
         )
