@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TRACEPARENT_HEADER: Final = "traceparent"
 """The header of a record that names its trace, as W3C Trace Context writes it."""
 
+PLACE_CHARS: Final = 16
+"""Digits of a trace id that say the partition, if the trace is one of its messages."""
 MASK: Final = (1 << 64) - 1
 _SPREAD: Final = 0x9E3779B97F4A7C15
 _GATHER: Final = pow(_SPREAD, -1, 1 << 64)
@@ -103,7 +105,7 @@ def offset_in(place: str, trace_id: str) -> int | None:
     """The offset of the message of that trace, if it is one of this partition."""
     if not trace_id.startswith(place):
         return None
-    return (int(trace_id[16:], 16) * _GATHER & MASK) - 1
+    return (int(trace_id[PLACE_CHARS:], 16) * _GATHER & MASK) - 1
 
 
 def derived_context(place: str, offset: int) -> TraceContext:

@@ -20,7 +20,7 @@ from goqueue.model.errors import DiskError
 from goqueue.tracing.events import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk, DiskFile
@@ -45,6 +45,24 @@ class FileLimits:
     file_bytes: int = FILE_BYTES
     kept_files: int = KEPT_FILES
     kept_days: int = KEPT_DAYS
+
+
+class Where(msgspec.Struct, frozen=True, gc=False):
+    """As much of an entry as tells which messages it is about."""
+
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+    count: int = 1
+    place: str = ""
+    trace: str = ""
+
+    def holds(self, offset: int) -> bool:
+        """Whether it is about the message at an offset."""
+        return self.offset <= offset < self.offset + self.count
+
+
+_WHERE: Final = msgspec.json.Decoder(Where)
 
 
 class TraceFiles:
@@ -151,40 +169,49 @@ class TraceFiles:
         """The newest entries, the oldest first."""
         found: list[Entry] = []
         for name in reversed(self.names()):
-            found = [*self._read(name), *found]
+            found = [*self._entries(name, self._load(name).splitlines()), *found]
             if len(found) >= limit:
                 break
         return found[-limit:] if limit else []
 
-    def all(self) -> Iterator[list[Entry]]:
-        """Every entry, a file at a time, the oldest first."""
-        for name in self.names():
-            yield self._read(name)
+    def find(self, needle: bytes, is_wanted: Callable[[Where], bool]) -> Iterator[list[Entry]]:
+        """Entries that are wanted, a file at a time, the oldest first.
 
-    def _read(self, name: str) -> list[Entry]:
-        path = self._folder / name
+        Their lines hold the needle: there may be a million others, of which few are decoded.
+        """
+        for name in self.names():
+            data = self._load(name)
+            if needle in data:
+                lines = [line for line in data.splitlines() if needle in line]
+                yield self._entries(name, [line for line in lines if _is_wanted(line, is_wanted)])
+
+    def _load(self, name: str) -> bytes:
         try:
-            file = self._disk.open(path, write=False)
+            file = self._disk.open(self._folder / name, write=False)
             try:
-                data = file.read(0, min(file.size(), self._most_read))
+                return file.read(0, min(file.size(), self._most_read))
             finally:
                 file.close()
         except DiskError as error:
             logger.warning("traces are missing: %s", error)
-            return []
-        entries = []
-        damaged = 0
-        for line in data.splitlines():
-            entry = _decoded(line)
-            if entry is None:
-                damaged += 1
-            else:
-                entries.append(entry)
+            return b""
+
+    def _entries(self, name: str, lines: list[bytes]) -> list[Entry]:
+        entries = [entry for line in lines if (entry := _decoded(line)) is not None]
+        damaged = len(lines) - len(entries)
         if damaged and name not in self._reported:
             self._reported = {*self._reported, name} & {*self.names()}
             self.damaged_lines += damaged
+            path = self._folder / name
             logger.warning("%s: %d lines are no trace events: passed over", path, damaged)
         return entries
+
+
+def _is_wanted(line: bytes, is_wanted: Callable[[Where], bool]) -> bool:
+    try:
+        return is_wanted(_WHERE.decode(line))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return True  # whoever decodes it says so
 
 
 def _decoded(line: bytes) -> Entry | None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from goqueue.model.errors import TraceExportError, UnknownTraceError
 from goqueue.runtime.tasks import in_thread
+from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.exporters import FileExporter, StdoutExporter
 from goqueue.tracing.feed import Feed
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.tracing.events import Entry
+    from goqueue.tracing.files import Where
     from goqueue.tracing.search import FoundTraces
     from goqueue.tracing.views import Trace
 
@@ -172,12 +177,11 @@ class TraceStore:
 
     async def of_message(self, topic: str, partition: int, offset: int) -> Trace:
         """The trace of a stored message. Raises like `get`."""
-        entries = self.ring.entries()
-        find = partial(trace_at, topic=topic, partition=partition, offset=offset)
-        trace_id = await self._in_thread(partial(find, entries))
+        place = (topic, partition, offset)
+        trace_id = await self._in_thread(partial(trace_at, self.ring.entries(), *place))
         if trace_id is None:
             await self.flush()
-            trace_id = await self._in_thread(lambda: self._find_in_files(find))
+            trace_id = await self._in_thread(partial(self._find_in_files, *place))
         if trace_id is None:
             raise UnknownTraceError(
                 f"no trace of the message at offset {offset} of partition {partition} of topic "
@@ -207,16 +211,22 @@ class TraceStore:
         )
 
     def _from_files(self, trace_id: str, newest: Sequence[Entry]) -> Trace | None:
-        found: list[Entry] = []
-        for entries in self._readable.all():
-            found += (entry for entry in entries if entry.belongs_to(trace_id) is not None)
-        return assemble([*found, *newest], [trace_id]).get(trace_id)
+        place, offset = trace_id[:PLACE_CHARS], offset_in(trace_id[:PLACE_CHARS], trace_id)
 
-    def _find_in_files(self, find: Callable[[Sequence[Entry]], str | None]) -> str | None:
-        newest = None
-        for entries in self._readable.all():
-            newest = find(entries) or newest
-        return newest
+        def is_wanted(where: Where) -> bool:
+            if where.trace:
+                return where.trace == trace_id
+            return where.place == place and offset is not None and where.holds(offset)
+
+        found = self._readable.find(place.encode(), is_wanted)
+        return assemble([*chain.from_iterable(found), *newest], [trace_id]).get(trace_id)
+
+    def _find_in_files(self, topic: str, partition: int, offset: int) -> str | None:
+        def is_wanted(where: Where) -> bool:
+            return where.topic == topic and where.partition == partition and where.holds(offset)
+
+        found = self._readable.find(msgspec.json.encode(topic), is_wanted)
+        return trace_at([*chain.from_iterable(found)], topic, partition, offset)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await in_thread(self._threads, work)

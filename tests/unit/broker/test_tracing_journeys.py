@@ -9,10 +9,15 @@ import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import PublishRequest
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
 from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
 from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.model.errors import UnknownTraceError
+from goqueue.records import Record, encode
+from goqueue.tracing.context import TraceContext
+from goqueue.tracing.store import TracingSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 
@@ -170,3 +175,28 @@ def test_after_a_restart_every_message_of_a_batch_is_traced_on(tmp_path: Path) -
 
     run(tmp_path, before)
     asyncio.run(after())
+
+
+def test_what_has_left_the_memory_is_found_in_the_files(tmp_path: Path) -> None:
+    own = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, tracing=TracingSettings(ring_spans=3)) as broker:
+            await broker.create_topic("t", 1)
+            for headers in ((), (("traceparent", own.traceparent),), ()):
+                later(broker)
+                batch = memoryview(encode([Record(0, 0, None, b"v", headers)]))
+                broker.publisher.publish(PublishRequest(PLACE, batch))
+            traces = [await broker.traces.of_message("t", 0, offset) for offset in range(3)]
+            assert [len(each.spans) for each in traces] == [3, 3, 3]
+            assert [each.offset for each in traces] == [0, 1, 2]
+            assert traces[1].trace_id == own.trace_id
+            for trace in traces:
+                assert await broker.traces.get(trace.trace_id) == trace
+            for offset in (-1, 3):
+                with pytest.raises(UnknownTraceError):
+                    await broker.traces.of_message("t", 0, offset)
+            with pytest.raises(UnknownTraceError):
+                await broker.traces.get(traces[0].trace_id[:16] + "0" * 16)
+
+    asyncio.run(scenario())

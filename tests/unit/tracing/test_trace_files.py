@@ -35,10 +35,27 @@ def test_entries_are_read_back_across_files_and_restarts(tmp_path):
     files = TraceFiles(SystemDisk(), tmp_path / "traces", limits)
     assert len(files.names()) > 3
     assert files.names()[0] == "traces-2024-10-04-000001.json"
-    assert [each for portion in files.all() for each in portion] == written
     assert files.newest(7) == written[-7:]
     assert files.newest(1000) == written
     assert files.newest(0) == []
+
+
+def test_entries_are_found_by_what_they_are_about(tmp_path):
+    files = TraceFiles(SystemDisk(), tmp_path, FileLimits(file_bytes=400))
+    for at in range(10):
+        others = Entry(Event.PERSISTED, at, "others", 1, at, 3, "b" * 16)
+        files.write([entry(at), others], NOW_MS)
+    files.close()
+    with (tmp_path / files.names()[0]).open("ab") as file:
+        file.write(b'{"broken": "orders"\n')
+
+    def found(needle, is_wanted):
+        return [each for portion in files.find(needle, is_wanted) for each in portion]
+
+    assert found(b'"orders"', lambda where: where.holds(5)) == [entry(at) for at in (3, 4, 5)]
+    assert found(b"a" * 16, lambda where: where.offset == 7) == [entry(7)]
+    assert found(b'"nobody"', lambda where: True) == []
+    assert files.damaged_lines == 1
 
 
 def test_another_day_begins_another_file_and_old_ones_go(tmp_path):
@@ -126,6 +143,8 @@ def test_a_broken_file_is_reported_once(tmp_path, caplog):
         b'\x00\x01\n{"event": 3}\n{"event":"publish.received","at_ns":1,"count":0}\n'
         b'{"event":"x","at_ns":1,"trace":"nothex","offset":1}\n'
         b'{"event":"x","at_ns":1,"place":"aaaaaaaaaaaaaaaa","offset":-5}\n'
+        b'{"event":"x","at_ns":1,"place":"aaaaaaaaaaaaaaaa","offset":1,"count":99999999999}\n'
+        b'{"event":"x","at_ns":1,"trace":"%b","parent":"not hex","offset":1}\n' % (b"a" * 32)
     )
     (tmp_path / "traces-2024-10-05-000001.json").mkdir()
     (tmp_path / "notes.txt").write_text("not ours")
@@ -133,5 +152,5 @@ def test_a_broken_file_is_reported_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert files.newest(10) == []
         assert files.newest(10) == []
-    assert files.damaged_lines == 5
-    assert sum("5 lines are no trace events" in each.message for each in caplog.records) == 1
+    assert files.damaged_lines == 7
+    assert sum("7 lines are no trace events" in each.message for each in caplog.records) == 1
