@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,6 +16,11 @@ from goqueue.tracing.context import derived_id, offset_in, root_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_MAX_COUNT: Final = 1 << 31
+"""A batch has no more offsets."""
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class Event(StrEnum):
@@ -78,11 +83,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def is_sound(self) -> bool:
         """Whether the fields fit together; what was read from a file may be anything."""
-        if self.count < 1:
+        if not 1 <= self.count <= _MAX_COUNT or not -1 <= self.offset <= _MAX_OFFSET:
+            return False
+        if self.parent and not _is_hex(self.parent, 16):
             return False
         if self.trace:
-            return self.count == 1 and len(self.trace) == 32 and _is_hex(self.trace)
-        return len(self.place) == 16 and _is_hex(self.place) and self.offset >= 0
+            return self.count == 1 and _is_hex(self.trace, 32)
+        return _is_hex(self.place, 16) and self.offset >= 0
 
     def holds(self, offset: int) -> bool:
         """Whether it happened to the message at an offset."""
@@ -168,8 +175,5 @@ def _span_id(entry: Entry, trace_id: str, offset: int) -> str:
     return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def _is_hex(text: str) -> bool:
-    try:
-        return int(text, 16) > 0 and text == text.lower() and text.isalnum()
-    except ValueError:
-        return False
+def _is_hex(text: str, digits: int) -> bool:
+    return len(text) == digits and text.strip("0") != "" and not text.strip("0123456789abcdef")
