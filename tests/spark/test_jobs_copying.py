@@ -12,7 +12,12 @@ import pytest
 
 from goqueue.records import Record
 from goqueue.spark import jobs
-from goqueue.spark.errors import OptionsError, TopicMissingError, VerificationError
+from goqueue.spark.errors import (
+    DataLossError,
+    OptionsError,
+    TopicMissingError,
+    VerificationError,
+)
 from goqueue.spark.jobs.ledger import Ledger
 from support.committed import committed
 from support.topic_writer import TopicWriter
@@ -79,6 +84,8 @@ def test_a_replay_of_a_time_range_keeps_what_messages_are_and_their_order(spark,
     assert report.summary["pieces"] == 2
     assert report.summary["bytes"] == sum(len(e.key or b"") + len(e.value or b"") for e in wanted)
     assert told[-1] == (f"writing {target}", 600, 600)
+    nothing = jobs.replay(spark, broker.kafka_address, topic, target, where="false")
+    assert (nothing.summary["rows"], nothing.summary["bytes"]) == (0, 0)
     assert report.warnings == []  # the target is made with the retention of the topic
 
 
@@ -169,6 +176,43 @@ def test_a_topic_gets_another_number_of_partitions_and_goes_on_where_it_was(
         run()
 
 
+def test_a_copy_is_verified_by_what_a_copy_has_in_common_with_its_original(spark, broker, writer):
+    writer.create(name := next(names), 2, message_timestamp_type="LogAppendTime")
+    late = (("goqueue-deliver-at", b"1767225600000"), ("n", b"1"))
+    writer.append(name, 0, [Record(0, BASE_MS, b"k", b"v", late)])
+    report = jobs.repartition(spark, broker.kafka_address, name, target := next(names), 3)
+    assert (report.summary["verified"], report.summary["keys"]) == (True, 1)
+    assert f"{target} gives messages the time of their arrival" in report.warnings[0]
+    (copy,) = committed(broker, target)
+    assert (copy.key, copy.value, copy.headers) == (b"k", b"v", [("n", b"1")])
+
+
+def test_what_is_deleted_before_it_is_copied_is_named_and_the_rest_is_copied_if_asked_for(
+    spark, broker, writer, tmp_path
+):
+    writer.create(name := next(names), 2)
+    writer.numbers(name, 0, 0, 30)
+    target = next(names)
+
+    def run(**options):
+        return jobs.replay(
+            spark, broker.kafka_address, name, target, checkpoint=tmp_path, piece_rows=10, **options
+        )
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(progress=killed)
+    writer.delete_records(name, 0, 15)
+    with pytest.raises(DataLossError, match="offsets 0 to 14 of partition 0 are gone"):
+        run()
+    report = run(fail_on_data_loss=False)
+    assert [int(each.value) for each in committed(broker, target)] == [*range(15, 30)]
+    assert report.warnings[0] == "offsets 0 to 14 of partition 0 were gone"
+    assert report.summary["rows"] == 15
+
+
 def dedupe_by(found, same, keep):
     """What stays, reckoned one by one."""
     kept = {}
@@ -238,9 +282,20 @@ def test_whatever_is_wrong_is_said_at_once(spark, broker, topic):
         jobs.dedupe(
             spark, address, topic, topic,
             by="nonsense(", keep="both", window_ms=0, rate=0, piece_rows=0, partitioner="crc",
+            partitions=0,
         )  # fmt: skip
     named = [each.split(":")[0] for each in caught.value.problems]
-    assert named == ["partitioner", "piece_rows", "rate", "by", "keep", "window_ms", "target"]
+    assert named == [
+        "partitioner", "piece_rows", "partitions", "rate", "by", "keep", "window_ms", "target",
+    ]  # fmt: skip
+    for wrong in ("offset + 1", "count(*) > 1"):
+        with pytest.raises(OptionsError, match="where: "):
+            jobs.replay(spark, address, topic, "other", where=wrong)
+    with pytest.raises(OptionsError, match="by: "):
+        jobs.dedupe(spark, address, topic, "other", by="max(offset)")
+    with pytest.raises(OptionsError, match="unmade has 2 partitions, and messages are of 3"):
+        jobs.replay(spark, address, topic, "unmade", keep_partition=True, partitions=2)
+    assert "unmade" not in broker.topics()
     other, small = broker.create_topic(next(names)), broker.create_topic(next(names), partitions=2)
     with pytest.raises(OptionsError, match=f"target: {topic} exists"):
         jobs.repartition(spark, address, other, topic, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Annotated
 
 import pytest
@@ -13,8 +14,9 @@ from typer.testing import CliRunner
 from goqueue.cli.calls import command, root_callback
 from goqueue.cli.commands import app as whole
 from goqueue.cli.job_frame import JobCall, _with_shared
+from goqueue.cli.job_options import asked
 from goqueue.cli.spark_session import sentence_of
-from goqueue.spark.errors import TopicMissingError
+from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table
 from goqueue.testing import Broker
 
@@ -27,6 +29,8 @@ def counting(
     call.progress("counting", 2, 2)
     if fails == "ours":
         raise TopicMissingError("there is no topic 'x'")
+    if fails == "options":
+        raise OptionsError(["rate: expected more than 0 rows a second, not 0"])
     if fails == "spark":
         raise PySparkException("[ODD] Something.\nJVM stack trace")
     return JobReport(
@@ -81,6 +85,7 @@ def test_a_report_is_a_table_for_people_and_json_for_programs(run):
     ("arguments", "text", "exit_code"),
     [
         (["--fails", "ours"], "goqueue: there is no topic 'x'", 1),
+        (["--fails", "options"], "  - rate: expected more than 0 rows a second, not 0", 2),
         (["--fails", "spark"], "goqueue: [ODD] Something.", 1),
         (["--option", "x"], "goqueue: --option: expected NAME=VALUE, not 'x'", 2),
         (["--conf", "=1"], "goqueue: --conf: expected NAME=VALUE, not '=1'", 2),
@@ -99,14 +104,20 @@ def test_what_goes_wrong_is_one_line(run, arguments, text, exit_code):
         ("replay a b --since yesterday", "--since: 'yesterday' is no time"),
         ("dedupe a b --window often", "--window: 'often' is no span of time"),
         ("archive a b --until soon", "--until: 'soon' is no time"),
-        ("archive a b --format csv", "csv"),
+        ("archive a b --format csv", "tableFormat: expected parquet or delta"),
     ],
 )
 def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, text):
     failed = CliRunner().invoke(whole, ["pipeline", "job", *arguments.split()])
     assert text in failed.stderr
     assert "starting Spark" not in failed.stderr
-    assert failed.exit_code in {1, 2}
+    assert failed.exit_code == 2
+
+
+def test_how_long_ago_stays_what_it_is_and_a_time_is_a_time():
+    assert asked("1h30m", "--since") == timedelta(minutes=90)
+    assert asked("2026-01-31T12:00:00+01:00", "--since") == 1_769_857_200_000
+    assert asked(None, "--since") is None
 
 
 def test_a_topic_that_is_missing_is_said_before_spark_starts():

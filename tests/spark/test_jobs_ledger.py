@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import DataLossError, OptionsError
-from goqueue.spark.jobs.ledger import Entries, Ledger, open_ledger
+from goqueue.spark.jobs.copying import Wanted
+from goqueue.spark.jobs.ledger import Entries, Ledger, Piece, open_ledger
 from goqueue.spark.jobs.link import TopicRange
-from goqueue.spark.jobs.messages import share_out
+from goqueue.spark.jobs.messages import share_evenly, share_out
+from goqueue.spark.jobs.moments import as_ms
 from goqueue.spark.lake.disk import Disk
 
 ranges = st.dictionaries(
@@ -73,6 +76,56 @@ def test_partitions_are_shared_out_whole(there, groups):
     assert len(found) <= groups
 
 
+@example([TopicRange(0, 0, 1_000_000), *(TopicRange(n, 0, 1) for n in range(1, 16))], 16)
+@given(ranges, st.integers(1, 16))
+def test_no_group_with_a_share_of_a_rate_has_far_more_than_its_share(there, groups):
+    found = share_evenly(there, groups)
+    assert sorted((e for group in found for e in group), key=lambda e: e.partition) == sorted(
+        there, key=lambda e: e.partition
+    )
+    sizes = [sum(each.size for each in group) for group in found]
+    assert max(sizes) * len(found) <= 1.25 * sum(sizes)
+
+
+def test_a_rate_is_shared_by_as_many_tasks_as_have_enough_to_do():
+    even = [TopicRange(number, 0, 10) for number in range(8)]
+    assert len(share_evenly(even, 4)) == 4
+    assert len(share_evenly([TopicRange(0, 0, 10), TopicRange(1, 0, 1000)], 4)) == 1
+
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+NOON_MS = 1_769_860_800_000
+
+
+def test_so_long_ago_is_the_same_moment_for_every_run_of_a_job(tmp_path):
+    wanted = Wanted(start=timedelta(hours=6), keys=(b"k",))
+    assert wanted.identity() == Wanted(start=timedelta(hours=6), keys=(b"k",)).identity()
+    assert wanted.identity() != Wanted(start=timedelta(hours=5), keys=(b"k",)).identity()
+    with open_ledger(tmp_path, wanted.identity()) as ledger:
+        first = wanted.filters(ledger)
+        ledger.entries.notes["times"][0] -= 1000  # as if it had been a second before
+        ledger.store()
+    with open_ledger(tmp_path, wanted.identity()) as ledger:
+        assert wanted.filters(ledger).start_ms == first.start_ms - 1000
+        assert (first.end_ms, first.keys) == (None, (b"k",))
+
+
+@pytest.mark.parametrize(
+    ("moment", "wanted_ms"),
+    [
+        (None, None),
+        (17, 17),
+        (NOON, NOON_MS),
+        (datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))), NOON_MS),
+        (NOON + timedelta(microseconds=1), NOON_MS + 1),  # the message at noon is before it
+        (NOON - timedelta(microseconds=1), NOON_MS),
+        (timedelta(hours=1), NOON_MS - 3_600_000),
+    ],
+)
+def test_a_moment_is_the_first_millisecond_from_then_on(moment, wanted_ms):
+    assert as_ms(moment, now_ms=NOON_MS) == wanted_ms
+
+
 def test_a_ledger_is_as_it_was_when_it_is_opened_again(tmp_path):
     with open_ledger(tmp_path, {"job": "one"}) as ledger:
         ledger.entries.settled = [TopicRange(0, 3, 9)]
@@ -121,6 +174,18 @@ def test_offsets_that_are_gone_before_they_are_done_are_named():
     piece, lost = ledger.next_piece(there, 100, fails_on_loss=False)
     assert piece.ranges == tuple(there)
     assert lost == ["offsets 5 to 7 of partition 0"]
+
+
+def test_what_is_gone_of_a_piece_that_was_begun_is_named_and_the_rest_is_still_to_be_done():
+    begun = Piece(3, (TopicRange(0, 0, 10), TopicRange(1, 0, 10)))
+    ledger = Ledger(Entries({}, under_way=begun, done={1: 0}))
+    there = [TopicRange(0, 4, 20), TopicRange(1, 0, 20)]
+    with pytest.raises(DataLossError, match="offsets 0 to 3 of partition 0 are gone"):
+        ledger.next_piece(there, 100)
+    assert ledger.next_piece(there, 100, fails_on_loss=False) == (
+        begun,
+        ["offsets 0 to 3 of partition 0"],
+    )
 
 
 def test_a_checkpoint_is_one_jobs_and_one_runs(tmp_path):

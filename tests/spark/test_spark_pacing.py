@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.pacing import paced
+from goqueue.spark.pacing import Pacer, paced
 from goqueue.spark.write_options import parse_write_options
 
 
@@ -51,9 +53,27 @@ def test_no_stretch_of_time_has_more_rows_than_the_rate_and_a_burst(sizes, rate,
             assert end - start <= rate * (span_s + 1.0) + 2 * step
 
 
+@given(st.lists(st.tuples(st.integers(1, 300), st.floats(0, 5))), st.floats(0.01, 5000))
+def test_a_driver_begins_no_piece_before_the_ones_before_it_have_taken_their_time(pieces, rate):
+    clock, began = Clock(), []
+    pacer = Pacer(rate, now=clock.now, sleep=clock.sleep)
+    for rows, took_s in pieces:
+        pacer.wait()
+        began.append(clock.at)
+        clock.at += took_s
+        pacer.count(rows)
+    for (rows, took_s), (first, second) in zip(pieces, pairwise(began), strict=False):
+        assert second - first == pytest.approx(max(rows / rate, took_s))
+
+
 def test_without_a_rate_batches_pass_as_they_are():
     batches = [batch(5), batch(7)]
     assert list(paced(batches, None)) == batches
+    clock = Clock()
+    pacer = Pacer(None, now=clock.now, sleep=clock.sleep)
+    pacer.count(10**9)
+    pacer.wait()
+    assert clock.at == 100.0
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "fast", "nan", "inf"])

@@ -234,6 +234,7 @@ def _reported(
 ) -> JobReport:
     """Run a job; what Spark and the data source raise becomes one sentence."""
     from goqueue.model.errors import GoQueueError  # noqa: PLC0415 - not before a job runs
+    from goqueue.spark.errors import OptionsError  # noqa: PLC0415 - the same
 
     failed = True
     try:
@@ -241,7 +242,8 @@ def _reported(
         failed = False
     except GoQueueError as error:
         failed = False  # it says all that there is to say
-        raise CliError(str(error)) from error
+        kind = UsageError if isinstance(error, OptionsError) else CliError
+        raise kind(str(error)) from error
     except Exception as error:
         from goqueue.cli.spark_session import sentence_of  # noqa: PLC0415 - an extra
 

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -95,6 +96,10 @@ CheckpointOption: TypeAlias = Annotated[
         help="Remember what is done here, so that the same command goes on after a kill.",
     ),
 ]
+LossOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--allow-data-loss", help="Go on if messages were deleted before they were done."),
+]
 PieceOption: TypeAlias = Annotated[
     int, typer.Option("--piece-rows", min=1, help="How many messages are done at once.")
 ]
@@ -107,6 +112,17 @@ def moment(text: str | None, option: str) -> int | None:
         UsageError: it is no time.
     """
     return None if text is None else parse_time_ms(text, option, time.time_ns() // 1_000_000)
+
+
+def asked(text: str | None, option: str) -> int | timedelta | None:
+    """A time, or how long ago, which stays what it is when a command is run again.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    found = moment(text, option)
+    ago = None if text is None else parse_span_ms(text)
+    return found if ago is None else timedelta(milliseconds=ago)
 
 
 def span(text: str | None, option: str) -> int | None:

@@ -16,6 +16,7 @@ from goqueue.cli.job_options import (
     IcebergTableOption,
     KeepPartitionOption,
     KeyOption,
+    LossOption,
     PartitionerOption,
     PartitionsOption,
     PieceOption,
@@ -27,6 +28,7 @@ from goqueue.cli.job_options import (
     UntilOption,
     WhereOption,
     as_keys,
+    asked,
     moment,
     span,
     stopping,
@@ -57,12 +59,7 @@ def archive(
     file_mb: Annotated[
         int, typer.Option("--file-mb", min=1, help="How large merged files are to be, in MB.")
     ] = _FILE_MB,
-    allow_data_loss: Annotated[
-        bool,
-        typer.Option(
-            "--allow-data-loss", help="Go on if messages were deleted before they were archived."
-        ),
-    ] = False,
+    allow_data_loss: LossOption = False,
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
@@ -118,7 +115,7 @@ def restore(
     """Write archived messages to a topic, in order by key, with their keys, headers and times."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
-    start, end = moment(since, "--since"), moment(until, "--until")
+    start, end = asked(since, "--since"), asked(until, "--until")
     archived = _table(table_format, table, table_name, catalog)
     return jobs.restore(
         call.spark,
@@ -155,13 +152,14 @@ def replay(
     partitions: PartitionsOption = None,
     partitioner: PartitionerOption = "mmh3",
     rate: RateOption = None,
+    allow_data_loss: LossOption = False,
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Write the messages of a time range again, in order by key, to any topic, even the same."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
-    start, end = moment(since, "--since"), moment(until, "--until")
+    start, end = asked(since, "--since"), asked(until, "--until")
     call.require_topic(topic)
     return jobs.replay(
         call.spark,
@@ -176,6 +174,7 @@ def replay(
         partitions=partitions,
         partitioner=partitioner,
         rate=rate,
+        fail_on_data_loss=not allow_data_loss,
         checkpoint=checkpoint,
         piece_rows=piece_rows,
         options=call.options,
@@ -201,6 +200,7 @@ def repartition(
     ] = True,
     partitioner: PartitionerOption = "mmh3",
     rate: RateOption = None,
+    allow_data_loss: LossOption = False,
     checkpoint: CheckpointOption = None,
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
@@ -225,6 +225,7 @@ def repartition(
             verify=verify,
             partitioner=partitioner,
             rate=rate,
+            fail_on_data_loss=not allow_data_loss,
             checkpoint=checkpoint,
             piece_rows=piece_rows,
             options=call.options,
@@ -269,7 +270,7 @@ def dedupe(
     """Copy a topic without repetitions, in the order of the original."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
-    start, end = moment(since, "--since"), moment(until, "--until")
+    start, end = asked(since, "--since"), asked(until, "--until")
     window_ms = span(window, "--window")
     call.require_topic(topic)
     words: Any = {"keep": keep, "order": order}  # checked with everything else

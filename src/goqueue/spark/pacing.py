@@ -1,4 +1,4 @@
-"""Not faster than is wanted: how a task that writes keeps to its share of a rate."""
+"""Not faster than is wanted: how a task that writes, and the driver of many, keep to a rate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,33 @@ if TYPE_CHECKING:
 _STEPS_A_SECOND: Final = 10
 _BURST_S: Final = 1.0
 """What a task may catch up with after it had nothing to write."""
+
+
+class Pacer:
+    """Holds back a driver that does much at once, until it may go on."""
+
+    def __init__(
+        self,
+        rows_per_s: float | None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rows_per_s = rows_per_s
+        self._now = now
+        self._sleep = sleep
+        self._free_at = now()
+
+    def wait(self) -> None:
+        """Return when what was counted before has taken as long as it should."""
+        if (left_s := self._free_at - self._now()) > 0:
+            self._sleep(left_s)
+        self._free_at = self._now()
+
+    def count(self, rows: int) -> None:
+        """So many were done since `wait` returned."""
+        if self._rows_per_s is not None:
+            self._free_at += rows / self._rows_per_s
 
 
 def paced(
@@ -32,7 +59,7 @@ def paced(
         for start in range(0, batch.num_rows, step):
             part = batch.slice(start, step)
             free_at = max(free_at, now() - _BURST_S)
-            if free_at > now():
-                sleep(free_at - now())
+            if (left_s := free_at - now()) > 0:
+                sleep(left_s)
             free_at += part.num_rows / rows_per_s
             yield part

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
-from goqueue.spark.jobs.copying import Moment, as_ms, as_path
+from goqueue.spark.jobs.copying import as_path
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, find_topic, ranges_of
 from goqueue.spark.jobs.messages import Filters, TopicMessages
+from goqueue.spark.jobs.moments import DAY_MS, Moment, as_ms
 from goqueue.spark.jobs.piecework import (
     DEFAULT_PIECE_ROWS,
     Work,
     Written,
     do_pieces,
+    message_bytes,
     partition_rows,
     refuse,
 )
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-    from goqueue.spark.jobs.ledger import Piece
+    from goqueue.spark.jobs.ledger import Ledger, Piece
     from goqueue.spark.lake import LakeTable
 
 COLUMNS: Final = "key,value,topic,partition,offset,timestamp,timestampType,headers"
 DATE_COLUMN: Final = "date"
-_DAY_MS: Final = 24 * 3600 * 1000
 DEFAULT_TARGET_BYTES: Final = 128 << 20
 
 
@@ -99,7 +100,7 @@ def archive(
                 spark=spark,
                 ledger=ledger,
                 there=messages.there,
-                write=_Writer(spark, link, topic, to),
+                write=_Writer(spark, link, topic, to, fails_on_loss=fail_on_data_loss),
                 progress=progress,
                 stage=f"archiving {topic}",
                 piece_rows=piece_rows,
@@ -107,24 +108,26 @@ def archive(
             )
         )
         added = describe_table(to)
-        files = {
-            "files_before": before.file_count if before else 0,
-            "files_written": added.file_count if added else 0,
-        }
+        files_before = before.file_count if before else 0
+        files_added = added.file_count if added else 0
         if merge and added is not None:
-            files["files_after"] = _merge(to, target_file_bytes, progress)
+            merge_small_files(
+                to, target_file_bytes, lambda *done_of: progress("merging files", *done_of)
+            )
         after = describe_table(to)
-        left = partition_rows(ledger, outcome)
         return JobReport(
             "archive",
             {
                 "topic": topic, "table": str(to.path), "format": str(to.format),
-                **outcome.summary(), **files,
+                **outcome.summary(),
+                "files_before": files_before,
+                "files_written": max(0, files_added - files_before),
+                "files_after": after.file_count if after else 0,
                 "table_rows": after.row_count if after else 0,
                 "table_bytes": after.size_bytes if after else 0,
-                "lag": _lag(link, topic, ledger.entries.done),
+                "lag": _lag(link, topic, ledger),
             },
-            [Table("partitions", left)],
+            [Table("partitions", partition_rows(ledger, outcome))],
             warnings=outcome.warnings,
         )  # fmt: skip
 
@@ -132,22 +135,35 @@ def archive(
 class _Writer:
     """Adds pieces to the table, each under its number."""
 
-    def __init__(self, spark: SparkSession, link: Link, topic: str, table: LakeTable) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        link: Link,
+        topic: str,
+        table: LakeTable,
+        *,
+        fails_on_loss: bool,
+    ) -> None:
         self._spark = spark
         self._link = link
         self._topic = topic
         self._table = table
+        self._fails_on_loss = fails_on_loss
 
     def __call__(self, piece: Piece, app: str) -> Written:
         frame = self._link.read(
-            self._spark, self._topic, columns=COLUMNS, ranges=list(piece.ranges)
+            self._spark,
+            self._topic,
+            columns=COLUMNS,
+            ranges=list(piece.ranges),
+            failOnDataLoss=str(self._fails_on_loss).lower(),
         )
         seen = Observation()
         (
             frame.observe(
                 seen,
                 F.count(F.lit(1)).alias("rows"),
-                F.sum(_size("key") + _size("value")).alias("size_bytes"),
+                F.sum(message_bytes()).alias("size_bytes"),
             )
             .select("*", _day().alias(DATE_COLUMN))
             .write.format("goqueue_lake")
@@ -166,22 +182,10 @@ class _Writer:
 
 def _day() -> Column:
     """The day of a message in UTC, whatever the session's time zone is."""
-    return F.date_from_unix_date(F.floor(F.unix_millis("timestamp") / _DAY_MS).cast("int"))
+    return F.date_from_unix_date(F.floor(F.unix_millis("timestamp") / DAY_MS).cast("int"))
 
 
-def _size(column: str) -> Column:
-    return F.coalesce(F.octet_length(column), F.lit(0))
-
-
-def _merge(table: LakeTable, target_bytes: int, progress: Progress) -> int:
-    merged = merge_small_files(
-        table, target_bytes, lambda done, total: progress("merging files", done, total)
-    )
-    return int(merged.files_after)
-
-
-def _lag(link: Link, topic: str, done: Mapping[int, int]) -> int:
+def _lag(link: Link, topic: str, ledger: Ledger) -> int:
     """How many offsets are there now that are not in the table."""
     with link.cluster() as cluster:
-        there = ranges_of(cluster, topic)
-    return sum(max(0, each.end - max(each.start, done.get(each.partition, 0))) for each in there)
+        return ledger.left(ranges_of(cluster, topic))

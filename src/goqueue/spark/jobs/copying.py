@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.spark.jobs.admin import create_topic, topic_settings
-from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Work, Written, do_pieces, refuse
+from goqueue.spark.jobs.messages import Filters
+from goqueue.spark.jobs.moments import as_asked, as_ms
+from goqueue.spark.jobs.piecework import (
+    DEFAULT_PIECE_ROWS,
+    Work,
+    Written,
+    do_pieces,
+    message_bytes,
+    refuse,
+)
+from goqueue.spark.jobs.showing import show_time
+from goqueue.spark.pacing import Pacer
 from goqueue.spark.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
@@ -25,11 +36,9 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.ledger import Ledger, Piece
     from goqueue.spark.jobs.link import Link, TopicRange
     from goqueue.spark.jobs.messages import Messages
+    from goqueue.spark.jobs.moments import Moment
     from goqueue.spark.jobs.piecework import Outcome
     from goqueue.spark.jobs.report import Progress
-
-Moment: TypeAlias = datetime | int
-"""A time, or milliseconds since 1970."""
 
 _PIECE_SECONDS: Final = 60
 """A piece at a limited rate takes about this long: transactions are not to be open for longer."""
@@ -49,6 +58,31 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages, as a job is asked for them."""
+
+    start: Moment | None = None
+    end: Moment | None = None
+    keys: tuple[bytes, ...] = ()
+    where: str | None = None
+
+    def identity(self) -> dict[str, object]:
+        """For the ledger: another range is another job, and the last hour is the last hour."""
+        return {
+            "start_ms": as_asked(self.start),
+            "end_ms": as_asked(self.end),
+            "keys": [key.hex() for key in self.keys],
+            "where": self.where,
+        }
+
+    def filters(self, ledger: Ledger) -> Filters:
+        """With times that the first run has reckoned: for later ones, an hour ago is the same."""
+        times: Any = ledger.entries.notes.setdefault("times", [as_ms(self.start), as_ms(self.end)])
+        start_ms, end_ms = times
+        return Filters(start_ms, end_ms, self.keys, self.where)
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """How a copy goes on."""
 
@@ -65,19 +99,21 @@ class _Writer:
         self._messages = messages
         self._link = link
         self._target = target
-        self.oldest: datetime | None = None
+        self._pacer = Pacer(target.rate)
+        self.oldest_ms: int | None = None
 
     def __call__(self, piece: Piece, app: str) -> Written:
         target = self._target
-        frame, tasks = self._messages.ordered(piece.ranges)
+        self._pacer.wait()
+        frame, tasks = self._messages.ordered(piece.ranges, evenly=target.rate is not None)
         columns = [*_WRITTEN_COLUMNS, *(["partition"] if target.keeps_partition else [])]
         seen = Observation()
         rows = frame.observe(
             seen,
             F.count(F.lit(1)).alias("rows"),
-            F.sum(_size("key") + _size("value")).alias("size_bytes"),
-            F.min("timestamp").alias("oldest"),
-        ).withColumn("headers", F.filter("headers", _stays))
+            F.sum(message_bytes()).alias("size_bytes"),
+            F.min(F.unix_millis("timestamp")).alias("oldest_ms"),
+        ).withColumn("headers", kept_headers())
         options = {
             **self._link.as_options(),
             "topic": target.topic,
@@ -89,8 +125,10 @@ class _Writer:
             options["taskRowsPerSecond"] = repr(target.rate / tasks)
         rows.select(*columns).write.format("goqueue").options(**options).mode("append").save()
         found = seen.get
-        if found["oldest"] is not None:
-            self.oldest = min(found["oldest"], self.oldest or found["oldest"])
+        self._pacer.count(found["rows"])
+        if found["oldest_ms"] is not None:
+            known = [found["oldest_ms"], self.oldest_ms]
+            self.oldest_ms = min(each for each in known if each is not None)
         return Written(found["rows"], found["size_bytes"] or 0)
 
 
@@ -125,7 +163,7 @@ def copy_messages(
         Work(
             spark=spark,
             ledger=ledger,
-            there=messages.there if settled is None else lambda: settled,
+            there=messages.there if settled is None else lambda: messages.still_there(settled),
             write=writer,
             progress=progress,
             stage=f"writing {target.topic}",
@@ -135,7 +173,7 @@ def copy_messages(
             stop=pace.stop,
         )
     )
-    outcome.warnings += _retention_warnings(link, target.topic, writer.oldest)
+    outcome.warnings += _retention_warnings(link, target.topic, writer.oldest_ms)
     return outcome
 
 
@@ -144,6 +182,8 @@ def settle(ledger: Ledger, messages: Messages) -> Sequence[TopicRange]:
     entries = ledger.entries
     if entries.settled is None:
         entries.settled = list(messages.there())
+        # From here on, what is deleted before it is done is missed.
+        entries.done = {each.partition: each.start for each in entries.settled}
         ledger.store()
     return entries.settled
 
@@ -165,25 +205,23 @@ def ensure_target(
     needed = max((each.partition + 1 for each in settled), default=1)
     with link.cluster() as cluster:
         found = cluster.topics([target.topic]).get(target.topic)
+        count = (partitions or needed) if found is None else len(found.partitions)
+        problems = []
+        if target.keeps_partition and count < needed:
+            problems.append(
+                f"{target.topic} has {count} partitions, and messages are of {needed}: write by "
+                "key, or to a topic with as many"
+            )
+        if found is not None and partitions is not None and partitions != count:
+            problems.append(f"partitions: {target.topic} exists, and has {count}, not {partitions}")
+        refuse(problems)
         if found is None:
-            count = partitions or needed
             settings = topic_settings(cluster, like, only_own=True) if like is not None else {}
             create_topic(cluster, target.topic, count, settings)
-        else:
-            count = len(found.partitions)
-    problems = []
-    if target.keeps_partition and count < needed:
-        problems.append(
-            f"{target.topic} has {count} partitions, and messages are of {needed}: write by key, "
-            "or to a topic with as many"
-        )
-    if found is not None and partitions is not None and partitions != count:
-        problems.append(f"partitions: {target.topic} exists, and has {count}, not {partitions}")
-    refuse(problems)
     return found is None
 
 
-def check_target(target: Target, piece_rows: int) -> list[str]:
+def check_target(target: Target, piece_rows: int, partitions: int | None) -> list[str]:
     """What is wrong with the arguments that all copies share."""
     problems = []
     if target.partitioner not in PARTITIONERS:
@@ -191,16 +229,11 @@ def check_target(target: Target, piece_rows: int) -> list[str]:
         problems.append(f"partitioner: expected {known}, not {target.partitioner!r}")
     if piece_rows < 1:
         problems.append(f"piece_rows: expected 1 and up, not {piece_rows}")
-    if target.rate is not None and not target.rate > 0:
+    if partitions is not None and partitions < 1:
+        problems.append(f"partitions: expected 1 and up, not {partitions}")
+    if target.rate is not None and not 0 < target.rate < math.inf:
         problems.append(f"rate: expected more than 0 rows a second, not {target.rate:g}")
     return problems
-
-
-def as_ms(moment: Moment | None) -> int | None:
-    """Milliseconds since 1970; a time without a zone is one of this machine's."""
-    if isinstance(moment, datetime):
-        return round(moment.timestamp() * 1000)
-    return moment
 
 
 def as_path(folder: str | Path | None) -> Path | None:
@@ -208,28 +241,23 @@ def as_path(folder: str | Path | None) -> Path | None:
     return None if folder is None else Path(folder)
 
 
-def _size(column: str) -> Column:
-    return F.coalesce(F.octet_length(column), F.lit(0))
+def kept_headers() -> Column:
+    """The headers that are copied: a message that was delayed once is not delayed again."""
+    return F.filter("headers", lambda each: each["key"] != DELIVER_AT_HEADER)
 
 
-def _stays(header: Column) -> Column:
-    """Whether a header is copied: a message that was delayed once is not delayed again."""
-    return header["key"] != DELIVER_AT_HEADER
-
-
-def _retention_warnings(link: Link, topic: str, oldest: datetime | None) -> list[str]:
+def _retention_warnings(link: Link, topic: str, oldest_ms: int | None) -> list[str]:
     """What the target's settings do to messages that are not of today."""
     with link.cluster() as cluster:
         settings = topic_settings(cluster, topic)
     warnings = []
     if settings.get("message.timestamp.type") == "LogAppendTime":
         warnings.append(f"{topic} gives messages the time of their arrival: theirs are not kept")
-    elif oldest is not None:
+    elif oldest_ms is not None:
         kept_ms = int(settings.get("retention.ms", "-1"))
-        age_ms = time.time() * 1000 - oldest.astimezone(UTC).timestamp() * 1000
-        if 0 <= kept_ms < age_ms:
+        if 0 <= kept_ms < time.time() * 1000 - oldest_ms:
             warnings.append(
-                f"the oldest message is of {oldest.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, and "
-                f"{topic} deletes what is older than retention.ms={kept_ms}"
+                f"the oldest message is of {show_time(oldest_ms)}, and {topic} deletes what is "
+                f"older than retention.ms={kept_ms}"
             )
     return warnings

@@ -13,29 +13,28 @@ from pyspark.sql import Observation, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.jobs.copying import (
-    Moment,
     Pace,
     Target,
-    as_ms,
+    Wanted,
     as_path,
     check_target,
     copy_messages,
     ensure_target,
-    settle,
 )
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, find_topic
-from goqueue.spark.jobs.messages import COLUMNS, Filters, TableMessages, TopicMessages, sql_problems
+from goqueue.spark.jobs.messages import COLUMNS, TableMessages, TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Outcome, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, silent
 from goqueue.spark.jobs.task_progress import rows_done
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from goqueue.spark.jobs.link import TopicRange
+    from goqueue.spark.jobs.ledger import Ledger
+    from goqueue.spark.jobs.moments import Moment
 
 Keep = Literal["first", "last"]
 Order = Literal["offset", "timestamp"]
@@ -121,7 +120,7 @@ def dedupe(
         order: What first and last mean: `offset`, or `timestamp` where the same messages may be in
             several partitions. By key it is the offset, otherwise the time.
         window_ms: Messages are the same only within such a stretch of time (from 1970 on).
-        start: Only messages of this time or later.
+        start: Only messages of this time or later; so long ago is reckoned by the first run.
         end: Only messages before this time.
         partitions: How many partitions the target gets if it is made; as many as the topic has.
         partitioner: How a key says the partition: `mmh3` or `murmur2`.
@@ -137,10 +136,9 @@ def dedupe(
         TopicMissingError: there is no such topic.
     """
     rule = _Rule(by, keep, order or ("offset" if by == "key" else "timestamp"), window_ms)
-    filters = Filters(as_ms(start), as_ms(end))
     return _run(
         "dedupe", spark, Link(servers, options or {}), topic,
-        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, filters=filters,
+        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, wanted=Wanted(start, end),
         partitions=partitions, checkpoint=checkpoint, piece_rows=piece_rows, progress=progress,
     )  # fmt: skip
 
@@ -181,7 +179,7 @@ def compact(
     rule = _Rule(keep="last", drops_tombstones=not keep_tombstones)
     return _run(
         "compact", spark, Link(servers, options or {}), topic,
-        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, filters=Filters(),
+        to=Target(target, partitioner=partitioner, rate=rate), rule=rule, wanted=Wanted(),
         partitions=partitions, checkpoint=checkpoint, piece_rows=piece_rows, progress=progress,
     )  # fmt: skip
 
@@ -194,13 +192,13 @@ def _run(
     *,
     to: Target,
     rule: _Rule,
-    filters: Filters,
+    wanted: Wanted,
     partitions: int | None,
     checkpoint: str | Path | None,
     piece_rows: int,
     progress: Progress,
 ) -> JobReport:
-    problems = check_target(to, piece_rows) + rule.problems(spark)
+    problems = check_target(to, piece_rows, partitions) + rule.problems(spark)
     if to.topic == topic:
         problems.append("target: a topic cannot be cleaned up in its place; name another one")
     refuse(problems)
@@ -208,23 +206,20 @@ def _run(
         topic_id = find_topic(cluster, topic).topic_id
     identity = {
         "job": job, "topic": topic, "topic_id": topic_id, "target": to.topic,
-        "partitioner": to.partitioner, **rule.identity(), **filters.identity(),
+        "partitioner": to.partitioner, **rule.identity(), **wanted.identity(),
     }  # fmt: skip
     with (
         open_ledger(as_path(checkpoint), identity) as ledger,
         _work_folder(as_path(checkpoint)) as folder,
     ):
         notes = ledger.entries.notes
-        settled = settle(ledger, TopicMessages(spark, link, topic, filters))
         if notes.get("is_over"):
             outcome = Outcome(warnings=["all of it was done before"])
         else:
             if "read" not in notes:
-                frame = filters.apply(_read(spark, link, topic, settled))
-                with rows_done(spark, progress, f"reading {topic}", _size(settled)):
-                    notes["read"] = _keep_survivors(rule, frame, folder)
-                ledger.store()
-            notes["target_made"] = ensure_target(link, to, settled, partitions, like=topic)
+                messages = TopicMessages(spark, link, topic, wanted.filters(ledger))
+                _keep_survivors(rule, messages, ledger, folder, progress)
+            ensure_target(link, to, ledger.entries.settled or (), partitions, like=topic)
             survivors = TableMessages(spark, lambda: spark.read.parquet(str(folder)))
             outcome = copy_messages(
                 spark, link, survivors, to,
@@ -232,7 +227,7 @@ def _run(
             )  # fmt: skip
             notes["is_over"] = True
             ledger.store()
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     read, kept = int(str(notes["read"])), ledger.entries.rows
     return JobReport(
         job,
@@ -244,25 +239,29 @@ def _run(
     )  # fmt: skip
 
 
-def _read(spark: SparkSession, link: Link, topic: str, settled: Sequence[TopicRange]) -> DataFrame:
-    return link.read(spark, topic, columns=COLUMNS, ranges=list(settled))
+def _keep_survivors(
+    rule: _Rule, messages: TopicMessages, ledger: Ledger, folder: Path, progress: Progress
+) -> None:
+    """Write what stays to a folder, in order, so that a piece of it is found in a few files.
 
-
-def _size(ranges: Sequence[TopicRange]) -> int:
-    return sum(each.size for each in ranges)
-
-
-def _keep_survivors(rule: _Rule, frame: DataFrame, folder: Path) -> int:
-    """Write what stays to a folder, in order, so that a piece of it is found in a few files."""
+    Nothing is written to the target before that: a run that was killed here begins anew, with what
+    is there then.
+    """
+    entries = ledger.entries
+    entries.settled = messages.there()
+    spark, topic = messages.spark, messages.topic
+    frame = messages.link.read(spark, topic, columns=COLUMNS, ranges=entries.settled)
     seen = Observation()
-    (
-        rule.apply(frame.observe(seen, F.count(F.lit(1)).alias("rows")))
-        .repartitionByRange("partition", "offset")
-        .sortWithinPartitions("partition", "offset")
-        .write.mode("overwrite")
-        .parquet(str(folder))
-    )
-    return int(seen.get["rows"])
+    with rows_done(spark, progress, f"reading {topic}", sum(each.size for each in entries.settled)):
+        (
+            rule.apply(messages.filters.apply(frame).observe(seen, F.count(F.lit(1)).alias("rows")))
+            .repartitionByRange("partition", "offset")
+            .sortWithinPartitions("partition", "offset")
+            .write.mode("overwrite")
+            .parquet(str(folder))
+        )
+    entries.notes["read"] = int(seen.get["rows"])
+    ledger.store()
 
 
 @contextmanager

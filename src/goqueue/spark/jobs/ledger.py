@@ -85,22 +85,30 @@ class Ledger:
         Raises:
             DataLossError: offsets that are not done yet are gone.
         """
-        if self.entries.under_way is not None:
-            return self.entries.under_way, []
-        done, lost = self.entries.done, []
-        for each in there:
-            at = done.get(each.partition)
-            if at is not None and at < each.start:
-                lost.append(f"offsets {at} to {each.start - 1} of partition {each.partition}")
+        lost = self._lost(there)
         if lost and fails_on_loss:
             raise DataLossError(
-                f"{', '.join(lost)} are gone and were not done yet; to go on with what is there, "
-                "ask for it (fail_on_data_loss=False, --allow-data-loss)"
+                f"{', '.join(lost)} are gone and are not known to be done; to go on with what is "
+                "there, ask for it (fail_on_data_loss=False, --allow-data-loss)"
             )
+        if self.entries.under_way is not None:
+            return self.entries.under_way, lost
+        done = self.entries.done
         starts = {each.partition: max(each.start, done.get(each.partition, 0)) for each in there}
         ends = {each.partition: max(each.end, starts[each.partition]) for each in there}
         ranges = cut_piece(starts, ends, max_rows)
         return (Piece(self.entries.next_number, ranges) if ranges else None), lost
+
+    def _lost(self, there: Sequence[TopicRange]) -> list[str]:
+        """What is not there any more of what comes next, or is under way."""
+        following = dict(self.entries.done)
+        if self.entries.under_way is not None:
+            following |= {each.partition: each.start for each in self.entries.under_way.ranges}
+        return [
+            f"offsets {at} to {each.start - 1} of partition {each.partition}"
+            for each in there
+            if (at := following.get(each.partition)) is not None and at < each.start
+        ]
 
     def left(self, there: Sequence[TopicRange]) -> int:
         """How many of the offsets that are there are not done."""

@@ -7,7 +7,7 @@ partition they are written to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -32,6 +32,8 @@ _SCHEMA: Final = (
 )
 _MAX_TASKS: Final = 16
 """Each task of an ordered read from a topic is planned on its own, which takes a moment."""
+_MAX_UNEVENNESS: Final = 1.25
+"""How much larger than the mean the largest share of a rate may be."""
 _ALL_IN_ONE_TASK: Final = str(2**31 - 1)
 
 
@@ -63,22 +65,19 @@ class Filters:
         condition = self.condition()
         return frame if condition is None else frame.where(condition)
 
-    def identity(self) -> dict[str, object]:
-        """For the ledger: another range is another job."""
-        return {
-            "start_ms": self.start_ms,
-            "end_ms": self.end_ms,
-            "keys": [key.hex() for key in self.keys],
-            "where": self.where,
-        }
 
-
-def sql_problems(spark: SparkSession, name: str, text: str | None) -> list[str]:
+def sql_problems(
+    spark: SparkSession, name: str, text: str | None, *, is_condition: bool = False
+) -> list[str]:
     """What Spark says of an expression over the columns of a message, if anything."""
     if text is None:
         return []
     try:
-        _ = spark.createDataFrame([], _SCHEMA).select(F.expr(text)).schema
+        # Beside a column: what is reckoned from several messages cannot be said of one.
+        frame = spark.createDataFrame([], _SCHEMA).select("offset", F.expr(text).alias("found"))
+        if is_condition:
+            frame = frame.where("found")
+        _ = frame.schema
     except AnalysisException as error:
         return [f"{name}: {str(error).strip().splitlines()[0]}"]
     return []
@@ -90,8 +89,16 @@ class Messages(Protocol):
     def there(self) -> Sequence[TopicRange]:
         """What there is now."""
 
-    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
-        """The messages of some ranges, a partition in one task and in order; how many tasks."""
+    def still_there(self, settled: Sequence[TopicRange]) -> Sequence[TopicRange]:
+        """What there is now of what there was."""
+
+    def ordered(
+        self, ranges: Sequence[TopicRange], *, evenly: bool = False
+    ) -> tuple[DataFrame, int]:
+        """The messages of some ranges, a partition in one task and in order; how many tasks.
+
+        Evenly, for a rate that all tasks share: none has far more than the others.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ class TopicMessages:
     link: Link
     topic: str
     filters: Filters = field(default_factory=Filters)
+    fails_on_loss: bool = True
+    """Whether it is an error that something to be read is gone."""
 
     def there(self) -> list[TopicRange]:
         """Up to the last that is committed, or of the time range."""
@@ -110,9 +119,21 @@ class TopicMessages:
                 cluster, self.topic, start_ms=self.filters.start_ms, end_ms=self.filters.end_ms
             )
 
-    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
+    def still_there(self, settled: Sequence[TopicRange]) -> list[TopicRange]:
+        """Without what was deleted meanwhile."""
+        with self.link.cluster() as cluster:
+            firsts = {each.partition: each.start for each in ranges_of(cluster, self.topic)}
+        return [
+            replace(each, start=min(max(each.start, firsts.get(each.partition, 0)), each.end))
+            for each in settled
+        ]
+
+    def ordered(
+        self, ranges: Sequence[TopicRange], *, evenly: bool = False
+    ) -> tuple[DataFrame, int]:
         """Without a shuffle: each task is told its partitions, and reads them one by one."""
-        groups = share_out(ranges, min(cores(self.spark), _MAX_TASKS))
+        share = share_evenly if evenly else share_out
+        groups = share(ranges, min(cores(self.spark), _MAX_TASKS))
         frames = [
             self.link.read(
                 self.spark,
@@ -121,6 +142,7 @@ class TopicMessages:
                 ranges=group,
                 minPartitions="1",
                 maxRecordsPerPartition=_ALL_IN_ONE_TASK,
+                failOnDataLoss=str(self.fails_on_loss).lower(),
             )
             for group in groups
         ]
@@ -148,7 +170,13 @@ class TableMessages:
             key=lambda each: each.partition,
         )
 
-    def ordered(self, ranges: Sequence[TopicRange]) -> tuple[DataFrame, int]:
+    def still_there(self, settled: Sequence[TopicRange]) -> Sequence[TopicRange]:
+        """All of it: nothing is deleted from a table."""
+        return settled
+
+    def ordered(
+        self, ranges: Sequence[TopicRange], *, evenly: bool = False
+    ) -> tuple[DataFrame, int]:
         """A shuffle brings each partition together, and a sort puts it into order."""
         wanted = reduce(
             lambda one, other: one | other,
@@ -159,7 +187,8 @@ class TableMessages:
                 for each in ranges
             ),
         )
-        tasks = min(cores(self.spark), len(ranges))
+        # Which partitions a shuffle puts together is a matter of luck.
+        tasks = 1 if evenly else min(cores(self.spark), len(ranges))
         frame = self.filters.apply(self.load().where(wanted)).select(*COLUMNS.split(","))
         return frame.repartition(tasks, "partition").sortWithinPartitions(
             "partition", "offset"
@@ -174,6 +203,20 @@ def share_out(ranges: Sequence[TopicRange], groups: int) -> list[list[TopicRange
         least = min(found, key=lambda group: (sum(one.size for one in group), len(group)))
         least.append(each)
     return [sorted(group, key=lambda each: each.partition) for group in found]
+
+
+def share_evenly(ranges: Sequence[TopicRange], groups: int) -> list[list[TopicRange]]:
+    """The same in as many groups as there can be without one that is much larger than the mean.
+
+    Each has the same share of a rate: one with most of the messages would take for ever, and what
+    it has written would be given up by the broker before it is done.
+    """
+    for count in range(min(groups, len(ranges)), 1, -1):
+        found = share_out(ranges, count)
+        sizes = [sum(each.size for each in group) for group in found]
+        if max(sizes) * count <= _MAX_UNEVENNESS * sum(sizes):
+            return found
+    return share_out(ranges, 1)
 
 
 def cores(spark: SparkSession) -> int:

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.task_progress import rows_done
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from goqueue.spark.jobs.ledger import Ledger, Piece
     from goqueue.spark.jobs.link import TopicRange
@@ -97,7 +99,8 @@ def do_pieces(work: Work) -> Outcome:
         piece, lost = work.ledger.next_piece(
             there, work.piece_rows, fails_on_loss=work.fails_on_loss
         )
-        outcome.warnings += [f"{each} were gone" for each in lost]
+        said = [f"{each} were gone" for each in lost]
+        outcome.warnings += [each for each in said if each not in outcome.warnings]
         if piece is not None:
             _do(work, piece, outcome, total)
             continue
@@ -133,6 +136,12 @@ def _has_ended(work: Work) -> bool:
     except KeyboardInterrupt:  # between two pieces: nothing is left half done
         return True
     return False
+
+
+def message_bytes() -> Column:
+    """What a message's key and value take."""
+    sizes = (F.coalesce(F.octet_length(each), F.lit(0)) for each in ("key", "value"))
+    return sum(sizes, F.lit(0))
 
 
 def refuse(problems: Sequence[str]) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError, VerificationError
 from goqueue.spark.jobs.admin import create_topic, topic_settings
-from goqueue.spark.jobs.copying import Pace, Target, as_path, check_target, copy_messages
+from goqueue.spark.jobs.copying import (
+    Pace,
+    Target,
+    as_path,
+    check_target,
+    copy_messages,
+    kept_headers,
+)
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, TopicRange, find_topic, ranges_of
 from goqueue.spark.jobs.messages import TopicMessages
@@ -25,8 +32,14 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.ledger import Ledger
 
-_PRIME = 2_147_483_647
+_PRIME: Final = 2_147_483_647
 """Checksums are summed up modulo this, so that a sum of billions of them fits."""
+_READ: Final = "key,value,timestamp,headers"
+_SAME: Final = ("key", "value", "headers", "timestamp")
+"""What a message and its copy have in common."""
+_SAME_AT_OTHER_TIMES: Final = ("key", "value", "headers")
+"""The same where the target has given copies the time of their arrival."""
+_TIME_SETTING: Final = "message.timestamp.type"
 
 
 def repartition(
@@ -38,6 +51,7 @@ def repartition(
     *,
     partitioner: str = "mmh3",
     rate: float | None = None,
+    fail_on_data_loss: bool = True,
     follow: bool = False,
     stop: threading.Event | None = None,
     verify: bool = True,
@@ -60,6 +74,8 @@ def repartition(
         partitions: How many partitions it gets.
         partitioner: How a key says the partition: `mmh3` or `murmur2`.
         rate: At most so many rows a second.
+        fail_on_data_loss: Whether it is an error that messages were deleted before they were
+            copied; otherwise it is a warning.
         follow: Go on with what comes, until `stop` is set or Ctrl-C is pressed.
         stop: Ends a job that follows.
         verify: Read both topics in the end, and compare counts and checksums of every key.
@@ -71,13 +87,12 @@ def repartition(
     Raises:
         OptionsError: the arguments make no sense; all that is wrong with them.
         TopicMissingError: there is no such topic.
+        DataLossError: messages were deleted before they were copied.
         VerificationError: the topics differ.
     """
     link = Link(servers, options or {})
     to = Target(target, partitioner=partitioner, rate=rate)
-    problems = check_target(to, piece_rows)
-    if partitions < 1:
-        problems.append(f"partitions: expected 1 and up, not {partitions}")
+    problems = check_target(to, piece_rows, partitions)
     if target == topic:
         problems.append("target: a topic cannot be copied to itself; name a new one")
     if follow and checkpoint is None:
@@ -89,13 +104,13 @@ def repartition(
         "job": "repartition", "topic": topic, "topic_id": topic_id, "target": target,
         "partitions": partitions, "partitioner": partitioner,
     }  # fmt: skip
-    messages = TopicMessages(spark, link, topic)
+    messages = TopicMessages(spark, link, topic, fails_on_loss=fail_on_data_loss)
     with open_ledger(as_path(checkpoint), identity) as ledger:
         _make_target(link, ledger, topic, target, partitions)
         outcome = copy_messages(
             spark, link, messages, to,
             ledger=ledger, settled=None, progress=progress,
-            pace=Pace(piece_rows, follows=follow, stop=stop),
+            pace=Pace(piece_rows, fail_on_data_loss, follow, stop),
         )  # fmt: skip
         checked: dict[str, str | int | bool | None] = {"verified": False}
         if verify:
@@ -126,9 +141,9 @@ def _make_target(link: Link, ledger: Ledger, topic: str, target: str, partitions
                     "copy, the checkpoint that it began with"
                 )
                 raise OptionsError([text])
-            notes["starts"] = {
-                str(each.partition): each.start for each in ranges_of(cluster, topic)
-            }
+            starts = {each.partition: each.start for each in ranges_of(cluster, topic)}
+            notes["starts"] = {str(number): at for number, at in starts.items()}
+            ledger.entries.done = starts  # what is deleted from here on is missed
             ledger.store()
         if not is_there:
             settings = topic_settings(cluster, topic, only_own=True)
@@ -163,42 +178,48 @@ def _verify(
     with link.cluster() as cluster:
         earliest = {each.partition: each.start for each in ranges_of(cluster, topic)}
         made = ranges_of(cluster, target)
-    gone = [each for each in copied if earliest.get(each.partition, 0) > each.start]
-    if gone:
-        numbers = ", ".join(str(each.partition) for each in gone)
-        return {"verified": False}, [
-            f"not verified: messages of partition {numbers} of {topic} have been deleted since"
-        ]
-    if not copied:
-        return {"verified": True, "keys": 0, "differing_keys": 0}, []
+        settings = topic_settings(cluster, target)
+    deleted = {
+        topic: [each for each in copied if earliest.get(each.partition, 0) > each.start],
+        target: [each for each in made if each.start > 0],
+    }
+    for name, ranges in deleted.items():
+        if ranges:
+            numbers = ", ".join(str(each.partition) for each in ranges)
+            return {"verified": False}, [
+                f"not verified: messages of partition {numbers} of {name} have been deleted since"
+            ]
+    if not any(each.size for each in [*copied, *made]):
+        return {"verified": True, "keys": 0}, []
+    same = _SAME_AT_OTHER_TIMES if settings.get(_TIME_SETTING) == "LogAppendTime" else _SAME
     with rows_done(spark, progress, "verifying", 2 * entries.rows):
         compared = _compare(
-            _counted(link, spark, topic, copied, 1), _counted(link, spark, target, made, -1)
+            _counted(link.read(spark, topic, columns=_READ, ranges=_filled(copied)), same, 1),
+            _counted(link.read(spark, target, columns=_READ, ranges=_filled(made)), same, -1),
         )
-    if compared["differing_keys"]:
-        raise VerificationError(
-            f"{target} does not hold what {topic} does: {compared['differing_keys']} of "
-            f"{compared['keys']} keys differ, {compared['example']!r} among them"
-        )
-    return {
-        "verified": True,
-        "keys": compared["keys"],
-        "checksum": compared["checksum"],
-    }, []
-
-
-def _counted(
-    link: Link, spark: SparkSession, topic: str, ranges: Sequence[TopicRange], sign: int
-) -> DataFrame:
-    """Each message as a key, a count of one, and a checksum of all that it says."""
-    frame = link.read(
-        spark,
-        topic,
-        columns="key,value,timestamp,headers",
-        ranges=[each for each in ranges if each.size] or list(ranges[:1]),
+    if not compared["differing_keys"]:
+        return {
+            "verified": True, "keys": compared["keys"], "checksum": compared["checksum"],
+        }, []  # fmt: skip
+    text = (
+        f"{target} does not hold what {topic} does: {compared['differing_keys']} of "
+        f"{compared['keys']} keys differ, {compared['example']!r} among them"
     )
-    checksum = F.pmod(F.xxhash64("key", "value", "timestamp", "headers"), F.lit(_PRIME))
-    return frame.select(
+    if "compact" in settings.get("cleanup.policy", ""):
+        return {"verified": False}, [f"not verified: {text}. Both are compacted, each in its time"]
+    raise VerificationError(text)
+
+
+def _filled(ranges: Sequence[TopicRange]) -> list[TopicRange]:
+    """Without those that have nothing, unless none has."""
+    return [each for each in ranges if each.size] or list(ranges[:1])
+
+
+def _counted(frame: DataFrame, same: Sequence[str], sign: int) -> DataFrame:
+    """Each message as a key, a count of one, and a checksum of all that it says."""
+    copied = frame.withColumn("headers", kept_headers())
+    checksum = F.pmod(F.xxhash64(*same), F.lit(_PRIME))
+    return copied.select(
         "key", F.lit(sign).cast("bigint").alias("one"), (checksum * sign).alias("checksum")
     )
 

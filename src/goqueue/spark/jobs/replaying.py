@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.spark.jobs.copying import (
-    Moment,
     Pace,
     Target,
-    as_ms,
+    Wanted,
     as_path,
     check_target,
     copy_messages,
@@ -17,7 +16,7 @@ from goqueue.spark.jobs.copying import (
 )
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, find_topic
-from goqueue.spark.jobs.messages import Filters, TopicMessages, sql_problems
+from goqueue.spark.jobs.messages import TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from goqueue.spark.jobs.moments import Moment
 
 
 def replay(
@@ -42,6 +43,7 @@ def replay(
     partitions: int | None = None,
     partitioner: str = "mmh3",
     rate: float | None = None,
+    fail_on_data_loss: bool = True,
     checkpoint: str | Path | None = None,
     piece_rows: int = DEFAULT_PIECE_ROWS,
     options: Mapping[str, str] | None = None,
@@ -57,7 +59,7 @@ def replay(
         servers: The broker's Kafka address.
         topic: The topic to read.
         target: The topic to write; if there is none, it is made like the other one.
-        start: Only messages of this time or later.
+        start: Only messages of this time or later; so long ago is reckoned by the first run.
         end: Only messages before this time.
         keys: Only messages with one of these keys.
         where: Only messages that meet this condition in SQL.
@@ -65,6 +67,8 @@ def replay(
         partitions: How many partitions the target gets if it is made; as many as the topic has.
         partitioner: How a key says the partition: `mmh3` or `murmur2`.
         rate: At most so many rows a second.
+        fail_on_data_loss: Whether it is an error that messages were deleted before they were
+            copied; otherwise it is a warning.
         checkpoint: A folder; with it, a job that was killed goes on when it is run again.
         piece_rows: How many rows become visible at once.
         options: Options of the connection.
@@ -73,24 +77,29 @@ def replay(
     Raises:
         OptionsError: the arguments make no sense; all that is wrong with them.
         TopicMissingError: there is no such topic.
+        DataLossError: messages were deleted before they were copied.
     """
     link = Link(servers, options or {})
-    filters = Filters(as_ms(start), as_ms(end), tuple(keys), where)
+    wanted = Wanted(start, end, tuple(keys), where)
     to = Target(target, keep_partition, partitioner, rate)
-    refuse(check_target(to, piece_rows) + sql_problems(spark, "where", where))
+    refuse(
+        check_target(to, piece_rows, partitions)
+        + sql_problems(spark, "where", where, is_condition=True)
+    )
     with link.cluster() as cluster:
         topic_id = find_topic(cluster, topic).topic_id
     identity = {
         "job": "replay", "topic": topic, "topic_id": topic_id, "target": target,
-        "keep_partition": keep_partition, "partitioner": partitioner, **filters.identity(),
+        "keep_partition": keep_partition, "partitioner": partitioner, **wanted.identity(),
     }  # fmt: skip
-    messages = TopicMessages(spark, link, topic, filters)
     with open_ledger(as_path(checkpoint), identity) as ledger:
+        messages = TopicMessages(spark, link, topic, wanted.filters(ledger), fail_on_data_loss)
         settled = settle(ledger, messages)
         is_new = ensure_target(link, to, settled, partitions, like=topic)
         outcome = copy_messages(
             spark, link, messages, to,
-            ledger=ledger, settled=settled, pace=Pace(piece_rows), progress=progress,
+            ledger=ledger, settled=settled, progress=progress,
+            pace=Pace(piece_rows, fails_on_loss=fail_on_data_loss),
         )  # fmt: skip
         return JobReport(
             "replay",

@@ -10,10 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.archiving import DATE_COLUMN
 from goqueue.spark.jobs.copying import (
-    Moment,
     Pace,
     Target,
-    as_ms,
+    Wanted,
     as_path,
     check_target,
     copy_messages,
@@ -22,7 +21,8 @@ from goqueue.spark.jobs.copying import (
 )
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link
-from goqueue.spark.jobs.messages import COLUMNS, Filters, TableMessages, sql_problems
+from goqueue.spark.jobs.messages import COLUMNS, TableMessages, sql_problems
+from goqueue.spark.jobs.moments import DAY_MS
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.lake import describe_table, lake_table, read_table
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from goqueue.spark.jobs.messages import Filters
+    from goqueue.spark.jobs.moments import Moment
     from goqueue.spark.lake import LakeTable
-
-_DAY_MS = 24 * 3600 * 1000
 
 
 def restore(
@@ -69,7 +69,7 @@ def restore(
         target: The topic to write; made if there is none.
         table_format: `parquet`, `delta` or `iceberg`, where `table` is a folder.
         topic: Which topic's messages, where the table has several.
-        start: Only messages of this time or later.
+        start: Only messages of this time or later; so long ago is reckoned by the first run.
         end: Only messages before this time.
         keys: Only messages with one of these keys.
         where: Only messages that meet this condition in SQL.
@@ -88,21 +88,22 @@ def restore(
     """
     link = Link(servers, options or {})
     archive = lake_table(table_format, table) if isinstance(table, str | Path) else table
-    filters = Filters(as_ms(start), as_ms(end), tuple(keys), where)
+    wanted = Wanted(start, end, tuple(keys), where)
     to = Target(target, keep_partition, partitioner, rate)
     refuse(
-        check_target(to, piece_rows)
-        + sql_problems(spark, "where", where)
+        check_target(to, piece_rows, partitions)
+        + sql_problems(spark, "where", where, is_condition=True)
         + _table_problems(archive)
     )
-    load = _loader(spark, archive, topic, filters)
     identity = {
         "job": "restore", "table": str(archive.path), "format": str(archive.format),
         "topic": topic, "target": target, "keep_partition": keep_partition,
-        "partitioner": partitioner, **filters.identity(),
+        "partitioner": partitioner, **wanted.identity(),
     }  # fmt: skip
-    messages = TableMessages(spark, load, filters)
     with open_ledger(as_path(checkpoint), identity) as ledger:
+        filters = wanted.filters(ledger)
+        load = _loader(spark, archive, topic, filters)
+        messages = TableMessages(spark, load, filters)
         if ledger.entries.settled is None:
             _check_one_topic(load(), topic)
         settled = settle(ledger, messages)
@@ -149,7 +150,7 @@ def _loader(
             ):
                 if moment_ms is not None:
                     frame = frame.where(
-                        is_wanted(F.date_from_unix_date(F.lit(moment_ms // _DAY_MS)))
+                        is_wanted(F.date_from_unix_date(F.lit(moment_ms // DAY_MS)))
                     )
         return frame
 
