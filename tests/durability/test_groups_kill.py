@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from support import group_wire as wire
 from support.groups import (
     FAST_GROUPS,
+    WAIT_S,
     Stream,
     cast,
     check_all_delivered,
@@ -34,8 +35,8 @@ __all__ = ["start_server"]
 TOPIC = "t"
 PARTITIONS = 3
 
-LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
-PYTHON: dict[str, Any] = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
+LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 120_000, "heartbeat.interval.ms": 500}
+PYTHON: dict[str, Any] = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 500}
 CLIENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "confluent": ("confluent", LIBRDKAFKA),
     "kip-848": ("confluent", {"group.protocol": "consumer"}),
@@ -88,6 +89,13 @@ def test_a_consumer_outlives_a_kill_of_the_broker_and_goes_on_where_it_had_commi
             assert all(each.offset >= before[each.partition[1]] for each in after), "went back"
 
 
+def kill_soon(server: ServerProcess, busy: threading.Event, after_s: float) -> None:
+    """Some time after somebody has got to work."""
+    busy.wait(WAIT_S)
+    time.sleep(after_s)
+    server.kill()
+
+
 def test_acknowledged_commits_survive_kills_at_any_moment(
     start_server: Callable[..., ServerProcess],
 ) -> None:
@@ -96,14 +104,19 @@ def test_acknowledged_commits_survive_kills_at_any_moment(
     acknowledged = dict.fromkeys(("g-0", "g-1", "g-2", "g-3"), -1)
     rng = random.Random(1)
     for _ in range(4):
-        stop = threading.Thread(target=lambda: (time.sleep(rng.uniform(0.05, 0.3)), server.kill()))
+        busy = threading.Event()
+        stop = threading.Thread(target=kill_soon, args=(server, busy, rng.uniform(0.05, 0.3)))
         stop.start()
+        rounds = 0
         with pytest.raises(OSError), WireClient(server.kafka_address) as client:  # noqa: PT011, PT012 - however it ends
             while True:
                 for group, offset in acknowledged.items():
                     code = wire.commit(client, group, TOPIC, offset + 1)
                     assert code is ErrorCode.none
                     acknowledged[group] = offset + 1
+                rounds += 1
+                if rounds == 4:
+                    busy.set()
         stop.join()
         server.start()
         with WireClient(server.kafka_address) as client:
@@ -120,7 +133,7 @@ def test_groups_come_back_with_their_members_and_offsets_with_and_without_snapsh
     server = start_server(*FAST_GROUPS)
     make_topic(server, TOPIC, 2)
     with WireClient(server.kafka_address) as client:
-        said = {"session_ms": 60_000, "rebalance_ms": 60_000}
+        said = {"session_ms": 600_000, "rebalance_ms": 600_000}
         joined = wire.join_fully(client, "classic", **said)
         me, generation = joined.member_id, joined.generation_id
         wire.sync(client, "classic", me, generation, assignments={me: b"mine"})

@@ -22,7 +22,7 @@ from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata as PythonOffset
 
 from support import group_wire as wire
-from support.groups import FAST_GROUPS, WAIT_S, eventually, make_topic, publish
+from support.groups import FAST_GROUPS, MORTAL_GROUPS, WAIT_S, eventually, make_topic, publish
 from support.kafka_wire import WireClient
 from support.server import ServerProcess, start_server
 
@@ -186,13 +186,16 @@ def test_an_offset_beyond_the_log_is_reset(server: ServerProcess, topic: str) ->
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_that_was_away_too_long_cannot_commit_over_its_successor(
-    server: ServerProcess, topic: str, protocol: str
+    start_server: Callable[..., ServerProcess], protocol: str
 ) -> None:
     """Its group has moved on: what it commits late, by its own generation, is refused."""
-    group = f"zombie-{topic}"
+    server = start_server(*MORTAL_GROUPS)
+    group, topic = "zombies", "t"
+    make_topic(server, topic, 1)
+    publish(server, topic, MESSAGES, 1)
     with WireClient(server.kafka_address) as zombie:
         if protocol == "classic":
-            joined = wire.join_fully(zombie, group, session_ms=600)
+            joined = wire.join_fully(zombie, group, session_ms=3000)
             me, generation = joined.member_id, joined.generation_id
         else:
             joined = wire.consumer_join(zombie, group, [topic], "zombie")
@@ -239,7 +242,7 @@ def test_offsets_expire_when_nobody_has_used_them_for_as_long_as_was_asked(
         wire.sync(client, "used", joined.member_id, joined.generation_id)
         wire.commit(client, "used", "t", 10, 3, retention_ms=500, **used)
         wire.commit(client, "short", "t", 3, 3, retention_ms=500)
-        wire.commit(client, "long", "t", 4, 3, retention_ms=60_000)
+        wire.commit(client, "long", "t", 4, 3, retention_ms=600_000)
         wire.commit(client, "default", "t", 5)
         assert committed("short") == 3
         eventually(lambda: committed("short") == -1, "it expires")

@@ -78,7 +78,7 @@ def test_new_partitions_are_shared_out(server: ServerProcess, stem: str, protoco
     make_topic(server, stem, 2)
     settings = {**QUICK, "group.protocol": protocol}
     if protocol == "classic":
-        settings |= {"session.timeout.ms": 5000, "heartbeat.interval.ms": 200}
+        settings |= {"session.timeout.ms": 60_000, "heartbeat.interval.ms": 200}
     with cast() as start:
         members = [start("confluent", server, stem, topics=[stem], **settings) for _ in range(2)]
         share_out(members, stem, 2)

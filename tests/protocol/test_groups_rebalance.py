@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.groups import (
-    FAST_GROUPS,
+    MORTAL_GROUPS,
     Stream,
     cast,
     check_all_delivered,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 6
 
-LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 200}
-PYTHON: dict[str, Any] = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 200}
+LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+PYTHON: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
 
 CLIENTS = [
     ("confluent", {**LIBRDKAFKA, "partition.assignment.strategy": "range"}),
@@ -53,7 +53,7 @@ def label(value: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *FAST_GROUPS).start()
+    process = ServerProcess(tmp_path_factory.mktemp("groups") / "data", *MORTAL_GROUPS).start()
     yield process
     process.close()
 

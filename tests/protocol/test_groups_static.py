@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 REBALANCE = ("assigned", "revoked", "lost")
-LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 20_000, "heartbeat.interval.ms": 200}
-PYTHON: dict[str, Any] = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200}
+LIBRDKAFKA: dict[str, Any] = {"session.timeout.ms": 120_000, "heartbeat.interval.ms": 200}
+PYTHON: dict[str, Any] = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 200}
 
 CLIENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "confluent": ("confluent", "group.instance.id", LIBRDKAFKA),

@@ -73,6 +73,7 @@ def run_confluent(options: dict[str, Any]) -> None:
             continue
         tell_message(message.topic(), message.partition(), message.offset(), message.value())
         consumer.store_offsets(message)
+    tell("leaves")
     consumer.close()
 
 
@@ -125,7 +126,7 @@ def run_kafka_python(options: dict[str, Any]) -> None:
     while not leaving:
         # When time is up in the middle of a rebalance, kafka-python forgets that it took part.
         try:
-            batches = consumer.poll(timeout_ms=1000).values()
+            batches = consumer.poll(timeout_ms=5000).values()
         except RetriableError as error:
             # While the broker is away, a refresh of metadata that fails at the wrong moment comes
             # out of `poll`. It says itself that trying again is right, and the next poll goes on.
@@ -134,6 +135,7 @@ def run_kafka_python(options: dict[str, Any]) -> None:
         for messages in batches:
             for each in messages:
                 tell_message(each.topic, each.partition, each.offset, each.value)
+    tell("leaves")
     consumer.close()
 
 
@@ -182,6 +184,7 @@ async def run_aiokafka(options: dict[str, Any]) -> None:
                 for each in messages:
                     tell_message(each.topic, each.partition, each.offset, each.value)
     finally:
+        tell("leaves")
         await consumer.stop()
 
 

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
     from support.server import ServerProcess
 
-FAST_GROUPS: Final = (
+_FAST: Final = (
     *("--groups-initial-rebalance-delay", "0ms"),
     *("--groups-min-session-timeout", "500ms"),
-    *("--groups-consumer-session-timeout", "3s"),
     *("--groups-consumer-heartbeat-interval", "300ms"),
 )
+FAST_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "2m")
+"""For tests in which nobody is silent for so long, however busy the machine is."""
+MORTAL_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "6s")
+"""For tests that wait until somebody is given up."""
 WAIT_S: Final = 90.0
 """Far longer than anything here takes; only a hang gets there."""
 
@@ -181,7 +184,7 @@ class Member:
         elif event in ("revoked", "lost"):
             for part in parts:
                 self._let_go(part, at_s)
-        elif event == "left":
+        elif event == "leaves":
             for part in list(self._held):
                 self._let_go(part, at_s)
 
@@ -220,9 +223,9 @@ class Member:
 
     def kill(self) -> None:
         """`kill -9`: the group is not told."""
+        self.killed_at_s = time.monotonic()
         self._process.kill()
         self._process.wait(WAIT_S)
-        self.killed_at_s = time.monotonic()
         self._reader.join(WAIT_S)
 
     def freeze(self) -> None:
@@ -295,17 +298,3 @@ def check_all_delivered(members: list[Member], values: set[str]) -> None:
         lambda: values <= {value for member in members for value in member.values()},
         f"all of {len(values)} messages delivered",
     )
-
-
-def longest_pause_s(member: Member, partition: TopicPartition, from_s: float, to_s: float) -> float:
-    """The longest time for which a message of a partition was there and none was delivered."""
-    longest, before_s = 0.0, from_s
-    for each in member.deliveries:
-        if each.partition != partition or each.at_s < from_s:
-            continue
-        waited_s = each.at_s - float(each.value.split()[1])
-        longest = max(longest, min(each.at_s - before_s, waited_s))
-        before_s = each.at_s
-        if before_s > to_s:
-            return longest
-    raise AssertionError(f"{partition} delivered nothing after {to_s}, and last at {before_s}")
