@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.tracing.views import Status, assemble, events_of
+from goqueue.tracing.statuses import Status, events_of
+from goqueue.tracing.views import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,11 @@ class TraceQuery:
     def conditions(self) -> Iterator[Callable[[Entry], bool]]:
         """What some entry of each wanted trace fulfils; not the same entry for all of them."""
         topic, partition, group = self.topic, self.partition, self.group
+        start_ns, end_ns = self.start_ns, self.end_ns
+        if start_ns is not None:
+            yield lambda entry: entry.at_ns >= start_ns
+        if end_ns is not None:
+            yield lambda entry: entry.at_ns - entry.duration_ns < end_ns
         if topic is not None or partition is not None:
             yield (
                 lambda entry: (
@@ -49,7 +55,8 @@ class TraceQuery:
             )
         if group is not None:
             yield lambda entry: entry.group == group
-        if self.status is not None:
+        # Pending is also that of which nothing else is known.
+        if self.status not in {None, Status.PENDING}:
             events = events_of(self.status)
             yield lambda entry: entry.event in events
 

@@ -2,61 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.tracing.events import Event, Span, span_of
+from goqueue.tracing.events import Span, span_of
+from goqueue.tracing.statuses import Status, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from goqueue.tracing.events import Entry
-
-
-class Status(StrEnum):
-    """How a message is doing."""
-
-    DELAYED = "delayed"
-    PENDING = "pending"
-    """It is stored, and nobody has fetched it."""
-    IN_PROGRESS = "in_progress"
-    """A consumer has it."""
-    RETRYING = "retrying"
-    """It failed, or took too long, and will be delivered again."""
-    COMPLETED = "completed"
-    FAILED = "failed"
-    """It was refused when it was published, or is among the dead letters."""
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-_OF_MESSAGE: Final[dict[str, Status]] = {
-    Event.RECEIVED: Status.PENDING,
-    Event.PARTITIONED: Status.PENDING,
-    Event.PERSISTED: Status.PENDING,
-    Event.VALIDATION_FAILED: Status.FAILED,
-    Event.DELAY_SCHEDULED: Status.DELAYED,
-    Event.DELAY_READY: Status.PENDING,
-    Event.DELAY_CANCELLED: Status.CANCELLED,
-    Event.DELAY_EXPIRED: Status.EXPIRED,
-    Event.REBALANCE_STARTED: Status.IN_PROGRESS,
-    Event.REBALANCE_COMPLETED: Status.COMPLETED,
-}
-"""What an event makes of a message for all groups; what they knew before is over."""
-_OF_GROUP: Final[dict[str, Status]] = {
-    Event.FETCHED: Status.IN_PROGRESS,
-    Event.EXTENDED: Status.IN_PROGRESS,
-    Event.ACKED: Status.COMPLETED,
-    Event.NACKED: Status.RETRYING,
-    Event.TIMED_OUT: Status.RETRYING,
-    Event.REJECTED: Status.FAILED,
-    Event.DEAD_LETTERED: Status.FAILED,
-}
-"""What an event makes of a message for one group."""
-_WORST_FIRST: Final = (Status.IN_PROGRESS, Status.RETRYING, Status.FAILED, Status.COMPLETED)
-_STATUS_OF: Final = {**_OF_MESSAGE, **_OF_GROUP}
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -96,34 +52,6 @@ def trace_of(spans: Iterable[Span]) -> Trace:
 
 def _began(span: Span) -> int:
     return span.timestamp_ns
-
-
-def status_of(spans: Sequence[Span]) -> Status:
-    """How a message is doing, from what happened to it in this order.
-
-    With several groups, the message is as far as the one that is least far.
-    """
-    status, groups = Status.PENDING, dict[str, Status]()
-    for span in spans:
-        event = span.event
-        if event in _OF_GROUP:
-            # Whoever reads the log says nothing afterwards: it leaves no message in progress.
-            if span.group or event != Event.FETCHED:
-                groups[span.group] = _STATUS_OF[event]
-        elif event in _OF_MESSAGE:
-            if event not in _QUIET:
-                groups.clear()
-            status = _STATUS_OF[event]
-    return next((each for each in _WORST_FIRST if each in groups.values()), status)
-
-
-_QUIET: Final = frozenset({Event.PARTITIONED, Event.PERSISTED})
-"""A fast consumer may have the message before it is known to be on the disk."""
-
-
-def events_of(status: Status) -> frozenset[str]:
-    """The events of which a message in that state has had at least one."""
-    return frozenset(event for event, each in _STATUS_OF.items() if each is status)
 
 
 def assemble(entries: Iterable[Entry], trace_ids: Iterable[str]) -> dict[str, Trace]:

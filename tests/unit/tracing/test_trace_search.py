@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from goqueue.tracing.context import derived_id, place_of, root_span
 from goqueue.tracing.events import Entry, Event, span_of
 from goqueue.tracing.search import TraceQuery, search, trace_at
-from goqueue.tracing.views import Status, assemble, trace_of
+from goqueue.tracing.statuses import Status
+from goqueue.tracing.views import assemble, trace_of
 
 PLACES = {
     (topic, number): place_of(topic.encode() * 16, number) for topic in "ab" for number in (0, 1)
@@ -106,6 +107,14 @@ def test_a_search_that_cannot_look_at_all_says_so():
     assert not is_complete
 
 
+def test_a_search_by_time_looks_at_what_happened_then_and_not_at_all_that_came_later():
+    old = Entry(Event.PERSISTED, 10, "a", 0, 0, 3, PLACES["a", 0])
+    many = [Entry(Event.PERSISTED, 100, "a", 0, 1000, 5000, PLACES["a", 0])]
+    traces, is_complete = search([old, *many], TraceQuery(end_ns=50), examined=100)
+    assert [trace.offset for trace in traces] == [2, 1, 0]
+    assert is_complete
+
+
 def status(*events):
     place = PLACES["a", 0]
     found = [
@@ -133,6 +142,43 @@ def test_a_redriven_message_begins_anew():
     assert status(*dead) is Status.FAILED
     assert status(*dead, (Event.RECEIVED, "")) is Status.PENDING
     assert status(*dead, (Event.RECEIVED, ""), (Event.ACKED, "g")) is Status.COMPLETED
+
+
+def test_a_trace_of_several_messages_is_as_far_as_the_one_that_is_least_far():
+    def of(*events):
+        found = [
+            Entry(event, at, "a", 0, offset, trace="1" * 32, group=group, attributes=said)
+            for at, (event, offset, group, said) in enumerate(events)
+        ]
+        (trace,) = every_trace(found).values()
+        return trace.status
+
+    both = [
+        (Event.RECEIVED, 1, "", {}),
+        (Event.FETCHED, 1, "g", {}),
+        (Event.RECEIVED, 2, "", {}),
+    ]
+    assert of(*both) is Status.IN_PROGRESS
+    assert of(*both, (Event.ACKED, 1, "g", {})) is Status.PENDING
+    fetched = [*both, (Event.FETCHED, 2, "g", {}), (Event.ACKED, 1, "g", {})]
+    assert of(*fetched) is Status.IN_PROGRESS
+    assert of(*fetched, (Event.ACKED, 2, "g", {})) is Status.COMPLETED
+    dead = [*fetched, (Event.DEAD_LETTERED, 2, "g", {})]
+    assert of(*dead) is Status.FAILED
+    back = [*dead, (Event.RECEIVED, 3, "", {"redriven": "true"})]
+    assert of(*back) is Status.PENDING
+    assert of(*back, (Event.ACKED, 3, "g", {})) is Status.COMPLETED
+    first, second = {"delayed_id": "7"}, {"delayed_id": "8"}
+    late = [(Event.DELAY_SCHEDULED, -1, "", first), (Event.DELAY_SCHEDULED, -1, "", second)]
+    one = [*late, (Event.DELAY_READY, 4, "", {}), (Event.ACKED, 4, "g", {})]
+    assert of(*one) is Status.DELAYED
+    assert of(*one, (Event.DELAY_CANCELLED, -1, "", second)) is Status.COMPLETED
+
+
+def test_what_only_readers_of_the_log_have_touched_is_pending_and_found_so():
+    read = [Entry(Event.FETCHED, 1, "a", 0, 1, place=PLACES["a", 0])]
+    (trace,) = search(read, TraceQuery(status=Status.PENDING)).traces
+    assert trace.status is Status.PENDING
 
 
 def test_a_delayed_message_waits_until_it_is_ready():

@@ -12,7 +12,7 @@ from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Milliseconds, Offset, PartitionPath, doc
 from goqueue.tracing.context import is_trace_id
 from goqueue.tracing.search import LIMIT, MAX_LIMIT, TraceQuery
-from goqueue.tracing.views import Status
+from goqueue.tracing.statuses import Status
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
