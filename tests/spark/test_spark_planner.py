@@ -8,11 +8,12 @@ import confluent_kafka
 import pytest
 
 from goqueue.records import Record
+from goqueue.spark.bounds import Bound
 from goqueue.spark.errors import DataLossError, OffsetsError, TopicMissingError
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.offsets import StreamOffset
 from goqueue.spark.options import parse_read_options
-from goqueue.spark.resolving import batch_ranges
+from goqueue.spark.resolving import batch_ranges, find_ends, locate
 from goqueue.spark.stream_planner import StreamPlanner
 from support.topic_writer import TopicWriter
 
@@ -98,7 +99,7 @@ def test_a_batch_ends_where_the_log_does_and_then_there_is_none(broker, writer, 
     end = latest(planner, start)
     assert numbers(end) == [10, 0]
     assert latest(planner, end) == end
-    assert planner.seen == end
+    assert planner.seen == StreamOffset(end.ids, end.offsets)
 
 
 def test_limits_are_kept_and_all_is_read_in_the_end(broker, writer, topic):
@@ -224,6 +225,27 @@ def test_a_replayed_first_batch_may_start_behind_its_end(broker, topic):
     assert planner.tasks(ahead, end) == []
 
 
+def test_a_replayed_first_batch_reads_what_it_was_to_read_though_latest_is_later(
+    broker, writer, topic
+):
+    writer.numbers(topic, 0, 0, 3)
+    planner = planner_for(broker, topic, startingOffsets="latest")
+    start = planner.initial()
+    assert latest(planner, start) == start
+    writer.numbers(topic, 0, 3, 4)
+    end = StreamOffset.from_json(latest(planner, start).to_json())
+    assert sizes(planner.tasks(start, end)) == [[(0, 3, 7)]]
+    writer.numbers(topic, 0, 7, 5)
+    restarted = planner_for(broker, topic, startingOffsets="latest")
+    again = restarted.initial()
+    assert numbers(again) == [12, 0]
+    assert sizes(restarted.tasks(again, end)) == [[(0, 3, 7)]]
+    second = latest(restarted, end)
+    assert sizes(restarted.tasks(end, second)) == [[(0, 7, 12)]]
+    assert latest(restarted, second) == second
+    assert "starts" not in str(second.to_json())
+
+
 def test_partitions_share_as_many_tasks_as_are_worth_it(broker, writer, topic):
     planner = planner_for(broker, topic, minPartitions="3")
     start = planner.initial()
@@ -282,6 +304,21 @@ def test_ranges_by_offset_and_by_time(broker, writer, topic):
         (0, 3, 3),
         (1, 3, 3),
     ]
+
+
+def test_messages_that_come_while_a_moment_is_looked_for_are_not_part_of_a_batch(
+    broker, writer, topic
+):
+    writer.numbers(topic, 0, 0, 5, at_ms=1000)
+    parsed = options_for(broker, topic, "batch", startingTimestamp="1000")
+    cluster = Cluster(parsed.link)
+    places = [(topic, 0)]
+    ends = find_ends(cluster, places, parsed.isolation)
+    writer.numbers(topic, 0, 5, 5, at_ms=1000)
+    moment = Bound(moment_ms=8000)
+    assert cluster.offsets_at({(topic, 0): 8000}, parsed.isolation) == {(topic, 0): 8}
+    assert locate(cluster, moment, places, ends, parsed) == {(topic, 0): 5}
+    cluster.close()
 
 
 def test_offsets_out_of_range_are_refused_or_clipped(broker, writer, topic):

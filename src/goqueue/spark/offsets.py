@@ -4,17 +4,21 @@
 
 The id tells a topic that was made anew from the one that was read before. Spark compares offsets as
 text, and the same ones in another order would be news: names and numbers are always sorted.
+
+Spark stores where a micro-batch ends. Where the first one begins is nowhere: a query that is
+restarted in the middle of it is asked for its beginning again, and `latest` is later by then. So
+the end of the first batch says it, too, as `starts`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from goqueue.spark.errors import OffsetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from goqueue.spark.bounds import Place
 
@@ -25,21 +29,22 @@ class StreamOffset:
 
     ids: Mapping[str, str]
     offsets: Mapping[Place, int]
+    starts: Mapping[Place, int] = field(default_factory=dict)
+    """Where the first micro-batch begins, in its own end and in what comes before that."""
+
+    @property
+    def is_beginning(self) -> bool:
+        """Nothing has been read yet."""
+        return bool(self.starts) and self.starts == self.offsets
 
     def to_json(self) -> dict[str, Any]:
         """What Spark stores."""
-        return {
-            topic: {
-                "id": self.ids[topic],
-                "offsets": {
-                    str(number): self.offsets[topic, number] for number in self._numbers(topic)
-                },
-            }
-            for topic in sorted(self.ids)
-        }
+        return {topic: self._topic(topic) for topic in sorted(self.ids)}
 
-    def _numbers(self, topic: str) -> Iterable[int]:
-        return sorted(number for name, number in self.offsets if name == topic)
+    def _topic(self, topic: str) -> dict[str, Any]:
+        found = {"id": self.ids[topic], "offsets": _numbers(topic, self.offsets)}
+        starts = _numbers(topic, self.starts)
+        return found | {"starts": starts} if starts else found
 
     @classmethod
     def from_json(cls, tree: Any) -> StreamOffset:
@@ -50,14 +55,22 @@ class StreamOffset:
         """
         ids: dict[str, str] = {}
         offsets: dict[Place, int] = {}
+        starts: dict[Place, int] = {}
         try:
             for topic, entry in tree.items():
                 ids[topic] = str(entry["id"])
                 for number, offset in entry["offsets"].items():
                     offsets[topic, int(number)] = int(offset)
+                for number, offset in entry.get("starts", {}).items():
+                    starts[topic, int(number)] = int(offset)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise OffsetsError(
                 "the checkpoint holds no offsets of this source: "
                 f"{str(tree)[:200]}. A query that changes its source needs a new checkpoint"
             ) from error
-        return cls(ids, offsets)
+        return cls(ids, offsets, starts)
+
+
+def _numbers(topic: str, offsets: Mapping[Place, int]) -> dict[str, int]:
+    numbers = sorted(number for name, number in offsets if name == topic)
+    return {str(number): offsets[topic, number] for number in numbers}

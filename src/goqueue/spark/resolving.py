@@ -72,7 +72,11 @@ def find_ends(cluster: Cluster, places: Collection[Place], isolation: int) -> En
 def locate(
     cluster: Cluster, bound: Bound, places: Collection[Place], ends: Ends, options: ReadOptions
 ) -> dict[Place, int | None]:
-    """The offset of a bound in each partition; None where no message is that young."""
+    """The offset of a bound in each partition; None where no message is that young.
+
+    A moment is looked for a little later than the ends were, and messages come and go: it never
+    leads out of what there was.
+    """
     _check_named(bound, places)
     if not bound.is_by_time:
         asked = {place: bound.offsets.get(place, bound.everywhere) for place in places}
@@ -87,7 +91,10 @@ def locate(
         {place: moment for place, moment in moments.items() if moment is not None},
         options.isolation,
     )
-    return {place: None if offset < 0 else offset for place, offset in found.items()}
+    return {
+        place: min(max(offset, ends.earliest[place]), ends.latest[place]) if offset >= 0 else None
+        for place, offset in found.items()
+    }
 
 
 def _check_named(bound: Bound, places: Collection[Place]) -> None:

@@ -72,7 +72,8 @@ class StreamPlanner:
             if inside[topic, number] != at:
                 first, last = ends.earliest[topic, number], ends.latest[topic, number]
                 self._lost(f"{topic}-{number} cannot start at {at}: it holds [{first}, {last})")
-        return StreamOffset({name: view.topic_id for name, view in topics.items()}, inside)
+        ids = {name: view.topic_id for name, view in topics.items()}
+        return StreamOffset(ids, inside, starts=inside)
 
     # --- How far the next micro-batch goes -------------------------------------------------------
 
@@ -96,7 +97,10 @@ class StreamPlanner:
             time.sleep(_TOO_LITTLE_PAUSE_S)
             return start
         self._let_through_at = self._now()
-        return self._limited(end, starts, max_offsets, max_bytes)
+        end = self._limited(end, starts, max_offsets, max_bytes)
+        if (end.ids, end.offsets) == (start.ids, start.offsets):
+            return start
+        return _with_beginning(end, start) if start.is_beginning else end
 
     def _next_end(self, start: StreamOffset) -> tuple[StreamOffset, dict[Place, int]]:
         """Everything that is there behind `start`, and where the next batch starts in it."""
@@ -187,12 +191,14 @@ class StreamPlanner:
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[tuple[OffsetRange, ...]]:
         """The ranges of each task of a micro-batch.
 
-        A replayed first batch may start behind its end, and partitions may be new in its end.
+        The first one knows itself where it begins: asked again, `start` may be behind its end.
+        Partitions may be new in its end.
         """
+        begin = StreamOffset(end.ids, end.starts) if end.starts else start
         known = {
             place: at
-            for place, at in start.offsets.items()
-            if start.ids[place[0]] == end.ids.get(place[0])
+            for place, at in begin.offsets.items()
+            if begin.ids[place[0]] == end.ids.get(place[0])
         }
         new = [place for place in end.offsets if place not in known]
         if new:
@@ -228,3 +234,13 @@ class StreamPlanner:
         except Exception as error:  # noqa: BLE001 - what is shown must never stop what is done
             _log.warning("the offsets of group %s were not stored: %s", group, error)
         self._committed = done
+
+
+def _with_beginning(end: StreamOffset, start: StreamOffset) -> StreamOffset:
+    """The end of a first batch, which says where it began; not of topics that were made anew."""
+    starts = {
+        place: at
+        for place, at in start.offsets.items()
+        if place in end.offsets and start.ids[place[0]] == end.ids[place[0]]
+    }
+    return StreamOffset(end.ids, end.offsets, starts)
