@@ -10,12 +10,14 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
+from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Record
 from goqueue.spark.bounds import EARLIEST, LATEST
 from goqueue.spark.columns import ARROW_TYPES, RowBuilder
 from goqueue.spark.errors import (
     BrokerAwayError,
     BrokerRefusedError,
+    ConnectionLostError,
     DataLossError,
     LoginError,
     TopicMissingError,
@@ -264,7 +266,23 @@ def test_something_else_than_a_broker_is_no_reason_to_reserve_memory():
         peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with peer, pytest.raises(BrokerAwayError, match="a frame of 1213486160 bytes"):
             cluster.topics(["any"])
-        connection.close()
+        assert not connection.is_open
+
+
+def test_a_connection_with_an_answer_that_came_too_late_is_never_used_again():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cluster = Cluster(link_to(f"127.0.0.1:{server.getsockname()[1]}", request_timeout_s=0.05))
+        connection = cluster.to_any()
+        with pytest.raises(ConnectionLostError, match="timed out"):
+            connection.call(ApiKey.API_VERSIONS, 0)
+        with pytest.raises(ConnectionLostError):
+            connection.send(ApiKey.API_VERSIONS, 0)
+        with pytest.raises(ConnectionLostError, match="nothing is under way"):
+            connection.receive()
+        assert cluster.to_any() is not connection
+        with pytest.raises(BrokerAwayError, match="no broker 7"):
+            cluster.to_node(7)
+        cluster.close()
 
 
 # --- Logging in --------------------------------------------------------------------------------
@@ -303,3 +321,16 @@ def test_logging_in(guarded, mechanism):
     assert seen(PASSWORD) == {"guarded"}
     with pytest.raises(LoginError):
         seen("wrong")
+
+
+@pytest.mark.parametrize("guarded", ["tls"], indirect=True)
+def test_a_broker_that_is_not_trusted_is_not_tried_again(guarded, tmp_path):
+    broker, security = guarded
+    for file, reason in (
+        (Authority(tmp_path).ca_file, "cannot be trusted: .*certificate"),
+        (tmp_path / "none.pem", "cannot use .*none.pem: .*No such file"),
+    ):
+        strict = replace(security, ca_file=str(file))
+        cluster = Cluster(link_to(broker.kafka_address, security=strict, patience_s=600.0))
+        with pytest.raises(LoginError, match=reason):
+            cluster.topics([])

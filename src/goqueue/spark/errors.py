@@ -39,7 +39,7 @@ class ConnectionLostError(BrokerAwayError):
 
 
 class LoginError(SparkSourceError):
-    """The broker does not let this client in."""
+    """The broker does not let this client in, or this client does not trust it."""
 
 
 class BrokerRefusedError(SparkSourceError):

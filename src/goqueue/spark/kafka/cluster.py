@@ -142,7 +142,13 @@ class Cluster:
         self._leaders.clear()
 
     def to_node(self, node_id: int) -> Connection:
-        """A connection to one broker."""
+        """A connection to one broker.
+
+        Raises:
+            TryAgainError: it is no longer one of the cluster.
+        """
+        if node_id not in self._nodes:
+            raise TryAgainError(f"there is no broker {node_id} any more")
         return self._to(self._nodes[node_id])
 
     def nodes(self) -> list[int]:
@@ -156,7 +162,8 @@ class Cluster:
     def to_any(self) -> Connection:
         """A connection to whoever answers."""
         for connection in self._open.values():
-            return connection
+            if connection.is_open:
+                return connection
         failure: ConnectionLostError | None = None
         for address in self.settings.servers:
             try:
@@ -167,7 +174,7 @@ class Cluster:
 
     def _to(self, address: tuple[str, int]) -> Connection:
         found = self._open.get(address)
-        if found is None:
+        if found is None or not found.is_open:
             found = Connection(*address, self.settings)
             try:
                 log_in(found, self.settings.security)

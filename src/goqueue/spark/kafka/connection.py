@@ -17,7 +17,7 @@ from goqueue.protocols.kafka.reading import reader_of
 from goqueue.protocols.kafka.schema import schema_of
 from goqueue.protocols.kafka.wire import Cursor
 from goqueue.protocols.kafka.writing import writer_of
-from goqueue.spark.errors import ConnectionLostError
+from goqueue.spark.errors import ConnectionLostError, LoginError
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.api_keys import ApiKey
@@ -34,7 +34,7 @@ _MAX_ELEMENTS: Final = 1 << 24
 
 
 class Connection:
-    """Calls one broker; every failure of the network is a `ConnectionLostError`."""
+    """Calls one broker; every failure of the network is a `ConnectionLostError`, and ends it."""
 
     def __init__(self, host: str, port: int, settings: LinkSettings) -> None:
         self.address: Final = f"{host}:{port}"
@@ -42,6 +42,8 @@ class Connection:
         self._timeout_s = settings.request_timeout_s
         self._waiting: deque[tuple[int, ApiKey, int]] = deque()
         self._correlation_id = 0
+        self.is_open = False
+        """Once something went wrong, nobody knows what would come next: it stays closed."""
         try:
             plain = socket.create_connection((host, port), timeout=settings.connect_timeout_s)
             try:
@@ -52,11 +54,17 @@ class Connection:
             except BaseException:
                 plain.close()
                 raise
+        except ssl.SSLCertVerificationError as error:
+            raise LoginError(
+                f"the certificate of {self.address} cannot be trusted: {error.verify_message}"
+            ) from error
         except OSError as error:
             raise ConnectionLostError(f"cannot connect to {self.address}: {error}") from error
+        self.is_open = True
 
     def close(self) -> None:
         """Hang up; what was asked and not answered is forgotten."""
+        self.is_open = False
         self._waiting.clear()
         self._socket.close()
 
@@ -84,17 +92,19 @@ class Connection:
 
     def receive(self, wait_s: float = 0.0) -> Struct:
         """The answer to the oldest request that has none; blobs in it are views of its frame."""
+        if not self._waiting:
+            raise self._lost("nothing is under way")
         expected, api, version = self._waiting.popleft()
         try:
             self._socket.settimeout(self._timeout_s + wait_s)
             (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
             if not _CORRELATION_ID_BYTES <= size <= _MAX_FRAME_BYTES:
-                raise ConnectionLostError(f"{self.address} sent a frame of {size} bytes")
+                raise self._lost(f"it sent a frame of {size} bytes")
             frame = self._exactly(size)
         except OSError as error:
             raise self._lost(error) from error
         if _LENGTH.unpack_from(frame)[0] != expected:
-            raise ConnectionLostError(f"{self.address} answers another request than the one sent")
+            raise self._lost("it answers another request than the one sent")
         schema = schema_of(api, version, "response")
         start = _CORRELATION_ID_BYTES + schema.has_flexible_header
         cursor = Cursor(frame, start)
@@ -102,7 +112,7 @@ class Connection:
         try:
             return reader_of(schema)(cursor)
         except MalformedRequestError as error:
-            raise ConnectionLostError(f"{self.address} sent an answer that is none") from error
+            raise self._lost("it sent an answer that is none") from error
 
     def _exactly(self, size: int) -> memoryview:
         view = memoryview(bytearray(size))
@@ -114,14 +124,19 @@ class Connection:
             filled += count
         return view
 
-    def _lost(self, error: OSError) -> ConnectionLostError:
-        return ConnectionLostError(f"lost the connection to {self.address}: {error}")
+    def _lost(self, why: object) -> ConnectionLostError:
+        self.close()
+        return ConnectionLostError(f"lost the connection to {self.address}: {why}")
 
 
 def _wrapped(plain: socket.socket, host: str, security: Security) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=security.ca_file)
+    files = security.ca_file, security.certificate_file, security.key_file
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+        if security.certificate_file is not None:
+            context.load_cert_chain(security.certificate_file, security.key_file)
+    except OSError as error:
+        raise LoginError(f"cannot use {', '.join(filter(None, files))}: {error}") from error
     if not security.check_host_name:
         context.check_hostname = False
-    if security.certificate_file is not None:
-        context.load_cert_chain(security.certificate_file, security.key_file)
     return context.wrap_socket(plain, server_hostname=host)
