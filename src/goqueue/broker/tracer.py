@@ -8,7 +8,6 @@ is not traced on.
 
 from __future__ import annotations
 
-import os
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +21,7 @@ from goqueue.tracing.context import (
     TraceContext,
     context_in,
     derived_context,
-    event_trace,
+    new_trace,
     spread,
 )
 from goqueue.tracing.events import Event
@@ -38,12 +37,16 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import PartitionId, Placed
     from goqueue.broker.portions import Portion, Span
     from goqueue.broker.publish import PublishRequest
-    from goqueue.broker.topics import Topic
+    from goqueue.broker.topics import Topic, Topics
     from goqueue.delivery.queue import Doom
     from goqueue.model.errors import GoQueueError
     from goqueue.records import Record
+    from goqueue.runtime.clock import Clock
+    from goqueue.tracing.store import TraceStore
 
 _LONGEST: Final = 1000
+MAX_REBALANCES: Final = 1000
+"""Groups that rebalance at once; of more, all that go on begin new traces."""
 
 
 class TracedPublish(NamedTuple):
@@ -57,6 +60,11 @@ class TracedPublish(NamedTuple):
 
 class Tracer(TraceVerdicts):
     """Notes what happens to sampled messages."""
+
+    def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
+        super().__init__(store, topics, clock, node)
+        self._rebalances: dict[str, TraceContext] = {}
+        """The traces of groups that share out their partitions."""
 
     # --- Publishing ------------------------------------------------------------------------------
 
@@ -96,12 +104,15 @@ class Tracer(TraceVerdicts):
     def refused(self, topic: Topic, request: PublishRequest, error: GoQueueError) -> None:
         """A batch was refused for what its messages are."""
         place = self.place(topic, request.partition.number)
-        if not self._turns.draw(place.threshold):
+        if not self._turns.draw(place.threshold) or (
+            place.is_bounded and not self._budget.take(self._clock.monotonic_s())
+        ):
             return
         count = peek_header(request.batch).last_offset_delta + 1
         batch = traced_batch(request.batch, 0, count, only_named=True)
         named = [context for context in batch.own.values() if context is not None]
-        for context in named or [_new_trace()]:
+        self._budget.charge(len(named))
+        for context in named or [new_trace()]:
             self._add(Event.VALIDATION_FAILED, place, context, error=str(error)[:_LONGEST])
 
     # --- Delayed messages ------------------------------------------------------------------------
@@ -272,23 +283,26 @@ class Tracer(TraceVerdicts):
     # --- Groups ----------------------------------------------------------------------------------
 
     def rebalanced(self, group: str, number: int, reason: str, took_ms: int | None) -> None:
-        """A group begins to share its partitions out anew; or has done so, in so long."""
+        """A group begins to share its partitions out anew; or has done so, in so long.
+
+        One that begins again before it is done goes on in the same trace.
+        """
         if not self.is_on or not self._default:
             return
-        context = event_trace("rebalance", self._node, group, number)
+        said = {"number": str(number)}
         if took_ms is None:
-            said = {"reason": reason, "number": str(number)}
+            if len(self._rebalances) >= MAX_REBALANCES:
+                self._rebalances.clear()
+            context = self._rebalances.setdefault(group, new_trace())
+            said["reason"] = reason
             self._add_bare(Event.REBALANCE_STARTED, context, group=group, attributes=said)
         else:
-            said = {"number": str(number)}
+            context = self._rebalances.pop(group, new_trace())
+            took_ns = took_ms * 1_000_000
             self._add_bare(
                 Event.REBALANCE_COMPLETED,
                 context,
                 group=group,
-                duration_ns=took_ms * 1_000_000,
+                duration_ns=took_ns,
                 attributes=said,
             )
-
-
-def _new_trace() -> TraceContext:
-    return event_trace(os.urandom(16).hex())

@@ -12,6 +12,7 @@ a producer's batch, and whoever knows the place knows the trace, and the other w
 
 from __future__ import annotations
 
+import os
 import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -114,10 +115,9 @@ def derived_context(place: str, offset: int) -> TraceContext:
     return TraceContext(trace_id, root_span(trace_id))
 
 
-def event_trace(*parts: object) -> TraceContext:
-    """A trace for what happens to no message: the same for the same parts."""
-    text = "\0".join(map(str, parts))
-    trace_id = blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+def new_trace() -> TraceContext:
+    """A trace for what happens to no message that is stored."""
+    trace_id = os.urandom(16).hex()
     return TraceContext(trace_id, root_span(trace_id))
 
 

@@ -117,3 +117,41 @@ def test_messages_that_are_refused_for_what_they_say_have_failed_traces(tmp_path
             assert all("goqueue.delay.max.ms" in each.spans[0].error for each in found)
 
     asyncio.run(scenario())
+
+
+def test_refused_messages_cost_no_more_traces_than_others(tmp_path):
+    too_late = ("goqueue-deliver-at", b"99999999999999")
+
+    async def scenario():
+        settings = TracingSettings(max_batches_a_second=5)
+        async with running_broker(tmp_path, tracing=settings) as broker:
+            await broker.create_topic("t", 1, {"goqueue.kafka.headers": "true"})
+            for _ in range(20):
+                with pytest.raises(DelayTooLongError):
+                    broker.publisher.publish(
+                        PublishRequest(PartitionId("t", 0), batch((too_late,)))
+                    )
+            assert len((await broker.traces.search(TraceQuery())).traces) == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_rebalance_is_one_trace_however_often_it_begins_again(tmp_path):
+    async def told(after_restart):
+        async with running_broker(tmp_path) as broker:
+            tell = broker.tracer.rebalanced
+            for number, reason, took_ms in (
+                (1, "member_joined", None),
+                (2, "member_left", None),
+                (2, "", 50),
+                (3, "member_joined", None),
+            ):
+                broker.clock.advance(1)
+                tell("g", number, reason, took_ms)
+            found = (await broker.traces.search(TraceQuery(group="g"))).traces
+            return [(each.status, len(each.spans)) for each in found][: 2 + after_restart]
+
+    assert asyncio.run(told(0)) == [(Status.IN_PROGRESS, 1), (Status.COMPLETED, 3)]
+    assert sorted(asyncio.run(told(2))) == sorted(
+        2 * [(Status.IN_PROGRESS, 1), (Status.COMPLETED, 3)]
+    )
