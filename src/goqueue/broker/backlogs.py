@@ -75,6 +75,8 @@ class Backlogs:
         self._progress: dict[_Pair, Progress] = {}
         self._known: dict[tuple[str, PartitionId], _Known] = {}
         self._found: dict[_Pair, Backlog] = {}
+        self.has_looked = False
+        """Before the first look nobody knows what is left."""
 
     def all(self) -> Iterable[Backlog]:
         """One for each topic of each group, in no order; none before the first look."""
@@ -94,6 +96,7 @@ class Backlogs:
             pair: known for pair in lines if (known := self._progress.get(pair)) is not None
         }
         self._found = await self._noted(lines)
+        self.has_looked = True
 
     async def _lines(self) -> _Lines:
         """Where every group is, a group at a time: there may be thousands of partitions."""

@@ -137,7 +137,9 @@ class History:
         node.consumed.add(rates.consumed_per_s)
         node.failed.add(rates.failed_per_s)
         node.publish_p99.add(p99_between(before.publish, now.publish))
-        node.lag.add(self._sample_groups(self._broker.backlogs.all()))
+        backlogs = self._broker.backlogs
+        left = self._sample_groups(backlogs.all())
+        node.lag.add(left if backlogs.has_looked else None)
 
     # --- The node --------------------------------------------------------------------------------
 

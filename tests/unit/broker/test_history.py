@@ -23,7 +23,7 @@ class Node:
     def __init__(self) -> None:
         self.metrics = Metrics("1")
         self.clock = ManualClock()
-        self.backlogs = SimpleNamespace(all=lambda: self.found)
+        self.backlogs = SimpleNamespace(all=lambda: self.found, has_looked=True)
         self.found: list[Backlog] = []
         self.history = History(self)  # type: ignore[arg-type]  # as said
 
@@ -82,6 +82,14 @@ def test_the_lag_of_a_group_is_that_of_all_its_topics(node: Node) -> None:
     node.found = [backlog("h", 5)]
     node.step()
     assert node.history.group("g") is None
+
+
+def test_what_is_left_is_unknown_until_somebody_has_looked(node: Node) -> None:
+    node.backlogs.has_looked = False
+    node.step()
+    node.backlogs.has_looked = True
+    node.step()
+    assert node.history.node.lag.values() == [None, 0]
 
 
 def test_a_queue_group_gets_on_while_its_oldest_message_waits(node: Node) -> None:
