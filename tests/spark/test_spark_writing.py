@@ -12,11 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.taskcontext import TaskContext
 
+from goqueue.spark import write_batches
 from goqueue.spark.errors import (
     ColumnsError,
     OptionsError,
     RowError,
+    SparkSourceError,
     TopicMissingError,
     TransactionLostError,
 )
@@ -29,6 +32,7 @@ from goqueue.spark.write_options import parse_write_options
 from goqueue.spark.write_rows import byte_strings, rows_of
 from goqueue.spark.write_shape import write_columns
 from goqueue.spark.write_task import Attempt, write_rows
+from goqueue.spark.writers import GoQueueStreamWriter
 from goqueue.testing import Broker
 from support.committed import committed
 
@@ -202,10 +206,16 @@ def test_bytes_are_cut_out_of_any_slice(values, skip, as_text):
     assert byte_strings(column) == expected
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**15)), min_size=1))
+far_us = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the years 1 to 9999
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-5000, 5000), far_us)))
 def test_time_stamps_are_rounded_down_to_milliseconds(micros):
     batch = pa.RecordBatch.from_arrays(
-        [pa.array(["x"] * len(micros)), pa.array(micros, pa.timestamp("us", "UTC"))],
+        [
+            pa.array(["x"] * len(micros), pa.string()),
+            pa.array(micros, pa.timestamp("us", "UTC")),
+        ],
         names=["value", "timestamp"],
     )
     found = rows_of(batch, {"value": 0, "timestamp": 1}).timestamps_ms
@@ -240,6 +250,19 @@ def test_delivery_goes_into_headers():
     bad = pa.RecordBatch.from_pylist([{"value": "a", "priority": "soon"}])
     with pytest.raises(RowError, match="'soon' is no priority"):
         rows_of(bad, {"value": 0, "priority": 1})
+
+
+def test_a_priority_that_is_named_goes_before_the_one_in_the_headers():
+    was = [{"key": "goqueue-priority", "value": b"high"}, {"key": "a", "value": None}]
+    rest = (("a", None),)
+    batch = pa.RecordBatch.from_pylist(
+        [{"value": "x", "headers": was, "priority": each} for each in ("low", "normal", None)]
+    )
+    assert rows_of(batch, {"value": 0, "headers": 1, "priority": 2}).headers == [
+        (*rest, ("goqueue-priority", b"low")),
+        rest,
+        (("goqueue-priority", b"high"), *rest),
+    ]
 
 
 def test_a_topic_that_would_not_heed_a_priority_is_refused(broker, topic):
@@ -294,6 +317,21 @@ def test_batches_hold_every_row_once_in_order_and_are_no_longer_than_asked(given
                 assert number == mmh3.hash(key, signed=False) % 4
         found += indexes
     assert sorted(found) == list(range(len(given_rows)))
+
+
+def test_a_task_with_many_partitions_keeps_to_its_memory(monkeypatch):
+    monkeypatch.setattr(write_batches, "WAITING_BYTES", 4000)
+    maker = BatchMaker(lambda _: 50, topic="t", partitioner="mmh3", batch_bytes=1000)
+    sizes, count = Counter(), 0
+    for start in range(0, 2000, 10):
+        keys = [b"%d" % each for each in range(start, start + 10)]
+        batch = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(keys)], names=["key", "value"])
+        for place, pending in maker.add(rows_of(batch, {"key": 0, "value": 1})):
+            count += len(pending.values)
+            sizes[place] += 1
+        assert sum(each.size_bytes for each in maker._pending.values()) <= 4000
+    assert len(sizes) == 50
+    assert count + sum(len(pending.values) for _, pending in maker.rest()) == 2000
 
 
 def test_rows_without_keys_take_turns_by_the_batch():
@@ -359,18 +397,41 @@ def _parse_struct(text):
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
+def test_a_stream_that_is_written_at_least_once_needs_no_number(broker, topic, monkeypatch):
+    context = TaskContext()
+    context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
+    monkeypatch.setattr(TaskContext, "_taskContext", context)
+    given = {"bootstrap.servers": broker.kafka_address, "topic": topic}
+    strict = GoQueueStreamWriter(parse_write_options(given, "stream"), {"value": 0})
+    with pytest.raises(SparkSourceError, match="write with guarantee=at-least-once"):
+        strict.write(iter([rows(1)]))
+    given["guarantee"] = "at-least-once"
+    loose = GoQueueStreamWriter(parse_write_options(given, "stream"), {"value": 0})
+    loose.commit([loose.write(iter([rows(1, 2)]))], 0)
+    assert [each.value for each in committed(broker, topic)] == [b"1", b"2"]
+
+
 def test_columns_are_found_whatever_their_case():
     found = columns_of("Value binary, KEY string, offset long", topic="t")
     assert found == {"value": 0, "key": 1, "offset": 2}
 
 
+def test_a_column_that_is_there_twice_is_refused_and_not_taken_for_its_neighbour():
+    for twice in ("value string, value string, key string", "value string, VALUE string"):
+        with pytest.raises(ColumnsError, match="there are two columns value"):
+            columns_of(twice, topic="t")
+
+
 def test_all_problems_of_the_columns_are_said_together():
     with pytest.raises(ColumnsError) as caught:
-        columns_of("key integer, body string, deliver_at timestamp, delay_ms long")
+        columns_of(
+            "key integer, body string, deliver_at timestamp, delay_ms long, timestamp timestamp_ntz"
+        )
     text = str(caught.value)
     for problem in (
         "key is int: expected binary or string",
         "a message has no body",
+        "timestamp is timestamp_ntz: expected timestamp",
         "there is no column value",
         "neither an option nor a column topic",
         "deliver_at and delay_ms say the same",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES: Final = 24
 """About what a record takes beside its key, value and headers."""
+WAITING_BYTES: Final = 64 << 20
+"""Of the rows of all partitions that wait for more; then those of the fullest go as they are."""
 
 
 class Pending:
@@ -83,7 +85,7 @@ class BatchMaker:
         self._pending: dict[Place, Pending] = {}
 
     def add(self, rows: Rows) -> Iterator[tuple[Place, Pending]]:
-        """Take in rows; what is full comes out, oldest first.
+        """Take in rows; what is full comes out, oldest first, and what there is no room for.
 
         Raises:
             RowError: a row has no topic, or names a partition that there is not.
@@ -91,6 +93,18 @@ class BatchMaker:
         """
         for place, indexes in self._places(rows):
             yield from self._put(place, rows, indexes)
+        yield from self._overflow()
+
+    def _overflow(self) -> Iterator[tuple[Place, Pending]]:
+        """What goes early, so that a task with many partitions keeps to its memory."""
+        waiting_bytes = sum(each.size_bytes for each in self._pending.values())
+        if waiting_bytes <= WAITING_BYTES:
+            return
+        fullest = sorted(self._pending, key=lambda place: self._pending[place].size_bytes)
+        while waiting_bytes > WAITING_BYTES // 2:
+            pending = self._pending.pop(place := fullest.pop())
+            waiting_bytes -= pending.size_bytes
+            yield place, pending
 
     def rest(self) -> Iterator[tuple[Place, Pending]]:
         """Everything that is left."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from goqueue.model.delivery import Priority, delivery_headers
+from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_headers
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.errors import RowError
 
@@ -79,17 +79,29 @@ def byte_strings(column: Any) -> list[bytes | None]:
 def _milliseconds(column: Any, default_ms: int) -> list[int]:
     """Moments as milliseconds since the epoch; rounded down, also before it."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    floored = pc.floor(pc.divide(pc.cast(micros, pa.float64()), _US_PER_MS))
-    filled = pc.fill_null(pc.cast(floored, pa.int64()), default_ms)
+    millis = pc.divide(micros, _US_PER_MS)  # towards the epoch: too much before it
+    is_above = pc.greater(pc.multiply(millis, _US_PER_MS), micros)
+    floored = pc.subtract(millis, is_above.cast(pa.int64()))
+    filled = pc.fill_null(floored, default_ms)
     found: list[int] = memoryview(filled.buffers()[1]).cast("q")[: len(filled)].tolist()
     return found
 
 
 def _headers(found: Mapping[str, Any], said: list[Headers] | None) -> list[Headers] | None:
-    """The headers of each row, with what says how it is to be delivered behind them."""
+    """The headers of each row, with what says how it is to be delivered behind them.
+
+    A row that names its priority means that one, whatever its headers say: those that were read
+    from a topic say what the priority was.
+    """
     given = [_pairs(row) for row in found["headers"].to_pylist()] if "headers" in found else None
     if said is None:
         return given
+    if given is not None and "priority" in found:
+        named = found["priority"].is_valid().to_pylist()
+        given = [
+            tuple(pair for pair in row if pair[0] != PRIORITY_HEADER) if is_named else row
+            for row, is_named in zip(given, named, strict=True)
+        ]
     if given is None:
         return said
     return [(*own, *more) for own, more in zip(given, said, strict=True)]

@@ -26,7 +26,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "headers": _HEADERS,
     "partition": ("int",),
     "topic": ("string",),
-    "timestamp": ("timestamp", "timestamp_ntz"),
+    "timestamp": ("timestamp",),
     "priority": ("string", "int"),
     "deliver_at": ("timestamp",),
     "delay_ms": _WHOLE,
@@ -45,10 +45,9 @@ def write_columns(schema: StructType, options: WriteOptions) -> dict[str, int]:
     Raises:
         ColumnsError: with everything that is wrong.
     """
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    found, problems = _found(list(types))
+    found, problems = _found(schema.names)
     for name, at in found.items():
-        kind = list(types.values())[at]
+        kind = schema.fields[at].dataType.simpleString()
         if kind not in COLUMNS[name]:
             problems.append(f"{name} is {kind}: expected {' or '.join(COLUMNS[name])}")
     if "value" not in found:

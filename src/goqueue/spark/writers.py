@@ -96,10 +96,13 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
         context = task_context()
-        query_id, batch_id = micro_batch(
-            context,
-            "write with guarantee=at-least-once, or in foreachBatch with txnAppId and txnVersion",
-        )
+        query_id, batch_id = "", 0
+        if self._options.is_transactional:
+            query_id, batch_id = micro_batch(
+                context,
+                "write with guarantee=at-least-once, or in foreachBatch with txnAppId and "
+                "txnVersion",
+            )
         attempt = Attempt(
             f"spark-{query_id}", batch_id, context.partitionId(), context.taskAttemptId()
         )
