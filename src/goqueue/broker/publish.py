@@ -92,6 +92,8 @@ class Published(NamedTuple):
     delayed: Sequence[Delayed] = ()
     """Records that wait until they are due. Their places in the offsets of the batch stay empty,
     if there are as many offsets as there were records; otherwise the others have moved up."""
+    stored_count: int = 0
+    """Messages of the batch that are in the log."""
 
 
 def _no_schemas(topic: Topic, batch: memoryview) -> None:
@@ -144,9 +146,9 @@ class Publisher:
             raise
         measures = self._measures.topic(topic.name)
         placed = published.placed
-        count = placed.end_offset - placed.first_offset - len(published.delayed)
-        measures.messages_published.add(max(count, 0))
-        measures.bytes_published.add(len(request.batch))
+        if not placed.duplicate:
+            measures.messages_published.add(published.stored_count)
+            measures.bytes_published.add(len(request.batch))
         traced = None
         if self.tracer.is_on and not published.delayed:
             traced = self.tracer.published(topic, request, placed, started_s)
@@ -205,6 +207,7 @@ class Publisher:
             partition.log_start,
             append_time_ms,
             partition.durable(placed) if waits else None,
+            stored_count=info.count,
         )
 
     # --- Records that say how they are to be delivered -------------------------------------------

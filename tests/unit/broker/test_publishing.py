@@ -13,6 +13,7 @@ from goqueue.broker.broker import DISK_THREADS
 from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
+from goqueue.metrics.names import BYTES_PUBLISHED, MESSAGES_PUBLISHED
 from goqueue.model.errors import (
     BatchTooLargeError,
     ChecksumMismatchError,
@@ -286,3 +287,28 @@ def test_headers_beyond_the_limit_are_refused_and_their_neighbours_are_stored(tm
             assert [each.value for each in await read_all(broker, "t")] == [b"a", b"b"]
 
     asyncio.run(scenario())
+
+
+def test_a_message_counts_as_published_once_and_when_it_is_in_the_log(tmp_path):
+    async def scenario(broker):
+        seen = [0]
+
+        def counted():
+            seen.append(broker.metrics.total(MESSAGES_PUBLISHED))
+            return seen[-1] - seen[-2]
+
+        for expected in (2, 0):
+            publish(broker, "t", b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+            assert counted() == expected
+        size = broker.metrics.total(BYTES_PUBLISHED)
+        publish(broker, "t", b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+        assert broker.metrics.total(BYTES_PUBLISHED) == size
+        late = [NewMessage(b"%d" % n, deliver_at_ms=2_000_000) for n in range(2)]
+        await broker.writer.publish("t", [*(NewMessage(b"%d" % n) for n in range(3)), *late])
+        assert counted() == 3
+        headers = (("goqueue-deliver-at", b"2000000"),)
+        records = [Record(0, 0, None, b"now", ()), Record(1, 0, None, b"later", headers)]
+        _publish(broker, encode(records))
+        assert counted() == 1
+
+    _run(tmp_path, scenario, topic_defaults={"goqueue.kafka.headers": "true"})
