@@ -197,7 +197,7 @@ def _counts(log: Log) -> tuple[int, ...]:
         stats.segments_deleted,
         stats.offset_lookups,
         stats.time_lookups,
-        sum(segment.index_rebuilds for segment in segments),
+        stats.index_rebuilds + sum(segment.index_rebuilds for segment in segments),
     )
 
 

@@ -41,6 +41,8 @@ class StoreStats:
     segments_created: int = 0
     segments_deleted: int = 0
     offset_lookups: int = 0
+    index_rebuilds: int = 0
+    """Of segments that are gone; those that are there count their own."""
     time_lookups: int = 0
     """Searches happen in threads too: a count that two of them lose is not worth a lock."""
     time_lookups_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
@@ -57,13 +59,14 @@ class SegmentStore:
         self.stats = StoreStats()
         self._clock = clock
         self.report: RecoveryReport
+        self.segments = Segments()
         self.load()
 
     def load(self, *, given_to: int = 0) -> None:
         """Recover the folder and start from what is there; offsets below `given_to` are taken."""
         recovered = recover(self.disk, self.folder, self.config)
         self.report = recovered.report
-        self.segments = recovered.segments
+        self._keep(recovered.segments)
         self._checkpoint = CheckpointFile(self.disk, self.folder, recovered.checkpoint)
         self.epochs = LeaderEpochs(recovered.checkpoint.epochs)
         self.end_offset = max(recovered.end_offset, given_to)
@@ -219,7 +222,7 @@ class SegmentStore:
     def drop_below(self, offset: int) -> None:
         """Remove the sealed segments that end at `offset` or before."""
         dropped = [segment for segment in self.segments.sealed if segment.end_offset <= offset]
-        self.segments = self.segments.without_first(len(dropped))
+        self._keep(self.segments.without_first(len(dropped)))
         self._remove(dropped)
 
     def cut(self, cut: Cut) -> None:
@@ -252,7 +255,10 @@ class SegmentStore:
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
         """Let one segment stand where several sealed ones were."""
-        self.segments = self.segments.replaced(base_offset, end_offset, segment)
+        before = len(self.segments)
+        self._keep(self.segments.replaced(base_offset, end_offset, segment))
+        self.stats.segments_created += 1
+        self.stats.segments_deleted += before + 1 - len(self.segments)
 
     def _remove(self, segments: Iterable[Segment]) -> None:
         for segment in segments:
@@ -264,9 +270,16 @@ class SegmentStore:
             ]
             self.stats.segments_deleted += 1
 
+    def _keep(self, segments: Segments) -> None:
+        """Have these segments; what the others have counted stays counted."""
+        kept = set(segments)
+        gone = (each for each in self.segments if each not in kept)
+        self.stats.index_rebuilds += sum(each.index_rebuilds for each in gone)
+        self.segments = segments
+
     def let_go(self) -> None:
         """Forget every segment, so that files close which nobody reads any more."""
-        self.segments = Segments()
+        self._keep(Segments())
         self._unsynced = []
         self._sealed_since_checkpoint = []
 

@@ -785,3 +785,18 @@ def test_an_installation_that_is_called_off_leaves_no_copies(tmp_path: Path) -> 
     assert not [name for name in names(log) if "cleaned" in name]
     assert log.store.checkpoint.clean_below == 0, "the next pass looks at everything again"
     assert contents(log)[-1] == (3, b"k", b"3")
+
+
+def test_segments_that_compaction_replaces_are_counted(tmp_path: Path) -> None:
+    log = Log(tmp_path, ROOMY)
+    for _ in range(4):
+        put(log, (b"k", b"v"))
+        seal(log)
+    stats, present = log.stats, len(log.segments)
+    created, deleted = stats.segments_created, stats.segments_deleted
+    compact(log, now_ms=NOW)
+    assert len(log.segments) < present
+    made, gone = stats.segments_created - created, stats.segments_deleted - deleted
+    assert made >= 1
+    assert present + made - gone == len(log.segments)
+    log.close()

@@ -134,6 +134,24 @@ def test_a_ruined_index_is_built_again_and_lookups_stay_right(
     assert sum(segment.index_rebuilds for segment in log.segments) == 0, "and stored again"
 
 
+def test_rebuilt_indexes_stay_counted_when_their_segments_go(memory_path: Path) -> None:
+    write_log(memory_path)
+    for path in memory_path.glob("*.index"):
+        path.unlink()
+    log = open_log(memory_path)
+    assert_lookups_right(log)
+
+    def count() -> int:
+        return log.stats.index_rebuilds + sum(each.index_rebuilds for each in log.segments)
+
+    before, segments = count(), len(log.segments)
+    assert before >= 3
+    log.delete_before(log.segments.sealed[1].end_offset)
+    assert len(log.segments) == segments - 2
+    assert count() == before
+    log.close()
+
+
 def test_any_flipped_bit_of_an_index_leaves_lookups_right(memory_path: Path) -> None:
     write_log(memory_path / "good", batches=40)
     moment = open_log(memory_path / "good").find_time(130)
