@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from support.http_api import HttpApi
     from support.server import ServerProcess
 
+UNKNOWN = "\u2013"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -61,15 +62,54 @@ def test_offsets_are_reset_after_a_preview_of_what_it_does(
     page.get_by_role("button", name="Reset offsets").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Read on from").select_option("offset")
+    dialog.get_by_label("Offset").fill("two")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_label("Offset")).to_have_attribute("aria-invalid", "true")
     dialog.get_by_label("Offset").fill("2")
     dialog.get_by_role("button", name="Preview").click()
     expect(dialog.get_by_text("5 messages come again")).to_be_visible()
     assert api.get("/groups/readers/offsets")["offsets"] == {topic: {"0": 7}}
     dialog.get_by_role("button", name="Reset offsets").click()
-    expect(dialog.get_by_role("status")).to_contain_text("1 partitions were changed")
+    expect(dialog.get_by_role("status")).to_contain_text("1 partition was changed")
     assert api.get("/groups/readers/offsets")["offsets"] == {topic: {"0": 2}}
     dialog.get_by_role("button", name="Close").last.click()
     expect(row_of(page, topic)).to_contain_text("8")
+
+
+def test_a_group_that_has_committed_nothing_is_not_said_to_be_done(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "unread")
+    api.publish(topic, "one", "two")
+    api.post("/groups/hesitant/join", {"topics": [topic], "assignment": "log"})
+    page = open_page("/groups")
+    expect(row_of(page, "hesitant").locator("td").nth(4)).to_have_text(UNKNOWN)
+    page.get_by_role("link", name="hesitant").click()
+    expect(page.get_by_text("nothing is committed")).to_be_visible()
+    expect(row_of(page, topic).last).to_contain_text(UNKNOWN)
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("it begins there")).to_be_visible()
+
+
+def test_rates_that_are_small_are_not_shown_as_nothing(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "seldom")
+    api.post("/groups/rare/offsets", {"offsets": {topic: {"0": 0}}})
+    page = open_page()
+    history = {"step_ms": 5000, "at": 1_767_225_600_000, "oldest_age_ms": None}
+    rates = {"lag": [1, 1], "committed_per_s": [0.01, 0.02], "published_per_s": [0, 0]}
+    page.route(
+        "**/groups/rare/history",
+        lambda route: route.fulfill(json={**history, **rates, "time_to_drain_ms": None}),
+    )
+    page.goto("/console/groups/rare")
+    chart = page.locator(".card", has=page.get_by_role("heading", name="In and out"))
+    expect(chart.locator(".legend")).to_contain_text("Done 0.02/s")
+    levels = chart.locator(".axis text").all_text_contents()
+    assert len(set(levels)) == len(levels) > 1
 
 
 def test_a_group_is_deleted_when_its_name_is_typed(
@@ -96,7 +136,7 @@ def test_dead_letters_are_looked_at_and_sent_back(
     expect(row_of(page, "failing.dlq")).to_contain_text("3")
     page.get_by_role("link", name="failing", exact=True).click()
     expect(page.locator("tbody tr")).to_have_count(3)
-    row_of(page, "0/2").get_by_text("REJECTED").click()
+    page.get_by_role("button", name="Open letter 0/2").press("Enter")
     letter = page.locator(".card", has=page.get_by_role("heading", name="Letter 0/2"))
     expect(letter.get_by_label("Value", exact=True)).to_have_text(HOSTILE)
     letter.get_by_role("button", name="Send back").click()
@@ -107,6 +147,10 @@ def test_dead_letters_are_looked_at_and_sent_back(
     expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_role("button", name="Send back").first.click()
     dialog.get_by_label("Reason").select_option("REJECTED")
+    dialog.get_by_label("At most a second").fill("slowly")
+    dialog.get_by_role("button", name="Count them").click()
+    expect(dialog.get_by_label("At most a second")).to_have_attribute("aria-invalid", "true")
+    dialog.get_by_label("At most a second").fill("")
     dialog.get_by_role("button", name="Count them").click()
     expect(dialog.get_by_text("would be published again")).to_contain_text("2 letters")
     dialog.get_by_role("button", name="Send 2 back").click()
@@ -195,8 +239,15 @@ def test_schemas_are_compared_checked_and_registered(
     page.get_by_role("link", name="orders-value").click()
     expect(page.get_by_text("What changed from version 1 to 2")).to_be_visible()
     expect(page.locator("tr.new", has_text="customer")).to_be_visible()
-    page.get_by_role("button", name="New version").click()
+    page.get_by_label("Compared with").select_option(label="Nothing")
+    expect(page.get_by_role("heading", name="Schema", exact=True)).to_be_visible()
+    level = page.get_by_label("New versions must be")
+    level.select_option("NONE")
     dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(level).to_have_value("BACKWARD")
+    page.get_by_role("button", name="New version").click()
+    page.mouse.click(5, 5)  # beside the dialog: what is written stays
     bad = {**record("id"), "fields": [{"name": "id", "type": "long"}]}
     dialog.get_by_label("Schema").fill(json.dumps(bad))
     dialog.get_by_role("button", name="Check compatibility").click()
@@ -206,6 +257,7 @@ def test_schemas_are_compared_checked_and_registered(
     expect(dialog.get_by_text("It fits the versions")).to_be_visible()
     dialog.get_by_role("button", name="Register").click()
     expect(dialog).to_be_hidden()
+    expect(page.get_by_text("orders-value is registered")).to_be_visible()
     assert api.get("/subjects/orders-value/versions") == [1, 2, 3]
 
 
@@ -245,7 +297,7 @@ def test_pipelines_show_how_they_get_on(
         "rows": 120_000,
         "rows_per_second": 5120.5,
         "lag": 340,
-        "error": f"no column {HOSTILE}" if state == "failed" else None,
+        "error": f"no column {HOSTILE}\n  at line 3" if state == "failed" else None,
     }
     report = {"state": state, "master": "local[*]", "host": "laptop", "queries": [query]}
     answer = api.ask("PUT", f"/pipelines/revenue-{state}", report)
@@ -257,7 +309,8 @@ def test_pipelines_show_how_they_get_on(
     line.get_by_role("link").click()
     expect(row_of(page, "revenue-out")).to_contain_text("230 ms")
     if state == "failed":
-        expect(page.get_by_text(f"no column {HOSTILE}")).to_be_visible()
+        told = page.locator(".lines", has_text="no column").inner_text()
+        assert told == f"no column {HOSTILE}\n  at line 3"
     page.get_by_role("button", name="Forget").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget").click()
     expect(page.get_by_role("status").last).to_contain_text("is forgotten")

@@ -132,7 +132,7 @@ def test_the_keyboard_alone_gets_from_the_start_to_a_message(
     page.get_by_role("link", name="by-keyboard").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("by-keyboard")
-    fold = page.get_by_role("button", name=re.compile("Message 0:0"))
+    fold = page.get_by_role("button", name="Message 0/0")
     expect(fold).to_be_visible()
     fold.focus()
     page.keyboard.press("Enter")

@@ -33,7 +33,7 @@ def rows(page: Page) -> Locator:
 
 def unfold(page: Page, offset: int, partition: int = 0) -> Locator:
     """Opens a message in the list, and gives what is shown of it."""
-    name = f"Message {partition}:{offset}"
+    name = f"Message {partition}/{offset}"
     page.get_by_role("button", name=name, exact=True).click()
     return page.locator("tr.detail")
 
@@ -121,7 +121,7 @@ def test_messages_are_found_by_offset_time_key_and_text(
     )
     page = open_page("/topics/browsed", timezone_id="UTC")
     expect(rows(page)).to_have_count(50)
-    expect(rows(page).first).to_contain_text("0:199")
+    expect(rows(page).first).to_contain_text("0/199")
     page.get_by_role("button", name="Show more").click()
     expect(rows(page)).to_have_count(100)
 
@@ -129,25 +129,25 @@ def test_messages_are_found_by_offset_time_key_and_text(
     search.get_by_label("Partition").select_option("0")
     search.get_by_label("From offset").fill("42")
     search.get_by_role("button", name="Search").click()
-    expect(rows(page).first).to_contain_text("0:42")
+    expect(rows(page).first).to_contain_text("0/42")
     expect(page.locator("tr.detail")).to_contain_text("customer-2")  # it is open already
     assert "offset=42" in page.url
 
     search.get_by_role("button", name="Clear").click()
-    expect(rows(page).first).to_contain_text("0:199")
+    expect(rows(page).first).to_contain_text("0/199")
     search.get_by_label("Key").fill("customer-3")
     search.get_by_role("button", name="Search").click()
     expect(rows(page)).to_have_count(20)
-    expect(rows(page).first).to_contain_text("0:193")
+    expect(rows(page).first).to_contain_text("0/193")
 
     search.get_by_label("Key").fill("")
     search.get_by_label("Text").fill("refund")
     search.get_by_role("button", name="Search").click()
     expect(rows(page)).to_have_count(1)
-    expect(rows(page)).to_contain_text("0:77")
+    expect(rows(page)).to_contain_text("0/77")
     search.get_by_label("Text").fill("branch-12")
     search.get_by_role("button", name="Search").click()
-    expect(rows(page)).to_contain_text("0:150")
+    expect(rows(page)).to_contain_text("0/150")
     search.get_by_label("Text").fill("nowhere")
     search.get_by_role("button", name="Search").click()
     expect(page.get_by_text("200 were looked at, none fits.")).to_be_visible()
@@ -156,9 +156,9 @@ def test_messages_are_found_by_offset_time_key_and_text(
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((begin_ms + 120_999) / 1000))
     search.get_by_label("From time").fill(moment)
     search.get_by_role("button", name="Search").click()
-    expect(rows(page).first).to_contain_text(re.compile("0:12[01]"))
+    expect(rows(page).first).to_contain_text(re.compile("0/12[01]"))
     page.reload()  # the address says what was searched for
-    expect(rows(page).first).to_contain_text(re.compile("0:12[01]"))
+    expect(rows(page).first).to_contain_text(re.compile("0/12[01]"))
     later = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((begin_ms + day_ms) / 1000))
     page.get_by_role("search").get_by_label("From time").fill(later)
     page.get_by_role("search").get_by_role("button", name="Search").click()
@@ -214,6 +214,41 @@ def test_hostile_messages_are_shown_as_text(open_page: Callable[..., Page], api:
     expect(value).to_contain_text("3c 62 3e 6c 6f 6e 67 20")
     assert page.title() == "hostile · GoQueue"
     assert page.locator("main img, main script, main b").count() == 0
+
+
+def test_a_long_message_is_published_again_as_a_whole(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = "long"
+    api.post("/topics", {"name": topic, "num_partitions": 1})
+    page = open_page(f"/topics/{topic}")
+    expect(page.get_by_text("The topic is empty")).to_be_visible()
+    long = "x" * 200_000
+    api.publish(topic, long)
+    page.reload()
+    page.locator(".fold").first.click()
+    page.get_by_role("button", name="Publish again…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("dialog").get_by_text("Stored in partition 0")).to_be_visible()
+    again = api.get(f"/topics/{topic}/partitions/0/messages?offset=1")["messages"]
+    assert [each["value"] for each in again] == [long]
+
+
+def test_a_value_is_copied_also_where_the_browser_gives_no_clipboard(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = "copied"
+    api.post("/topics", {"name": topic, "num_partitions": 1})
+    api.publish(topic, "take me")
+    page = open_page("/nowhere")
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.goto(f"/console/topics/{topic}")
+    page.locator(".fold").first.click()
+    page.get_by_role("button", name="Copy value").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    page.get_by_role("search").get_by_label("Text").click()
+    page.keyboard.press("Control+V")
+    expect(page.get_by_role("search").get_by_label("Text")).to_have_value("take me")
 
 
 def test_settings_are_changed_and_taken_back(open_page: Callable[..., Page], api: HttpApi) -> None:

@@ -38,7 +38,9 @@ export function Dialog({
         onClose();
       }}
       onMouseDown={(event) => {
-        if (event.target === event.currentTarget) onClose();
+        // Beside it; but what somebody is writing does not go with one wrong click.
+        const dialog = event.currentTarget;
+        if (event.target === dialog && !dialog.querySelector("form")) onClose();
       }}
     >
       <div class="dialog-body">

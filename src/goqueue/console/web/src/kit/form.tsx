@@ -161,7 +161,16 @@ export function SelectField({
   return (
     <Field label={label} hint={hint} {...(name ? { name } : {})}>
       {(ids) => (
-        <select {...ids} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        <select
+          {...ids}
+          value={value}
+          onChange={(event) => {
+            const chosen = event.currentTarget.value;
+            // Until `value` says otherwise nothing has changed: whoever is asked first may say no.
+            event.currentTarget.value = value;
+            onChange(chosen);
+          }}
+        >
           {choices.map((choice) => (
             <option key={choice.value} value={choice.value}>
               {choice.label}

@@ -3,7 +3,7 @@ import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../lib/api";
 import { ago, bothTimes, time } from "../lib/format";
-import { oneLine } from "../lib/content";
+import { oneLine, visible } from "../lib/content";
 import type { Resource } from "../lib/resource";
 import { Link } from "../lib/router";
 import { useStore } from "../lib/store";
@@ -238,6 +238,12 @@ export function Plain({ text, most = 200, mono }: { text: string; most?: number;
   return <span class={mono ? "plain mono" : "plain"}>{oneLine(text, most)}</span>;
 }
 
+/** The same over as many lines as it has: errors, with what called what. */
+export function Lines({ text, most = 4000 }: { text: string; most?: number }) {
+  const cut = text.length > most ? `${text.slice(0, most)}…` : text;
+  return <span class="lines">{visible(cut.trimEnd())}</span>;
+}
+
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -318,12 +324,32 @@ export function Bones({ lines = 4 }: { lines?: number }) {
   );
 }
 
+/** Browsers have a clipboard for pages on HTTPS and on this machine alone; elsewhere a selection is copied. */
+async function copied(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const box = document.createElement("textarea");
+    box.value = text;
+    box.className = "unseen";
+    const before = document.activeElement;
+    // Inside of a modal dialog nothing outside of it can be selected.
+    (before?.closest("dialog") ?? document.body).append(box);
+    box.select();
+    const isDone = document.execCommand("copy");
+    box.remove();
+    if (before instanceof HTMLElement) before.focus();
+    return isDone;
+  }
+}
+
 /** Copies a text to the clipboard; the label says so for two seconds. */
 export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
   const [done, setDone] = useState(false);
   const copy = () => {
-    void navigator.clipboard?.writeText(text).then(() => {
-      setDone(true);
+    void copied(text).then((isDone) => {
+      setDone(isDone);
       window.setTimeout(() => setDone(false), 2000);
     });
   };

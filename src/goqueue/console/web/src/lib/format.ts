@@ -23,10 +23,15 @@ export function bytes(value: number | null | undefined): string {
   return scaled(value, 1024, BYTE_UNITS, " ");
 }
 
+/** A count with its word: 1 message, 2 messages. */
+export function many(value: number, one: string, more = `${one}s`): string {
+  return `${whole(value)} ${value === 1 ? one : more}`;
+}
+
 /** A rate with as many digits as matter. */
 export function perSecond(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
-  if (value !== 0 && Math.abs(value) < 10) return `${trimmed(value, 1)}/s`;
+  if (value !== 0 && Math.abs(value) < 10) return `${trimmed(value, fraction(value))}/s`;
   return `${count(Math.round(value))}/s`;
 }
 
@@ -117,9 +122,14 @@ function scaled(value: number, base: number, units: readonly string[], gap: stri
     size /= base;
     unit += 1;
   }
-  const digits = unit === 0 ? (Number.isInteger(size) ? 0 : 1) : size < 100 ? 1 : 0;
+  const digits = unit === 0 ? (Number.isInteger(size) ? 0 : fraction(size)) : size < 100 ? 1 : 0;
   const name = units[unit] ?? "";
   return `${value < 0 ? "−" : ""}${trimmed(size, digits)}${name ? gap + name : ""}`;
+}
+
+/** Digits behind the point: one, or as many as show that a small value is not nothing. */
+function fraction(value: number): number {
+  return Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(Math.abs(value)))));
 }
 
 function trimmed(value: number, digits: number): string {

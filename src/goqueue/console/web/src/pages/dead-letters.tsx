@@ -1,16 +1,17 @@
 // Messages that nobody could process: which topics have them, why they died, and the way back.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../kit/dialog";
-import { Form, SelectField, TextField } from "../kit/form";
-import { Dialog } from "../kit/dialog";
-import { Ago, Badge, Button, Card, Empty, Facts, Loaded, Note, PageHead, Plain, ProblemNote, Time } from "../kit/parts";
+import { SelectField } from "../kit/form";
+import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Time } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { ValueViewer } from "../kit/value";
+import { toast } from "../kit/toasts";
 import { api, path } from "../lib/api";
-import { bytes, perSecond, whole } from "../lib/format";
+import { bytes, many, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, type Params, setQueryFields, useQueryField } from "../lib/router";
 import type { Encoding, Header } from "../lib/types";
+import { askOne, REASONS, type Redrive, SendBack } from "./send-back";
 
 type Box = { topic: string; dead_letter_topic: string; total: number; newest_at: number | null };
 
@@ -42,22 +43,6 @@ type LetterDetail = Letter & { value: string | null; encoding: Encoding; headers
 
 type Letters = { topic: string; dead_letter_topic: string | null; total: number; letters: Letter[] };
 
-type Redrive = {
-  id: number;
-  topic: string;
-  to: string;
-  dry_run: boolean;
-  state: string;
-  total: number;
-  done: number;
-  failed: number;
-  rate: number;
-  error: string | null;
-  started_at: number;
-  ended_at: number | null;
-};
-
-const REASONS = ["MAX_RETRIES_EXCEEDED", "REJECTED", "TTL_EXPIRED", "POISON_MESSAGE", "BACKPRESSURE"];
 const SHOWN = 200;
 
 const BOXES: Column<Box>[] = [
@@ -105,12 +90,12 @@ export function DeadLettersPage() {
 
 function Redrives({ found, onChange }: { found: Redrive[]; onChange: () => void }) {
   const columns: Column<Redrive>[] = [
-    { id: "id", title: "Redrive", number: true, sort: (row) => row.id, cell: (row) => row.id },
+    { id: "id", title: "Redrive", number: true, minor: true, sort: (row) => row.id, cell: (row) => row.id },
     { id: "topic", title: "From and to", wide: true, cell: (row) => <Plain text={`${row.topic} → ${row.to}`} /> },
     { id: "state", title: "State", cell: (row) => <Badge tone={row.state === "failed" ? "bad" : row.state === "done" ? "good" : "accent"}>{row.dry_run ? `${row.state} (dry run)` : row.state}</Badge> },
     { id: "done", title: "Sent back", number: true, cell: (row) => `${whole(row.done)} of ${whole(row.total)}` },
     { id: "failed", title: "Refused", number: true, minor: true, cell: (row) => whole(row.failed) },
-    { id: "rate", title: "Rate", number: true, minor: true, cell: (row) => perSecond(row.rate) },
+    { id: "rate", title: "At most", number: true, minor: true, cell: (row) => (row.rate ? perSecond(row.rate) : "–") },
     { id: "started", title: "Started", minor: true, sort: (row) => row.started_at, cell: (row) => <Ago ms={row.started_at} /> },
     {
       id: "stop",
@@ -118,8 +103,9 @@ function Redrives({ found, onChange }: { found: Redrive[]; onChange: () => void 
       cell: (row) =>
         row.ended_at === null ? (
           <Button
+            aria-label={`Stop redrive ${row.id}`}
             onClick={() => {
-              void api.delete(path("redrives", row.id)).finally(onChange);
+              void api.delete(path("redrives", row.id)).catch(toast.problem).finally(onChange);
             }}
           >
             Stop
@@ -136,12 +122,26 @@ function Redrives({ found, onChange }: { found: Redrive[]; onChange: () => void 
 
 // --- One topic's ----------------------------------------------------------------------------------
 
+function placeOf(letter: Letter): string {
+  return `${letter.partition}/${letter.offset}`;
+}
+
 const LETTERS: Column<Letter>[] = [
-  { id: "place", title: "Offset", number: true, sort: (row) => row.offset, cell: (row) => `${row.partition}/${row.offset}` },
-  { id: "died", title: "Died", sort: (row) => row.died_at, cell: (row) => <Ago ms={row.died_at} /> },
+  {
+    id: "place",
+    title: "Offset",
+    number: true,
+    sort: (row) => row.offset,
+    cell: (row) => (
+      <button type="button" class="link num" aria-label={`Open letter ${placeOf(row)}`} onClick={() => setQueryFields({ letter: placeOf(row) })}>
+        {placeOf(row)}
+      </button>
+    ),
+  },
+  { id: "died", title: "Died", minor: true, sort: (row) => row.died_at, cell: (row) => <Ago ms={row.died_at} /> },
   { id: "reason", title: "Reason", sort: (row) => row.reason, cell: (row) => <Badge tone="bad">{row.reason ?? "unknown"}</Badge> },
   { id: "group", title: "Group", minor: true, sort: (row) => row.group, cell: (row) => (row.group ? <Link to={path("groups", row.group)}>{row.group}</Link> : "–") },
-  { id: "key", title: "Key", cell: (row) => (row.key === null ? "–" : <Plain mono text={row.key} most={40} />) },
+  { id: "key", title: "Key", minor: true, cell: (row) => (row.key === null ? "–" : <Plain mono text={row.key} most={40} />) },
   { id: "error", title: "What was said last", wide: true, sort: (row) => row.error, cell: (row) => <Plain text={row.error ?? "–"} most={120} /> },
   { id: "tries", title: "Tries", number: true, minor: true, sort: (row) => row.deliveries, cell: (row) => whole(row.deliveries) },
 ];
@@ -161,7 +161,7 @@ export function DeadLetterTopicPage({ params }: { params: Params }) {
       <PageHead
         title={topic}
         above={<Link to="/dead-letters">Dead letters</Link>}
-        lead={letters.data && `${whole(letters.data.total)} messages of this topic wait to be sent back or removed.`}
+        lead={letters.data && `${letters.data.total === 1 ? "1 message of this topic waits" : `${whole(letters.data.total)} messages of this topic wait`} to be sent back or removed.`}
         actions={
           <>
             <Button kind="primary" icon="send" onClick={() => setRedriving(true)} disabled={!letters.data?.total}>
@@ -180,8 +180,8 @@ export function DeadLetterTopicPage({ params }: { params: Params }) {
           onChange={setReason}
           choices={[{ value: "", label: "Any reason" }, ...REASONS.map((each) => ({ value: each, label: each }))]}
         />
-        {letters.data && letters.data.total > letters.data.letters.length && (
-          <span class="muted end">the first {whole(letters.data.letters.length)} are shown</span>
+        {letters.data && letters.data.letters.length >= SHOWN && letters.data.total > SHOWN && (
+          <span class="muted end">the first {whole(SHOWN)} are shown</span>
         )}
       </div>
       <Loaded from={letters}>
@@ -191,10 +191,10 @@ export function DeadLetterTopicPage({ params }: { params: Params }) {
               label="Dead letters"
               rows={found.letters}
               columns={LETTERS}
-              rowKey={(row) => `${row.partition}/${row.offset}`}
-              onRow={(row) => setOpen(`${row.partition}/${row.offset}`)}
-              isCurrent={(row) => `${row.partition}/${row.offset}` === open}
-              empty={<Empty title="No dead letters here" />}
+              rowKey={placeOf}
+              onRow={(row) => setOpen(placeOf(row))}
+              isCurrent={(row) => placeOf(row) === open}
+              empty={<Empty title={reason ? `None died because of ${reason}` : "No dead letters here"} />}
             />
           </Card>
         )}
@@ -213,93 +213,64 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
     (signal) => api.get<LetterDetail>(path("topics", topic, "dlq", partition, offset), { signal }),
     [topic, place],
   );
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // The card is below the list, which may fill the screen.
+    element.current?.scrollIntoView({ block: "nearest" });
+  }, [place, letter.data !== undefined]);
   return (
-    <Card
-      title={`Letter ${place}`}
-      actions={
-        <>
-          <Button icon="send" onClick={() => askOne(topic, partition, offset, onDone)} disabled={!letter.data || letter.data.is_redriven}>
-            Send back
-          </Button>
-          <Button onClick={() => setQueryFields({ letter: "" })}>Close</Button>
-        </>
-      }
-    >
-      <Loaded from={letter}>
-        {(found) => (
+    <div ref={element}>
+      <Card
+        title={`Letter ${place}`}
+        actions={
           <>
-            <Facts
-              items={[
-                ["Reason", found.reason ?? "–"],
-                ["What was said last", <Plain text={found.error ?? "–"} most={2000} />],
-                [
-                  "Came from",
-                  found.source_topic ? (
-                    <Link to={`${path("topics", found.source_topic)}?tab=messages&partition=${found.source_partition}&offset=${found.source_offset}`}>
-                      {found.source_topic} {found.source_partition}/{found.source_offset}
-                    </Link>
-                  ) : (
-                    "–"
-                  ),
-                ],
-                ["Trace", found.source_topic ? <Link to={path("traces", "message", found.source_topic, String(found.source_partition), String(found.source_offset))}>What happened to it</Link> : "–"],
-                ["Group", found.group ?? "–"],
-                ["Who had it last", found.member ?? "–"],
-                ["Tries", whole(found.deliveries)],
-                ["First and last try", found.first_delivery && found.last_delivery ? <><Time ms={found.first_delivery} /> – <Time ms={found.last_delivery} /></> : "–"],
-                ["Died", <Time ms={found.died_at} />],
-                ["Sent back before", `${whole(found.redriven_count)} times`],
-                ["Priority", found.priority],
-                ["Size", bytes(found.size_bytes)],
-              ]}
-            />
-            {found.is_redriven && <Note><p>It has gone back; it is not listed any more.</p></Note>}
-            {found.key !== null && <ValueViewer label="Key" value={found.key} encoding={found.key_encoding} />}
-            {found.value !== null && <ValueViewer label="Value" value={found.value} encoding={found.encoding} />}
-            {found.headers.map((header, at) => (
-              <ValueViewer key={at} label={`Header ${header.name}`} value={header.value ?? ""} encoding={header.encoding ?? "text"} />
-            ))}
+            <Button icon="send" onClick={() => askOne(topic, partition, offset, onDone)} disabled={!letter.data || letter.data.is_redriven}>
+              Send back
+            </Button>
+            <Button onClick={() => setQueryFields({ letter: "" })}>Close</Button>
           </>
-        )}
-      </Loaded>
-    </Card>
+        }
+      >
+        <Loaded from={letter}>
+          {(found) => (
+            <div class="stack">
+              <Facts
+                items={[
+                  ["Reason", found.reason ?? "–"],
+                  ["What was said last", <Lines text={found.error ?? "–"} most={8000} />],
+                  [
+                    "Came from",
+                    found.source_topic ? (
+                      <Link to={`${path("topics", found.source_topic)}?tab=messages&partition=${found.source_partition}&offset=${found.source_offset}`}>
+                        {found.source_topic} {found.source_partition}/{found.source_offset}
+                      </Link>
+                    ) : (
+                      "–"
+                    ),
+                  ],
+                  ["Trace", found.source_topic ? <Link to={path("traces", "message", found.source_topic, String(found.source_partition), String(found.source_offset))}>What happened to it</Link> : "–"],
+                  ["Group", found.group ? <Link to={path("groups", found.group)}>{found.group}</Link> : "–"],
+                  ["Who had it last", found.member ?? "–"],
+                  ["Tries", whole(found.deliveries)],
+                  ["First and last try", found.first_delivery && found.last_delivery ? <><Time ms={found.first_delivery} /> – <Time ms={found.last_delivery} /></> : "–"],
+                  ["Died", <Time ms={found.died_at} />],
+                  ["Sent back before", many(found.redriven_count, "time")],
+                  ["Priority", found.priority],
+                  ["Size", bytes(found.size_bytes)],
+                ]}
+              />
+              {found.is_redriven && <Note><p>It has gone back; it is not listed any more.</p></Note>}
+              {found.key !== null && <ValueViewer label="Key" value={found.key} encoding={found.key_encoding} />}
+              {found.value !== null && <ValueViewer label="Value" value={found.value} encoding={found.encoding} />}
+              {found.headers.map((header, at) => (
+                <ValueViewer key={at} label={`Header ${header.name}`} value={header.value ?? ""} encoding={header.encoding ?? "text"} />
+              ))}
+            </div>
+          )}
+        </Loaded>
+      </Card>
+    </div>
   );
-}
-
-/** Waits for a redrive to end, and tells what it did. */
-async function ended(redrive: Redrive): Promise<Redrive> {
-  let found = redrive;
-  while (found.ended_at === null) {
-    await new Promise((resolve) => window.setTimeout(resolve, 300));
-    found = await api.get<Redrive>(path("redrives", found.id));
-  }
-  return found;
-}
-
-function told(redrive: Redrive) {
-  return (
-    <p>
-      {whole(redrive.done)} of {whole(redrive.total)} went to {redrive.to}
-      {redrive.failed > 0 && `; ${whole(redrive.failed)} were refused and stay`}
-      {redrive.error && `: ${redrive.error}`}.
-    </p>
-  );
-}
-
-function askOne(topic: string, partition: string, offset: string, onDone: () => void): void {
-  ask({
-    title: "Send a letter back",
-    verb: "Send back",
-    body: <p>The message is published again where it came from, with its key, value and headers. Its tries begin anew.</p>,
-    run: async () => {
-      const filter = { offsets: { [partition]: [Number(offset)] } };
-      return told(await ended(await api.post<Redrive>(path("topics", topic, "dlq", "redrive"), { filter })));
-    },
-    then: () => {
-      setQueryFields({ letter: "" });
-      onDone();
-    },
-  });
 }
 
 function askPurge(topic: string, total: number, onDone: () => void): void {
@@ -307,99 +278,17 @@ function askPurge(topic: string, total: number, onDone: () => void): void {
     title: "Remove all dead letters",
     danger: true,
     typed: topic,
-    verb: `Remove ${whole(total)} letters`,
+    verb: `Remove ${many(total, "letter")}`,
     body: (
       <p>
-        All <strong>{whole(total)}</strong> dead letters of <strong>{topic}</strong> are removed for good. The
-        messages that they came from stay in the topic for as long as its retention keeps them.
+        Of <strong>{topic}</strong>, <strong>{many(total, "dead letter")}</strong> will be gone for good, whatever reason
+        is chosen above. The messages that they came from stay in the topic for as long as its retention keeps them.
       </p>
     ),
     run: async () => {
       const found = await api.delete<{ purged: number }>(path("topics", topic, "dlq"), { query: { confirm: true } });
-      return <p>{whole(found.purged)} letters are gone.</p>;
+      return <p>Removed: {many(found.purged, "letter")}.</p>;
     },
     then: onDone,
   });
-}
-
-function SendBack({ topic, reason, onClose, onDone }: { topic: string; reason: string; onClose: () => void; onDone: () => void }) {
-  const [chosen, setChosen] = useState(reason);
-  const [group, setGroup] = useState("");
-  const [key, setKey] = useState("");
-  const [to, setTo] = useState("");
-  const [rate, setRate] = useState("");
-  const [counted, setCounted] = useState<Redrive | null>(null);
-  const [result, setResult] = useState<Redrive | null>(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<unknown>(null);
-  const send = (dryRun: boolean) =>
-    api.post<Redrive>(path("topics", topic, "dlq", "redrive"), {
-      filter: {
-        ...(chosen ? { reason: chosen } : {}),
-        ...(group ? { group } : {}),
-        ...(key ? { key } : {}),
-      },
-      ...(to ? { to } : {}),
-      ...(rate ? { rate: Number(rate) } : {}),
-      dry_run: dryRun,
-    });
-  const act = async () => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      setResult(await ended(await send(false)));
-      onDone();
-    } catch (error) {
-      setProblem(error);
-    } finally {
-      setBusy(false);
-    }
-  };
-  return (
-    <Dialog title="Send dead letters back" onClose={onClose}>
-      {result ? (
-        <>
-          <Note tone={result.failed || result.error ? "warn" : "good"}>
-            <div role="status">{told(result)}</div>
-          </Note>
-          <footer class="dialog-foot">
-            <Button kind="primary" onClick={onClose}>
-              Close
-            </Button>
-          </footer>
-        </>
-      ) : counted ? (
-        <>
-          <p>
-            <strong>{whole(counted.total)}</strong> letters of {topic} would be published again to{" "}
-            <strong>{counted.to}</strong>
-            {rate && `, ${rate} a second`}. They keep their keys, values and headers; their tries begin anew.
-          </p>
-          {problem !== null && <ProblemNote problem={problem} />}
-          <footer class="dialog-foot">
-            <Button onClick={() => setCounted(null)} disabled={busy}>
-              Back
-            </Button>
-            <Button kind="primary" busy={busy} disabled={!counted.total} onClick={act}>
-              {busy ? "Sending…" : `Send ${whole(counted.total)} back`}
-            </Button>
-          </footer>
-        </>
-      ) : (
-        <Form verb="Count them" onCancel={onClose} onSubmit={async () => setCounted(await send(true))}>
-          <SelectField
-            label="Reason"
-            name="reason"
-            value={chosen}
-            onChange={setChosen}
-            choices={[{ value: "", label: "Any reason" }, ...REASONS.map((each) => ({ value: each, label: each }))]}
-          />
-          <TextField label="Group" name="group" hint="In which they died; empty is any." value={group} onChange={setGroup} />
-          <TextField label="Key" name="key" hint="The whole key; empty is any." mono value={key} onChange={setKey} />
-          <TextField label="To another topic" name="to" hint="Where they came from, if empty." value={to} onChange={setTo} />
-          <TextField label="At most a second" name="rate" hint="As fast as possible, if empty." inputMode="numeric" value={rate} onChange={setRate} />
-        </Form>
-      )}
-    </Dialog>
-  );
 }

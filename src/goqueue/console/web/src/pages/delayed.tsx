@@ -5,6 +5,7 @@ import { Ago, Badge, Button, Card, Empty, Loaded, PageHead, Plain, Stat, Time } 
 import { type Column, Table } from "../kit/table";
 import { SelectField } from "../kit/form";
 import { api, path } from "../lib/api";
+import { oneLine } from "../lib/content";
 import { whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { useQueryField } from "../lib/router";
@@ -59,7 +60,7 @@ export function DelayedPage() {
               <Stat label="Delivered" value={whole(found.delivered)} />
               <Stat label="Cancelled" value={whole(found.cancelled)} />
             </div>
-            {timeline.data && <Coming found={timeline.data} />}
+            {timeline.data && found.pending > 0 && <Coming found={timeline.data} topic={topic} />}
             {topics.length > 0 ? (
               <>
                 <div class="toolbar">
@@ -67,7 +68,7 @@ export function DelayedPage() {
                     label="Topic"
                     value={chosen}
                     onChange={setTopic}
-                    choices={topics.map(([name, many]) => ({ value: name, label: `${name} (${whole(many)})` }))}
+                    choices={topics.map(([name, many]) => ({ value: name, label: `${oneLine(name, 80)} (${whole(many)})` }))}
                   />
                 </div>
                 <Pending topic={chosen} onChange={stats.reload} />
@@ -84,7 +85,7 @@ export function DelayedPage() {
   );
 }
 
-function Coming({ found }: { found: Timeline }) {
+function Coming({ found, topic }: { found: Timeline; topic: string }) {
   const columns = found.counts.map((value, at) => ({
     from: found.at + at * found.step_ms,
     to: found.at + (at + 1) * found.step_ms,
@@ -92,8 +93,12 @@ function Coming({ found }: { found: Timeline }) {
   }));
   return (
     <Card
-      title="When they come"
-      actions={<span class="muted">{found.later > 0 && `${whole(found.later)} later than this`}{found.approximate && " (approximate)"}</span>}
+      title={topic ? `When those of ${oneLine(topic, 100)} come` : "When they come, of all topics"}
+      actions={
+        <span class="muted">
+          {[found.later > 0 && `${whole(found.later)} later than this`, found.approximate && "approximate"].filter(Boolean).join(", ")}
+        </span>
+      }
     >
       <TimeBars label="Delayed messages by when they are due" columns={columns} format={whole} />
     </Card>
@@ -117,7 +122,7 @@ function Pending({ topic, onChange }: { topic: string; onChange: () => void }) {
     { id: "partition", title: "Partition", number: true, minor: true, sort: (row) => row.partition, cell: (row) => row.partition },
     { id: "priority", title: "Priority", minor: true, cell: (row) => <Badge>{row.priority}</Badge> },
     { id: "key", title: "Key", cell: (row) => (row.key === null ? "–" : <Plain mono text={row.key} most={40} />) },
-    { id: "value", title: "Value", wide: true, cell: (row) => (row.value === null ? "–" : <Plain mono text={row.value} most={120} />) },
+    { id: "value", title: "Value", wide: true, minor: true, cell: (row) => (row.value === null ? "–" : <Plain mono text={row.value} most={120} />) },
     {
       id: "cancel",
       title: "",

@@ -5,7 +5,7 @@ import { ask } from "../kit/dialog";
 import { Badge, Button, Card, Empty, Facts, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
 import { api, path } from "../lib/api";
-import { count, duration, perSecond, settingDuration, whole } from "../lib/format";
+import { count, duration, many, perSecond, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go, Link, type Params } from "../lib/router";
 import { type GroupLine, kindOf, toneOf } from "./groups";
@@ -61,8 +61,9 @@ type GroupHistory = {
 type PartitionRow = {
   topic: string;
   partition: number;
-  committed: number;
-  lag: number;
+  /** Null where nothing is committed: then nobody knows how far behind the group is. */
+  committed: number | null;
+  lag: number | null;
   owner: string | null;
   counts: PartitionCounts | null;
 };
@@ -88,10 +89,10 @@ export function GroupPage({ params }: { params: Params }) {
         lead={group.data && <Status tone={toneOf(group.data.state)}>{group.data.state}</Status>}
         actions={
           <>
-            <Button icon="reload" onClick={() => setResetting(true)} disabled={!group.data}>
+            <Button icon="reload" onClick={() => setResetting(true)} disabled={!group.data || !rowsOf(group.data).length}>
               Reset offsets
             </Button>
-            <Button kind="danger" icon="trash" onClick={() => askDelete(name)} disabled={!group.data}>
+            <Button kind="danger" icon="trash" onClick={() => askDelete(name, group.data?.member_count ?? 0)} disabled={!group.data}>
               Delete
             </Button>
           </>
@@ -101,14 +102,14 @@ export function GroupPage({ params }: { params: Params }) {
         {(found) => (
           <>
             <div class="stats">
-              <Stat label="Behind" value={whole(found.total_lag)} extra="messages" />
+              <Stat label="Behind" {...behind(found)} />
               <Stat label="Oldest waits" value={duration(history.data?.oldest_age_ms)} />
-              <Stat label="Time to drain" value={drain(history.data, found.total_lag)} />
+              <Stat label="Time to drain" {...drain(history.data, found)} />
               <Stat label="Members" value={whole(found.member_count)} />
               {found.queue && <Stat label="In flight" value={whole(found.queue.in_flight)} />}
               {found.queue && <Stat label="Retries waiting" value={whole(found.queue.waiting)} />}
             </div>
-            {history.data && <Behind history={history.data} />}
+            {history.data && isKnown(found) && <Behind history={history.data} />}
             <Members group={found} />
             <Partitions group={found} />
             {found.queue && <QueueSettings queue={found.queue} />}
@@ -126,9 +127,23 @@ export function GroupPage({ params }: { params: Params }) {
   );
 }
 
-function drain(history: GroupHistory | undefined, lag: number): string {
-  if (!history || !lag) return lag ? "–" : "nothing waits";
-  return history.time_to_drain_ms === null ? "never at this rate" : duration(history.time_to_drain_ms);
+/** Of a group that has committed nothing, nobody knows how far behind it is. */
+function isKnown(group: GroupInfo): boolean {
+  return Object.keys(group.offsets).length > 0 || !group.members.length;
+}
+
+function behind(group: GroupInfo): { value: string; extra: string } {
+  if (!isKnown(group)) return { value: "–", extra: "nothing is committed" };
+  const unknown = rowsOf(group).filter((row) => row.lag === null).length;
+  const extra = unknown ? `messages, and ${many(unknown, "partition")} without a commit` : "messages";
+  return { value: whole(group.total_lag), extra };
+}
+
+function drain(history: GroupHistory | undefined, group: GroupInfo): { value: string; extra?: string } {
+  if (!history || !isKnown(group)) return { value: "–" };
+  if (!group.total_lag) return { value: "0 s" };
+  if (history.time_to_drain_ms === null) return { value: "never", extra: "at this rate" };
+  return { value: duration(history.time_to_drain_ms) };
 }
 
 function Behind({ history }: { history: GroupHistory }) {
@@ -167,7 +182,7 @@ const MEMBERS: Column<Member>[] = [
     sort: (row) => row.member_id,
     cell: (row) => <Plain mono text={row.member_id} most={80} />,
   },
-  { id: "client", title: "Client", sort: (row) => row.client_id, cell: (row) => <Plain text={row.client_id} most={60} /> },
+  { id: "client", title: "Client", minor: true, sort: (row) => row.client_id, cell: (row) => <Plain text={row.client_id} most={60} /> },
   { id: "host", title: "Host", minor: true, sort: (row) => row.client_host, cell: (row) => row.client_host },
   {
     id: "partitions",
@@ -211,7 +226,7 @@ const PLACES: Column<PartitionRow>[] = [
     cell: (row) => <Link to={path("topics", row.topic)}>{row.topic}</Link>,
   },
   { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
-  { id: "committed", title: "Reads on at", number: true, sort: (row) => row.committed, cell: (row) => whole(row.committed) },
+  { id: "committed", title: "Reads on at", number: true, minor: true, sort: (row) => row.committed, cell: (row) => whole(row.committed) },
   { id: "lag", title: "Behind", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
   {
     id: "owner",
@@ -223,7 +238,7 @@ const PLACES: Column<PartitionRow>[] = [
 ];
 
 const COUNTED: Column<PartitionRow>[] = [
-  { id: "ready", title: "Ready", number: true, sort: (row) => row.counts?.ready ?? 0, cell: (row) => whole(row.counts?.ready) },
+  { id: "ready", title: "Ready", number: true, minor: true, sort: (row) => row.counts?.ready ?? 0, cell: (row) => whole(row.counts?.ready) },
   { id: "flight", title: "In flight", number: true, sort: (row) => row.counts?.in_flight ?? 0, cell: (row) => whole(row.counts?.in_flight) },
   { id: "retry", title: "Retries", number: true, sort: (row) => row.counts?.waiting ?? 0, cell: (row) => whole(row.counts?.waiting) },
 ];
@@ -238,7 +253,7 @@ function Partitions({ group }: { group: GroupInfo }) {
         columns={columns}
         rowKey={(row) => `${row.topic}/${row.partition}`}
         first={{ column: "lag", descending: true }}
-        empty={<Empty title="The group has committed nothing yet" />}
+        empty={<Empty title="The group has no partition, and has committed nothing yet" />}
       />
     </Card>
   );
@@ -251,16 +266,22 @@ function rowsOf(group: GroupInfo): PartitionRow[] {
       for (const number of numbers) owners.set(`${topic}/${number}`, member.client_id || member.member_id);
     }
   }
-  return Object.entries(group.offsets).flatMap(([topic, offsets]) =>
-    Object.entries(offsets).map(([number, committed]) => ({
-      topic,
-      partition: Number(number),
-      committed,
-      lag: group.lag[topic]?.[number] ?? 0,
-      owner: owners.get(`${topic}/${number}`) ?? null,
-      counts: group.queue?.partitions[topic]?.[number] ?? null,
-    })),
+  const rowOf = (topic: string, number: string, committed: number | null): PartitionRow => ({
+    topic,
+    partition: Number(number),
+    committed,
+    lag: committed === null ? null : (group.lag[topic]?.[number] ?? 0),
+    owner: owners.get(`${topic}/${number}`) ?? null,
+    counts: group.queue?.partitions[topic]?.[number] ?? null,
+  });
+  const rows = Object.entries(group.offsets).flatMap(([topic, offsets]) =>
+    Object.entries(offsets).map(([number, committed]) => rowOf(topic, number, committed)),
   );
+  for (const place of owners.keys()) {
+    const [topic = "", number = ""] = place.split("/");
+    if (group.offsets[topic]?.[number] === undefined) rows.push(rowOf(topic, number, null));
+  }
+  return rows;
 }
 
 const DURATIONS = new Set(["visibility_timeout", "backoff", "max_backoff", "starvation_timeout"]);
@@ -283,7 +304,7 @@ function shown(name: string, value: number | boolean | Record<string, number>): 
     .join(", ");
 }
 
-function askDelete(name: string): void {
+function askDelete(name: string, members: number): void {
   ask({
     title: "Delete group",
     danger: true,
@@ -292,8 +313,8 @@ function askDelete(name: string): void {
     body: (
       <p>
         The group <strong>{name}</strong> and how far it has read are forgotten; no message is. A
-        consumer that comes back under this name begins where its own setting says. A group with
-        members is not deleted.
+        consumer that comes back under this name begins where its own setting says.
+        {members > 0 && ` It has ${many(members, "member")}: stop them first, the broker refuses while they are there.`}
       </p>
     ),
     run: async () => {

@@ -26,6 +26,11 @@ export function toneOf(state: string): Tone {
   return state === "Dead" ? "bad" : "warn";
 }
 
+/** A group whose members have committed nothing may be anywhere. */
+function lagOf(group: GroupLine): number | null {
+  return group.member_count && !group.topics?.length ? null : (group.total_lag ?? null);
+}
+
 const COLUMNS: Column<GroupLine>[] = [
   {
     id: "group",
@@ -51,6 +56,7 @@ const COLUMNS: Column<GroupLine>[] = [
     id: "members",
     title: "Members",
     number: true,
+    minor: true,
     sort: (row) => row.member_count,
     cell: (row) => whole(row.member_count),
   },
@@ -58,8 +64,8 @@ const COLUMNS: Column<GroupLine>[] = [
     id: "lag",
     title: "Behind",
     number: true,
-    sort: (row) => row.total_lag ?? null,
-    cell: (row) => whole(row.total_lag),
+    sort: lagOf,
+    cell: (row) => whole(lagOf(row)),
   },
   {
     id: "age",

@@ -126,6 +126,17 @@ function Decoded({ message }: { message: Message }) {
   );
 }
 
+/** The message with all of its value: lists have no more than the beginning of a long one. */
+export async function wholeOf(message: Message): Promise<Message> {
+  const { messages } = await api.get<ReadAnswer>(
+    path("topics", message.topic, "partitions", message.partition, "messages"),
+    { query: { offset: message.offset, limit: 1 } },
+  );
+  const found = messages[0];
+  if (found?.offset !== message.offset) throw new Error("The message is not there any more.");
+  return found;
+}
+
 function WholeValue({
   message,
   onFetched,
@@ -139,13 +150,7 @@ function WholeValue({
     setBusy(true);
     setProblem(null);
     try {
-      const { messages } = await api.get<ReadAnswer>(
-        path("topics", message.topic, "partitions", message.partition, "messages"),
-        { query: { offset: message.offset, limit: 1 } },
-      );
-      const found = messages[0];
-      if (found?.offset === message.offset) onFetched(found);
-      else setProblem(new Error("The message is not there any more."));
+      onFetched(await wholeOf(message));
     } catch (error) {
       setProblem(error);
     } finally {

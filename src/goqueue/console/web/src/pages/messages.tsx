@@ -49,7 +49,7 @@ export function Messages({
         title="Messages"
         actions={search.order === "newest" && <Follow isBusy={found.busy} onTurn={again} />}
       >
-        <Results found={found} search={search} onPublishAgain={onPublishAgain} />
+        <Results found={found} search={search} isEmpty={topic.total_messages === 0} onPublishAgain={onPublishAgain} />
         <Progress found={found} isFiltered={search.key !== "" || search.text !== ""} onMore={more} onStop={stop} />
       </Card>
     </>
@@ -164,10 +164,13 @@ function SearchForm({
 function Results({
   found,
   search,
+  isEmpty,
   onPublishAgain,
 }: {
   found: Found;
   search: Search;
+  /** The topic has no message at all. */
+  isEmpty: boolean;
   onPublishAgain: (message: Message) => void;
 }) {
   const [open, setOpen] = useState<string | null>(null);
@@ -178,6 +181,7 @@ function Results({
   }, [search.offset, search.partition, first?.offset]);
   if (!found.messages.length) {
     if (found.busy || found.problem) return null;
+    if (isEmpty) return <Empty title="The topic is empty">Publish a message here, or from any client.</Empty>;
     return (
       <Empty title="No messages here">
         {found.scanned > 0
@@ -253,7 +257,7 @@ function MessageRow({
             <Icon name={isOpen ? "down" : "right"} size={12} />
             <span>
               <span class="unseen">Message </span>
-              <span class="muted">{message.partition}:</span>
+              <span class="muted">{message.partition}/</span>
               {message.offset}
             </span>
           </button>
@@ -262,7 +266,7 @@ function MessageRow({
           <Time ms={message.timestamp} />
         </td>
         <td class="key">
-          {message.key === null ? <span class="muted">–</span> : <Plain text={message.key} most={60} mono />}
+          <Key message={message} />
         </td>
         <td class="wide">
           {message.priority !== "normal" && (
@@ -292,6 +296,16 @@ function MessageRow({
   );
 }
 
+function Key({ message }: { message: Message }) {
+  if (message.key === null) return <span class="muted">–</span>;
+  if (message.key === "") return <span class="muted">empty</span>;
+  return (
+    <>
+      {message.key_encoding === "base64" && <Badge>bytes</Badge>} <Plain text={message.key} most={60} mono />
+    </>
+  );
+}
+
 function Preview({ message }: { message: Message }) {
   if (message.decoded) return <Plain text={message.decoded.json} mono />;
   if (message.value === null) return <Badge>tombstone</Badge>;
@@ -317,6 +331,7 @@ function Progress({
   onMore: () => void;
   onStop: () => void;
 }) {
+  if (!found.busy && !found.problem && !found.messages.length && !found.hasMore) return null;
   return (
     <footer class="progress">
       {found.problem && !found.problem.isAway && <ProblemNote problem={found.problem} />}
@@ -324,7 +339,7 @@ function Progress({
         {found.busy && found.scanned === 0 && "Reading…"}
         {found.busy && found.scanned > 0 && `Looked at ${whole(found.scanned)} messages so far…`}
         {!found.busy && found.messages.length > 0 && `${whole(found.messages.length)} shown`}
-        {!found.busy && isFiltered && found.scanned > 0 && `, ${whole(found.scanned)} looked at`}
+        {!found.busy && found.messages.length > 0 && isFiltered && `, ${whole(found.scanned)} looked at`}
         {!found.busy && found.messages.length > 0 && !found.hasMore && ". That is all."}
       </span>
       {found.busy && found.scanned > 0 && <Button onClick={onStop}>Stop</Button>}

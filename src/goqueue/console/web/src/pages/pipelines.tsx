@@ -1,6 +1,6 @@
 // Spark pipelines, as their drivers report them: what runs, how fast, how far behind, what failed.
 import { ask } from "../kit/dialog";
-import { Ago, Badge, Button, Card, Empty, Facts, Loaded, Note, PageHead, Plain, Stat, Status, Time, type Tone } from "../kit/parts";
+import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Stat, Status, Time, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
 import { milliseconds, perSecond, whole } from "../lib/format";
@@ -47,8 +47,10 @@ function tone(state: string): Tone {
   return state === "starting" ? "accent" : "neutral";
 }
 
-function total(pipeline: Pipeline, value: (query: Query) => number | null): number {
-  return pipeline.queries.reduce((sum, query) => sum + (value(query) ?? 0), 0);
+/** Of all queries together; null where none of them knows. */
+function total(pipeline: Pipeline, value: (query: Query) => number | null): number | null {
+  const known = pipeline.queries.map(value).filter((each) => each !== null);
+  return known.length ? known.reduce((sum, each) => sum + each, 0) : null;
 }
 
 const COLUMNS: Column<Pipeline>[] = [
@@ -58,7 +60,7 @@ const COLUMNS: Column<Pipeline>[] = [
   { id: "rate", title: "Rows", number: true, sort: (row) => total(row, (each) => each.rows_per_second), cell: (row) => perSecond(total(row, (each) => each.rows_per_second)) },
   { id: "lag", title: "Behind", number: true, sort: (row) => total(row, (each) => each.lag), cell: (row) => whole(total(row, (each) => each.lag)) },
   { id: "heard", title: "Heard of", minor: true, sort: (row) => row.updated_at, cell: (row) => <Ago ms={row.updated_at} /> },
-  { id: "error", title: "Last error", cell: (row) => <Plain text={errorOf(row) ?? "–"} most={80} /> },
+  { id: "error", title: "Last error", minor: true, cell: (row) => <Plain text={errorOf(row) ?? "–"} most={80} /> },
 ];
 
 function errorOf(pipeline: Pipeline): string | null {
@@ -102,9 +104,9 @@ const QUERIES: Column<Query>[] = [
   { id: "state", title: "State", cell: (row) => <Badge tone={tone(row.state)}>{row.state}</Badge> },
   { id: "sink", title: "Writes", minor: true, cell: (row) => <Plain text={row.sink} most={60} /> },
   { id: "batch", title: "Batch", number: true, minor: true, sort: (row) => row.batch_id, cell: (row) => whole(row.batch_id) },
-  { id: "took", title: "Took", number: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
+  { id: "took", title: "Took", number: true, minor: true, sort: (row) => row.batch_ms, cell: (row) => milliseconds(row.batch_ms) },
   { id: "rate", title: "Rows", number: true, sort: (row) => row.rows_per_second, cell: (row) => perSecond(row.rows_per_second) },
-  { id: "rows", title: "In all", number: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
+  { id: "rows", title: "In all", number: true, minor: true, sort: (row) => row.rows, cell: (row) => whole(row.rows) },
   { id: "lag", title: "Behind", number: true, sort: (row) => row.lag, cell: (row) => whole(row.lag) },
   { id: "group", title: "Group", minor: true, cell: (row) => (row.group ? <Link to={path("groups", row.group)}>{row.group}</Link> : "–") },
 ];
@@ -130,7 +132,7 @@ export function PipelinePage({ params }: { params: Params }) {
             {found.error && (
               <Note tone="bad">
                 <p>
-                  <Plain text={found.error} most={4000} />
+                  <Lines text={found.error} />
                 </p>
               </Note>
             )}
@@ -151,7 +153,7 @@ export function PipelinePage({ params }: { params: Params }) {
             {found.queries.filter((each) => each.error).map((each) => (
               <Note key={each.name} tone="bad">
                 <p>
-                  <strong>{each.name}</strong>: <Plain text={each.error ?? ""} most={4000} />
+                  <strong>{each.name}</strong>: <Lines text={each.error ?? ""} />
                 </p>
               </Note>
             ))}

@@ -106,7 +106,14 @@ export function PublishDialog({
       <Form verb="Publish" onSubmit={publish} onCancel={close} aside={aside(draft)}>
         <ValueFields draft={draft} set={set} />
         <div class="form-grid">
-          <TextField label="Key" name="key" mono value={draft.key} onChange={(key) => set({ key })} />
+          <TextField
+            label="Key"
+            name="key"
+            mono
+            value={draft.key}
+            onChange={(key) => set({ key })}
+            hint={draft.keyEncoding === "base64" && "In base64, as its bytes are no text."}
+          />
           <SelectField
             label="Partition"
             name="partition"

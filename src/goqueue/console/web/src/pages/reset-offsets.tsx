@@ -4,8 +4,8 @@ import { Dialog } from "../kit/dialog";
 import { Form, SelectField, TextField } from "../kit/form";
 import { Button, Note, ProblemNote } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
-import { api, path } from "../lib/api";
-import { inputTime, whole } from "../lib/format";
+import { api, moment as momentOf, path, wholeNumber } from "../lib/api";
+import { inputTime, many, whole } from "../lib/format";
 import type { GroupInfo } from "./group";
 
 type Change = {
@@ -35,8 +35,8 @@ const COLUMNS: Column<Change>[] = [
 
 function effect({ before, after }: Change): string {
   if (before === null) return "it begins there";
-  if (after > before) return `${whole(after - before)} messages are skipped`;
-  if (after < before) return `${whole(before - after)} messages come again`;
+  if (after > before) return `${many(after - before, "message is", "messages are")} skipped`;
+  if (after < before) return `${many(before - after, "message comes", "messages come")} again`;
   return "nothing changes";
 }
 
@@ -49,7 +49,8 @@ export function ResetOffsets({
   onClose: () => void;
   onDone: () => void;
 }) {
-  const topics = Object.keys(group.offsets).sort();
+  const places = placesOf(group);
+  const topics = [...places.keys()].sort();
   const [topic, setTopic] = useState(topics[0] ?? "");
   const [partition, setPartition] = useState("-1");
   const [strategy, setStrategy] = useState("earliest");
@@ -64,8 +65,8 @@ export function ResetOffsets({
       topic,
       strategy,
       partition: Number(partition),
-      ...(strategy === "timestamp" ? { timestamp: new Date(moment).getTime() } : {}),
-      ...(strategy === "offset" ? { offset: Number(offset) } : {}),
+      ...(strategy === "timestamp" ? { timestamp: momentOf(moment, "timestamp") } : {}),
+      ...(strategy === "offset" ? { offset: wholeNumber(offset, "offset") } : {}),
       dry_run: dryRun,
     });
   const reset = async () => {
@@ -85,7 +86,7 @@ export function ResetOffsets({
       <Dialog title="Reset offsets" onClose={onClose} wide>
         <Note tone="good">
           <p role="status">
-            {group.group} reads {topic} on from elsewhere: {whole(result.changes.length)} partitions were changed.
+            {group.group} reads {topic} on from elsewhere: {many(result.changes.length, "partition was", "partitions were")} changed.
           </p>
         </Note>
         <Changes answer={result} />
@@ -107,7 +108,7 @@ export function ResetOffsets({
         <Changes answer={preview} />
         {group.member_count > 0 && (
           <Note tone="warn">
-            <p>The group has {whole(group.member_count)} members. Stop them first: the broker refuses while they are there.</p>
+            <p>The group has {many(group.member_count, "member")}. Stop them first: the broker refuses while they are there.</p>
           </Note>
         )}
         {problem !== null && <ProblemNote problem={problem} />}
@@ -129,7 +130,10 @@ export function ResetOffsets({
           label="Topic"
           name="topic"
           value={topic}
-          onChange={setTopic}
+          onChange={(next) => {
+            setTopic(next);
+            setPartition("-1");
+          }}
           choices={topics.map((each) => ({ value: each, label: each }))}
         />
         <SelectField
@@ -139,7 +143,7 @@ export function ResetOffsets({
           onChange={setPartition}
           choices={[
             { value: "-1", label: "All of them" },
-            ...Object.keys(group.offsets[topic] ?? {}).map((each) => ({ value: each, label: each })),
+            ...[...(places.get(topic) ?? [])].map((each) => ({ value: String(each), label: String(each) })),
           ]}
         />
         <SelectField label="Read on from" name="strategy" value={strategy} onChange={setStrategy} choices={STRATEGIES} />
@@ -152,6 +156,18 @@ export function ResetOffsets({
       </Form>
     </Dialog>
   );
+}
+
+/** Topics and partitions that the group has committed something of, or whose members have them. */
+function placesOf(group: GroupInfo): Map<string, Set<number>> {
+  const found = new Map<string, Set<number>>();
+  const add = (topic: string, numbers: readonly number[]) =>
+    found.set(topic, new Set([...(found.get(topic) ?? []), ...numbers].sort((one, other) => one - other)));
+  for (const [topic, offsets] of Object.entries(group.offsets)) add(topic, Object.keys(offsets).map(Number));
+  for (const member of group.members) {
+    for (const [topic, numbers] of Object.entries(member.partitions)) add(topic, numbers);
+  }
+  return found;
 }
 
 function Changes({ answer }: { answer: Answer }) {
@@ -176,7 +192,7 @@ function summary(changes: Change[]): string {
     again += Math.max(0, before - after);
   }
   const said = [
-    skipped > 0 && `${whole(skipped)} messages would be skipped`,
+    skipped > 0 && `${many(skipped, "message")} would be skipped`,
     again > 0 && `${whole(again)} would come again`,
   ].filter(Boolean);
   return said.length ? `In all, ${said.join(" and ")}.` : "No message would be skipped or come again.";

@@ -4,10 +4,11 @@ import { Dialog, ask } from "../kit/dialog";
 import { AreaField, Form, SelectField, TextField } from "../kit/form";
 import { Badge, Button, Card, Empty, Facts, Loaded, Note, PageHead, ProblemNote } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
+import { toast } from "../kit/toasts";
 import { api, asProblem, path } from "../lib/api";
 import { isJson, jsonTokens, oneLine, visible } from "../lib/content";
 import { sideBySide } from "../lib/diff";
-import { whole } from "../lib/format";
+import { many, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go, Link, type Params, useQueryField } from "../lib/router";
 
@@ -24,6 +25,8 @@ type Version = {
 
 type Verdict = { is_compatible: boolean; messages?: string[] };
 
+/** In the address: a version is looked at for itself. */
+const NOTHING = "none";
 const TYPES = ["AVRO", "JSON", "PROTOBUF"];
 const LEVELS = [
   "BACKWARD",
@@ -85,7 +88,7 @@ export function SchemasPage() {
               rowKey={(row) => row.subject}
               rowTo={(row) => path("schemas", row.subject)}
               first={{ column: "subject" }}
-              empty={<Empty title="No schema is registered" />}
+              empty={<Empty title={subjects.data?.length ? "No subject has that in its name" : "No schema is registered"} />}
             />
           </Card>
         )}
@@ -122,10 +125,10 @@ export function SubjectPage({ params }: { params: Params }) {
         above={<Link to="/schemas">Schemas</Link>}
         actions={
           <>
-            <Button kind="primary" icon="plus" onClick={() => setNew(true)}>
+            <Button kind="primary" icon="plus" onClick={() => setNew(true)} disabled={!versions.data}>
               New version
             </Button>
-            <Button kind="danger" icon="trash" onClick={() => askDelete(subject, versions.data?.length ?? 0)}>
+            <Button kind="danger" icon="trash" onClick={() => askDelete(subject, versions.data?.length ?? 0)} disabled={!versions.data}>
               Delete
             </Button>
           </>
@@ -136,8 +139,10 @@ export function SubjectPage({ params }: { params: Params }) {
           const newest = found.at(-1);
           const right = found.find((each) => String(each.version) === chosen) ?? newest;
           const left =
-            found.find((each) => String(each.version) === against) ??
-            found.filter((each) => right && each.version < right.version).at(-1);
+            against === NOTHING
+              ? undefined
+              : (found.find((each) => String(each.version) === against) ??
+                found.filter((each) => right && each.version < right.version).at(-1));
           if (!right || !newest) return <Empty title="The subject has no version" />;
           return (
             <>
@@ -145,9 +150,9 @@ export function SubjectPage({ params }: { params: Params }) {
                 <SelectField label="Version" value={String(right.version)} onChange={setChosen} choices={choices(found)} />
                 <SelectField
                   label="Compared with"
-                  value={left ? String(left.version) : ""}
+                  value={left ? String(left.version) : NOTHING}
                   onChange={setAgainst}
-                  choices={[{ value: "", label: "Nothing" }, ...choices(found)]}
+                  choices={[{ value: NOTHING, label: "Nothing" }, ...choices(found)]}
                 />
                 {level.data && (
                   <SelectField
@@ -199,7 +204,7 @@ function Difference({ left, right }: { left: Version; right: Version }) {
   const rows = sideBySide(laidOut(left.schema), laidOut(right.schema));
   const changes = rows.filter((row) => row.kind !== "same").length;
   return (
-    <Card title={`What changed from version ${left.version} to ${right.version}`} flush actions={<span class="muted">{whole(changes)} lines</span>}>
+    <Card title={`What changed from version ${left.version} to ${right.version}`} flush actions={<span class="muted">{many(changes, "line")}</span>}>
       <div class="table-scroll" tabIndex={0} role="region" aria-label="Differences">
         <table class="diff">
           <thead>
@@ -251,7 +256,8 @@ function Register({ subject, from, onClose }: { subject?: string; from?: Version
           </Button>
         }
         onSubmit={async () => {
-          await api.post(path("subjects", name, "versions"), body);
+          const made = await api.post<{ id: number }>(path("subjects", name, "versions"), body);
+          toast.ok(`${name} is registered: its schema has the id ${made.id}.`);
           onClose();
           go(path("schemas", name));
         }}
@@ -305,13 +311,13 @@ function askDelete(subject: string, versions: number): void {
     verb: "Delete subject",
     body: (
       <p>
-        All {whole(versions)} versions of <strong>{subject}</strong> are no longer listed, and nothing is checked against
-        them. Messages that name them by their ids can still be read: ids stay.
+        Of <strong>{subject}</strong>, {many(versions, "version")} will no longer be listed, and nothing is checked against
+        what is gone. Messages that name them by their ids can still be read: ids stay.
       </p>
     ),
     run: async () => {
       const gone = await api.delete<number[]>(path("subjects", subject));
-      return <p>{whole(gone.length)} versions were deleted.</p>;
+      return <p>{many(gone.length, "version was", "versions were")} deleted.</p>;
     },
     then: () => go("/schemas"),
   });

@@ -101,6 +101,7 @@ function columnsOf(onEdit: ((setting: Setting) => void) | null): Column<Setting>
   const source: Column<Setting> = {
     id: "source",
     title: "Set by",
+    minor: true,
     sort: (row) => row.source,
     cell: (row) => <Badge tone={row.source === "topic" ? "accent" : "neutral"}>{row.source}</Badge>,
   };
@@ -111,7 +112,7 @@ function columnsOf(onEdit: ((setting: Setting) => void) | null): Column<Setting>
 function SettingValue({ name, value }: { name: string; value: string }) {
   const inWords = wordsOf(name, value);
   return (
-    <span class="num">
+    <span class="num setting-value">
       <span class="mono">{value === "" ? "–" : value}</span>
       {inWords && <span class="muted"> ({inWords})</span>}
     </span>

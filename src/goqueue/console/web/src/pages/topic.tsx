@@ -3,11 +3,13 @@ import { useState } from "preact/hooks";
 import { Bars } from "../kit/chart";
 import { Badge, Button, Card, Loaded, PageHead, Stat, Status, Tabs } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
+import { toast } from "../kit/toasts";
 import { api, path } from "../lib/api";
 import { bytes, NONE, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, type Params, useQueryField } from "../lib/router";
 import type { Message, PartitionInfo, TopicInfo } from "../lib/types";
+import { wholeOf } from "./message";
 import { Messages } from "./messages";
 import { PublishDialog } from "./publish";
 import { TopicSettings, useSettings } from "./topic-settings";
@@ -22,6 +24,13 @@ export function TopicPage({ params }: { params: Params }) {
   const [publishing, setPublishing] = useState<{ from: Message | null } | null>(null);
   const [turn, setTurn] = useState(0);
   const canPublish = topic.data !== undefined && !topic.data.internal;
+  const publishAgain = async (message: Message) => {
+    try {
+      setPublishing({ from: message.truncated ? await wholeOf(message) : message });
+    } catch (error) {
+      toast.problem(error);
+    }
+  };
   const published = (hasPublished: boolean) => {
     setPublishing(null);
     if (hasPublished) {
@@ -50,7 +59,7 @@ export function TopicPage({ params }: { params: Params }) {
               topic={found}
               turn={turn}
               onChanged={topic.reload}
-              onPublishAgain={(message) => setPublishing({ from: message })}
+              onPublishAgain={(message) => void publishAgain(message)}
             />
             {publishing && <PublishDialog topic={found} from={publishing.from} onClose={published} />}
           </>
@@ -116,13 +125,15 @@ function Parts({
   );
 }
 
-const PARTITIONS: Column<PartitionInfo>[] = [
+type PartitionRow = PartitionInfo & { topic: string };
+
+const PARTITIONS: Column<PartitionRow>[] = [
   {
     id: "partition",
     title: "Partition",
     number: true,
     sort: (row) => row.partition,
-    cell: (row) => row.partition,
+    cell: (row) => <Link to={`${path("topics", row.topic)}?partition=${row.partition}`}>{row.partition}</Link>,
   },
   {
     id: "messages",
@@ -143,6 +154,7 @@ const PARTITIONS: Column<PartitionInfo>[] = [
     id: "to",
     title: "Next offset",
     number: true,
+    minor: true,
     sort: (row) => row.latest_offset,
     cell: (row) => whole(row.latest_offset),
   },
@@ -177,7 +189,7 @@ function Partitions({ topic }: { topic: TopicInfo }) {
       <Card flush>
         <Table
           label="Partitions"
-          rows={topic.partitions}
+          rows={topic.partitions.map((each) => ({ ...each, topic: topic.name }))}
           columns={PARTITIONS}
           rowKey={(row) => String(row.partition)}
           rowTo={(row) => `${path("topics", topic.name)}?partition=${row.partition}`}

@@ -81,7 +81,7 @@ function Journey({ trace }: { trace: Trace }) {
 const ROW = 28;
 /** What names and times take beside the bars; with names cut short where there is little room. */
 const ASIDE = 248;
-const ASIDE_NARROW = 200;
+const ASIDE_NARROW = 216;
 const NARROW = 500;
 
 function Waterfall({

@@ -1,5 +1,5 @@
 // What happened to messages: found by topic, group, time, status and duration.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { SelectField, TextField } from "../kit/form";
 import { Badge, Button, Card, Empty, Loaded, Note, PageHead, Plain, Status, Time, type Tone } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
@@ -22,6 +22,7 @@ export type TraceSummary = {
 
 type Stats = { enabled: boolean; sampling: number; events: number; capacity: number; damaged_lines: number };
 
+const WRITING_MS = 400;
 const STATUSES = ["delayed", "pending", "in_progress", "retrying", "completed", "failed", "cancelled", "expired"];
 const SPANS = [
   { value: "", label: "Any time" },
@@ -50,8 +51,8 @@ const COLUMNS: Column<TraceSummary>[] = [
     cell: (row) => <Plain text={row.topic === null ? "–" : `${row.topic} ${row.partition ?? "–"}/${row.offset ?? "–"}`} most={100} />,
   },
   { id: "status", title: "Status", sort: (row) => row.status, cell: (row) => <Status tone={statusTone(row.status)}>{row.status.replaceAll("_", " ")}</Status> },
-  { id: "start", title: "Began", sort: (row) => row.start, cell: (row) => <Time ms={row.start} /> },
-  { id: "took", title: "Took", number: true, sort: (row) => row.duration_ms, cell: (row) => milliseconds(row.duration_ms) },
+  { id: "start", title: "Began", minor: true, sort: (row) => row.start, cell: (row) => <Time ms={row.start} /> },
+  { id: "took", title: "Took", number: true, minor: true, sort: (row) => row.duration_ms, cell: (row) => milliseconds(row.duration_ms) },
   { id: "events", title: "Events", number: true, minor: true, sort: (row) => row.spans, cell: (row) => whole(row.spans) },
 ];
 
@@ -138,8 +139,8 @@ function Search({ wanted }: { wanted: Record<string, string> }) {
           Open
         </Button>
       </form>
-      <TextField label="Topic" value={wanted["topic"] ?? ""} onChange={(topic) => setQueryFields({ topic })} />
-      <TextField label="Group" value={wanted["group"] ?? ""} onChange={(group) => setQueryFields({ group })} />
+      <Late label="Topic" value={wanted["topic"] ?? ""} onChange={(topic) => setQueryFields({ topic })} />
+      <Late label="Group" value={wanted["group"] ?? ""} onChange={(group) => setQueryFields({ group })} />
       <SelectField
         label="Status"
         value={wanted["status"] ?? ""}
@@ -147,13 +148,42 @@ function Search({ wanted }: { wanted: Record<string, string> }) {
         choices={[{ value: "", label: "Any" }, ...STATUSES.map((each) => ({ value: each, label: each.replaceAll("_", " ") }))]}
       />
       <SelectField label="When" value={wanted["since"] ?? ""} onChange={(since) => setQueryFields({ since })} choices={SPANS} />
-      <TextField
+      <Late
         label="Slower than, ms"
-        inputMode="numeric"
         value={wanted["slower"] ?? ""}
-        onChange={(slower) => setQueryFields({ slower: slower.replace(/\D/g, "") })}
+        isNumber
+        onChange={(slower) => setQueryFields({ slower })}
       />
     </div>
+  );
+}
+
+/** A field whose text is searched for once nobody writes on. */
+function Late({
+  label,
+  value,
+  isNumber = false,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  isNumber?: boolean;
+  onChange: (value: string) => void;
+}) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => {
+    if (text === value) return undefined;
+    const timer = window.setTimeout(() => onChange(text.trim()), WRITING_MS);
+    return () => window.clearTimeout(timer);
+  }, [text]);
+  return (
+    <TextField
+      label={label}
+      inputMode={isNumber ? "numeric" : "text"}
+      value={text}
+      onChange={(next) => setText(isNumber ? next.replace(/\D/g, "") : next)}
+    />
   );
 }
 

@@ -42,7 +42,7 @@ export function TransactionsPage() {
   const rows = useFiltered(found.data?.transactions, (row) => `${row.transactional_id} ${row.state} ${touched(row)}`);
   const columns: Column<Transaction>[] = [
     { id: "id", title: "Transactional id", wide: true, sort: (row) => row.transactional_id, cell: (row) => <Plain mono text={row.transactional_id} most={80} /> },
-    { id: "state", title: "State", sort: (row) => row.state, cell: (row) => <Badge tone={tone(row.state)}>{row.state}</Badge> },
+    { id: "state", title: "State", minor: true, sort: (row) => row.state, cell: (row) => <Badge tone={tone(row.state)}>{row.state}</Badge> },
     { id: "open", title: "Open since", sort: (row) => row.started_at ?? 0, cell: (row) => (row.started_at ? <Ago ms={row.started_at} /> : "–") },
     { id: "timeout", title: "Timeout", number: true, minor: true, sort: (row) => row.transaction_timeout_ms, cell: (row) => duration(row.transaction_timeout_ms) },
     { id: "producer", title: "Producer", number: true, minor: true, sort: (row) => row.producer_id, cell: (row) => `${row.producer_id}, epoch ${row.epoch}` },
