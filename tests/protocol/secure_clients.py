@@ -136,11 +136,15 @@ def with_kafka_python(access: Access, topic: str, value: bytes) -> bytes:
 def _kafka_python_producer(access: Access) -> kafka.KafkaProducer | str:
     """A producer, or why there is none."""
     with complaints("kafka.net.manager") as said:
-        try:
-            patience_ms = access.patience_s * 1000
-            return kafka.KafkaProducer(**access.of_python(), bootstrap_timeout_ms=patience_ms)
-        except kafka.errors.KafkaError as error:
-            return said[0] if said else str(error)
+        for patience_s in (access.patience_s, WAIT_S):
+            try:
+                patience_ms = patience_s * 1000
+                return kafka.KafkaProducer(**access.of_python(), bootstrap_timeout_ms=patience_ms)
+            except kafka.errors.KafkaError as error:
+                why = said[0] if said else str(error)
+            if said:
+                break
+        return why
 
 
 @contextmanager

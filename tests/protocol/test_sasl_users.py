@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
 from kafka.admin import KafkaAdminClient
 from kafka.admin import UserScramCredentialDeletion as PythonDeletion
 from kafka.admin import UserScramCredentialUpsertion as PythonUpsertion
-from secure_clients import AT_ONCE, CLIENTS, Access, admin_of
+from secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, admin_of
 
 from support.server import start_server
 
@@ -21,7 +21,6 @@ __all__ = ["start_server"]
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 SHA_512 = ScramMechanism.SCRAM_SHA_512
-WAIT_S = 20
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
 from support import group_wire
-from support.groups import FAST_GROUPS, make_topic
+from support.groups import FAST_GROUPS, eventually, make_topic
 from support.kafka_wire import WireClient
 from support.server import ServerProcess
 from support.share import (
@@ -20,6 +20,7 @@ from support.share import (
     DESCRIBE,
     DESCRIBE_OFFSETS,
     GROUP,
+    WAIT_S,
     RawMember,
     acquired,
     configure,
@@ -149,13 +150,12 @@ def test_confluents_admin_client_deletes_share_groups(
     group = name("deleted")
     admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
     with share_consumer(server, group, topic) as consumer:
-        consumer.poll(0.5)
-        assert group in listed(client)
+        eventually(lambda: consumer.poll(0.1) or group in listed(client), "it has joined")
         (refused,) = admin.delete_consumer_groups([group]).values()
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            refused.result(10)
+            refused.result(WAIT_S)
     (future,) = admin.delete_consumer_groups([group]).values()
-    future.result(10)
+    future.result(WAIT_S)
     assert group not in listed(client)
 
 
@@ -287,7 +287,7 @@ def test_confluents_admin_client_reads_settings_of_groups(
     configure(server, group, delivery_count_limit=11)
     admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
     (future,) = admin.describe_configs([ConfigResource(ResourceType.GROUP, group)]).values()
-    assert future.result(10)["share.delivery.count.limit"].value == "11"
+    assert future.result(WAIT_S)["share.delivery.count.limit"].value == "11"
 
 
 def test_a_group_without_settings_begins_with_what_comes_next(

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support.groups import make_topic, publish
 from support.server import ServerProcess
-from support.share import configure, open_consumer, poll, share_consumer, values
+from support.share import WAIT_S, configure, open_consumer, poll, share_consumer, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ def test_rejected_messages_go_to_the_dead_letter_topic_with_what_they_were(
 ) -> None:
     producer = Producer({"bootstrap.servers": server.kafka_address, "log_level": 0})
     producer.produce(topic, b"poison", b"key", headers=[("colour", b"red")])
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S) == 0
     with share_consumer(server, group, topic, explicit=True) as consumer:
         judge(consumer, poll(consumer), REJECT)
         assert list(consumer.commit_sync().values()) == [None]
@@ -147,6 +147,7 @@ def test_a_message_whose_lock_ran_out_goes_to_somebody_else_and_its_late_accept_
         share_consumer(server, group, topic, explicit=True) as other,
     ):
         (mine,) = poll(slow)
+        configure(server, group, record_lock_duration_ms=60_000)
         (taken_over,) = poll(other)
         assert (taken_over.value(), taken_over.delivery_count()) == (b"slow", 2)
         judge(slow, [mine], ACCEPT)
@@ -164,13 +165,14 @@ def test_a_message_that_is_released_too_often_is_dead(
     publish(server, topic, ["hopeless", "fine"], 1)
     counts: list[int] = []
     with share_consumer(server, group, topic, explicit=True) as consumer:
-        while messages := poll(consumer, 3.0 if not counts else 1.0):
-            for message in messages:
+        while len(counts) < 2:
+            for message in everything(consumer, 1):
                 is_fine = message.value() == b"fine"
                 consumer.acknowledge(message, ACCEPT if is_fine else RELEASE)
                 if not is_fine:
                     counts.append(message.delivery_count())
             consumer.commit_sync()
+        assert poll(consumer, 1.0) == []
     assert counts == [1, 2]
     (dead,) = dead_letters(server, topic, name("undertaker"), 1)
     assert dead.value() == b"hopeless"
@@ -213,7 +215,7 @@ def test_what_a_consumer_has_when_it_closes_goes_to_the_others_at_once(
         leaving.close()
         started = time.monotonic()
         again = poll(staying)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 25
         assert [(m.value(), m.delivery_count()) for m in again] == [(b"a", 2), (b"b", 2)]
 
 
@@ -230,4 +232,4 @@ def test_a_topic_that_grows_is_read_whole(server: ServerProcess, topic: str, gro
 def grow(server: ServerProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
     for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
-        future.result(10)
+        future.result(WAIT_S)

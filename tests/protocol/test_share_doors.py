@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.groups import make_topic, publish
 from support.kafka_wire import WireClient
 from support.server import HOST, ServerProcess
-from support.share import DESCRIBE_OFFSETS, configure, poll, share_consumer, values
+from support.share import DESCRIBE_OFFSETS, WAIT_S, configure, poll, share_consumer, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def group(server: ServerProcess, name: Callable[[str], str]) -> str:
 
 
 def post(server: ServerProcess, path: str, body: dict[str, Any]) -> Any:
-    connection = http.client.HTTPConnection(HOST, server.http_port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, server.http_port, timeout=WAIT_S)
     try:
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()
@@ -52,14 +52,14 @@ def make(server: ServerProcess, topic: str, **settings: str) -> None:
     admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
     config = {name.replace("_", "."): value for name, value in settings.items()}
     for future in admin.create_topics([NewTopic(topic, 1, 1, config=config)]).values():
-        future.result(10)
+        future.result(WAIT_S)
 
 
 def produce(server: ServerProcess, topic: str, *messages: tuple[str, dict[str, str]]) -> None:
     producer = Producer({"bootstrap.servers": server.kafka_address, "log_level": 0})
     for value, headers in messages:
         producer.produce(topic, value, partition=0, headers=list(headers.items()))
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S) == 0
 
 
 def test_urgent_messages_are_acquired_first_and_headers_are_there_to_see(
@@ -119,7 +119,7 @@ def test_http_members_and_share_consumers_take_from_the_same_queue(
     joined = post(server, f"/groups/{group}/join", {"topics": [topic], "assignment": "shared"})
     me = joined["member_id"]
     publish(server, topic, ["for-http", "for-share"], 1)
-    _, polled = server.get(f"/groups/{group}/poll?member_id={me}&timeout=5s&limit=1")
+    _, polled = server.get(f"/groups/{group}/poll?member_id={me}&timeout=60s&limit=1")
     (message,) = polled["messages"]
     assert message["offset"] == 0
     with share_consumer(server, group, topic, explicit=True) as consumer:
@@ -129,7 +129,7 @@ def test_http_members_and_share_consumers_take_from_the_same_queue(
         assert len(shown["members"]) == 2
         consumer.acknowledge(mine, AcknowledgeType.RELEASE)
         consumer.commit_sync()
-        _, again = server.get(f"/groups/{group}/poll?member_id={me}&timeout=5s")
+        _, again = server.get(f"/groups/{group}/poll?member_id={me}&timeout=60s")
         (released,) = again["messages"]
         assert (released["offset"], released["delivery_count"]) == (1, 2)
         for each in (message, released):
@@ -145,7 +145,7 @@ def test_only_messages_of_committed_transactions_are_handed_out(
     producer = Producer(
         {"bootstrap.servers": server.kafka_address, "log_level": 0, "transactional.id": topic}
     )
-    producer.init_transactions(10)
+    producer.init_transactions(WAIT_S)
     with share_consumer(server, group, topic) as consumer:
         for value, end in (
             ("aborted", producer.abort_transaction),
@@ -153,9 +153,9 @@ def test_only_messages_of_committed_transactions_are_handed_out(
         ):
             producer.begin_transaction()
             producer.produce(topic, value, partition=0)
-            producer.flush(10)
+            producer.flush(WAIT_S)
             assert poll(consumer, 0.3) == []
-            end(10)
+            end(WAIT_S)
         assert values(poll(consumer)) == ["committed"]
         assert poll(consumer, 0.3) == []
     with WireClient(server.kafka_address) as client:
@@ -181,7 +181,7 @@ def test_compressed_batches_are_shared_out_message_by_message(
     )
     for value in sent:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S) == 0
     options = {"max_poll_records": 25}
     with (
         share_consumer(server, group, topic, **options) as one,

@@ -48,7 +48,7 @@ def join(api: HttpApi, group: str, topic: str, **fields: Any) -> str:
 
 
 def poll(api: HttpApi, group: str, member: str, query: str = "") -> list[dict[str, Any]]:
-    path = f"/groups/{group}/poll?member_id={member}&timeout=8s&{query}"
+    path = f"/groups/{group}/poll?member_id={member}&timeout=60s&{query}"
     found: list[dict[str, Any]] = api.get(path)["messages"]
     return found
 
@@ -67,7 +67,7 @@ def events(trace: dict[str, Any]) -> list[str]:
 
 
 def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while not (found := look()):
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.05)
@@ -85,12 +85,13 @@ def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_
     traced: ServerProcess, api: HttpApi
 ) -> None:
     make(api, "orders")
-    api.publish("orders", "pay", delay="300ms", priority="high")
+    (told,) = api.publish("orders", "pay", delay="300ms", priority="high")
     member = join(api, "billing", "orders")
     (first,) = poll(api, "billing", member, "visibility=400ms")
     trace = of_message(api, "orders", first["offset"])
     assert events(trace)[:2] == PUBLISHED[:2]
-    assert trace["status"] == "in_progress"
+    is_over = "visibility.timeout" in events(trace)  # on a machine that stood still meanwhile
+    assert trace["status"] == ("retrying" if is_over else "in_progress")
     eventually(lambda: "visibility.timeout" in events(of_message(api, "orders", 0)))
     assert of_message(api, "orders", 0)["status"] == "retrying"
 
@@ -114,7 +115,7 @@ def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_
     assert trace["status"] == "completed"
     assert (trace["topic"], trace["partition"], trace["offset"]) == ("orders", 0, 0)
     scheduled, fetched = trace["spans"][2], trace["spans"][-2]
-    assert scheduled["deliver_at"] - scheduled["timestamp"] == pytest.approx(300, abs=50)
+    assert scheduled["timestamp"] < scheduled["deliver_at"] == told["deliverAt"]
     assert fetched["consumer_group"] == "billing"
     assert fetched["priority"] == "high"
     assert fetched["attributes"]["attempt"] == "2"
@@ -132,7 +133,7 @@ def test_a_kafka_producers_own_trace_goes_into_the_dead_letters_and_back(
     producer = Producer({"bootstrap.servers": traced.kafka_address, "compression.type": "lz4"})
     producer.produce("orders", b"plain" * 50, partition=0)
     producer.produce("orders", b"bad" * 50, headers={"traceparent": TRACEPARENT}, partition=0)
-    producer.flush(20)
+    producer.flush(90)
     member = join(api, "billing", "orders")
     for message in poll(api, "billing", member):
         bad = message["offset"] == 1
@@ -179,7 +180,7 @@ def test_a_grpc_publishers_trace_is_continued_to_a_queue_of_the_client(
     make(api, "orders")
     with Client(traced.grpc_address) as client:
         headers = {"traceparent": TRACEPARENT.encode()}
-        client.publish("orders", b"one", headers=headers).result(20)
+        client.publish("orders", b"one", headers=headers).result(90)
         with client.queue("billing", ["orders"]) as queue:
             message = next(iter(queue))
             assert dict(message.headers)["traceparent"] == TRACEPARENT.encode()
@@ -199,7 +200,7 @@ def test_readers_of_the_log_are_noted_for_messages_that_name_their_trace(
     make(api, "orders")
     producer = Producer({"bootstrap.servers": traced.kafka_address})
     producer.produce("orders", b"one", headers={"traceparent": TRACEPARENT}, partition=0)
-    producer.flush(20)
+    producer.flush(90)
     consumer = Consumer(
         {
             "bootstrap.servers": traced.kafka_address,
