@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import sys
 from collections import Counter
@@ -9,8 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import (
@@ -44,6 +48,8 @@ from goqueue.spark.lake import (
 )
 from goqueue.spark.lake.committing import Batch, commit, discard, opened
 from goqueue.spark.lake.options import parse_lake_options
+from goqueue.spark.lake.parquet_files import PartitionedWriter
+from goqueue.spark.lake.staging import Attempt, Staging
 from goqueue.spark.lake.stores import Change, LiveFile, open_store
 from support.lake import (
     NUMBERS,
@@ -372,6 +378,84 @@ def test_a_merge_that_is_killed_at_any_point_changes_no_row(table):
     assert not leftovers(table)
 
 
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_what_others_have_merged_in_the_meantime_is_not_merged_again(tmp_path, table_format):
+    table = lake_table(table_format, tmp_path / "lake" / "orders")
+    for number in range(3):
+        append(table, ids(range(10 * number, 10 * number + 10)), number=number)
+    kept, files = maintenance._small_first(table)
+    ours, theirs = (maintenance._rewrite(table, kept, files, 1 << 20) for _ in range(2))
+    with opened(table) as store, closing(open_store(table)) as other:  # who holds no lock of ours
+        change = Change(kept.schema, ours, store.files(), is_rearranged=True)
+        other.apply(Change(kept.schema, theirs, other.files(), is_rearranged=True))
+        with pytest.raises(LakeError, match="others have replaced 3 files"):
+            store.apply(change)
+    assert ids_by_others(table) == Counter(range(30))
+
+
+def test_rows_are_added_whatever_others_have_added_in_the_meantime(table):
+    schema, ours = staged(table, ids([1]))
+    _, theirs = staged(table, ids([2]), series="another")
+    with opened(table) as store, closing(open_store(table)) as other:
+        store.columns()
+        other.apply(Change(schema, theirs, series="another"))
+        store.apply(Change(schema, ours, series="query"))
+        assert store.last_number("query") == 0
+    assert ids_by_others(table) == Counter([1, 2])
+    assert (last_number(table, "query"), last_number(table, "another")) == (0, 0)
+
+
+def test_a_task_that_runs_out_of_disk_leaves_nothing_behind(table):
+    class Full(io.FileIO):
+        def write(self, data):
+            if self.tell() + len(data) > 1000:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data)
+
+    class FullDisk(Staging):
+        def begin(self, folder, name):
+            path = super().begin(folder, name)
+            return SimpleNamespace(open=lambda mode: Full(path, mode))
+
+    rows = pa.record_batch({"id": list(range(1000))})
+    staging, attempt = FullDisk(table), Attempt("query", 0, 0, 0)
+    writer = PartitionedWriter(
+        staging, attempt, rows.schema, target_bytes=1 << 20, compression="none"
+    )
+    writer.add(rows)
+    with pytest.raises(OSError, match="No space left"):
+        writer.finish()
+    writer.discard()
+    assert not list(staging.folder.iterdir())
+    assert not visible_files(table.path)
+
+
+def test_a_delta_table_with_rules_that_would_be_broken_is_left_alone(tmp_path):
+    def made(name):
+        table = lake_table("delta", tmp_path / name)
+        append(table, ids([1]))
+        return table, deltalake.DeltaTable(str(table.path))
+
+    checked, delta = made("checked")
+    delta.alter.add_constraint({"young": "id < 5"})
+    with pytest.raises(LakeError, match=r"delta\.constraints\.young, which .* does not heed"):
+        append(checked, ids([8]), number=1)
+    fixed, delta = made("fixed")
+    delta.alter.set_table_properties({"delta.appendOnly": "true"})
+    append(fixed, ids([2]), number=1)
+    with pytest.raises(LakeError, match=r"delta\.appendOnly, which .* does not heed"):
+        append(fixed, ids([8]), number=2, is_overwrite=True)
+    mapped = lake_table("delta", tmp_path / "mapped")
+    deltalake.DeltaTable.create(
+        str(mapped.path),
+        pa.schema([("id", pa.int64())]),
+        configuration={"delta.columnMapping.mode": "name"},
+    )
+    with pytest.raises(LakeError, match=r"columnMapping, which .* does not heed"):
+        append(mapped, ids([8]))
+    assert [ids_by_others(each) for each in (checked, fixed)] == [Counter([1]), Counter([1, 2])]
+
+
 def test_partition_values_that_folders_do_not_tell_are_not_guessed(tmp_path):
     table = lake_table("delta", tmp_path)
     reading._check_folders(table, [LiveFile("day=1/x.parquet", 1, 1, {"day": "1"})])
@@ -474,6 +558,6 @@ def test_all_options_that_make_no_sense_are_named():
 
 
 def test_options_of_a_table_lead_back_to_it(tmp_path):
-    table = lake_table("iceberg", f"file://{tmp_path}/a", table="b.c", catalog={"uri": "d"})
+    table = lake_table("Iceberg", f"file://{tmp_path}/a", table="b.c", catalog={"uri": "d"})
     assert parse_lake_options(table.options(), "stream").table == table
     assert table.path == tmp_path / "a"

@@ -83,17 +83,18 @@ def lake_table(
         OptionsError: it makes no sense.
     """
     problems = []
-    if str(table_format).lower() not in FORMATS:
+    known = FORMATS.get(str(table_format).lower())
+    if known is None:
         problems.append(f"tableFormat: expected {' or '.join(FORMATS)}, not {str(table_format)!r}")
-    if table_format != "iceberg" and (table is not None or catalog):
+    if known != "iceberg" and (table is not None or catalog):
         problems.append("table and catalog.*: only Iceberg tables have a name and a catalogue")
     try:
         folder = local_folder(str(path))
     except ValueError as error:
         problems.append(f"path: {error}")
-    if problems:
+    if problems or known is None:
         raise OptionsError(problems)
-    return LakeTable(FORMATS[str(table_format).lower()], folder, table, dict(catalog or {}))
+    return LakeTable(known, folder, table, dict(catalog or {}))
 
 
 def local_folder(text: str) -> Path:

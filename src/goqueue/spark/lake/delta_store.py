@@ -12,7 +12,7 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import value_text
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
 from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change, Columns, LiveFile
+from goqueue.spark.lake.stores import Change, Columns, LiveFile, check_there
 
 try:
     import deltalake
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _READER_FEATURES: Final = frozenset({"timestampNtz"})
 """What a table may ask of those who read its files one by one, as we do."""
+_OF_COLUMNS: Final = frozenset(
+    {"delta.generationExpression", "delta.identity.start", "delta.invariants"}
+)
+"""What a column may ask of those who write its values."""
 
 
 class DeltaStore:
@@ -69,8 +73,9 @@ class DeltaStore:
 
     def files(self) -> list[LiveFile]:
         table = self._load()
-        if table is None:
-            return []
+        return [] if table is None else self._live(table)
+
+    def _live(self, table: deltalake.DeltaTable) -> list[LiveFile]:
         self._check_features(table)
         found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=False)).to_pylist()
         return [
@@ -87,6 +92,9 @@ class DeltaStore:
         table = self._load()
         if table is None:
             raise LakeError(f"{self._table} is gone")
+        self._check_writable(table, change)
+        if change.removes:
+            check_there(self._table, change, self._live(table))
         try:
             self._widen(table, change)
             table.create_write_transaction(
@@ -134,14 +142,36 @@ class DeltaStore:
         except DeltaError as error:
             raise LakeError(f"{self._table} cannot be opened: {error}") from error
 
+    def _check_writable(self, table: deltalake.DeltaTable, change: Change) -> None:
+        """Refuse tables whose files are not simply their rows, or whose rows are checked."""
+        said = table.metadata().configuration
+        found = {name for name in said if name.startswith("delta.constraints.")}
+        found |= {
+            name for each in table.schema().fields for name in each.metadata if name in _OF_COLUMNS
+        }
+        if _maps_columns(table):
+            found.add("columnMapping")
+        removes_rows = bool(change.removes) and not change.is_rearranged
+        if removes_rows and said.get("delta.appendOnly", "false") == "true":
+            found.add("delta.appendOnly")
+        if found:
+            raise LakeError(
+                f"{self._table} has {', '.join(sorted(found))}, which goqueue_lake does not heed: "
+                "nothing is committed"
+            )
+
     def _check_features(self, table: deltalake.DeltaTable) -> None:
         unknown = set(table.protocol().reader_features or ()) - _READER_FEATURES
-        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        if _maps_columns(table):
             unknown.add("columnMapping")
         if unknown:
             raise LakeError(
                 f"{self._table} uses {', '.join(sorted(unknown))}, which goqueue_lake does not know"
             )
+
+
+def _maps_columns(table: deltalake.DeltaTable) -> bool:
+    return table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _properties(change: Change) -> CommitProperties:

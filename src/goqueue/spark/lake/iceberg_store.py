@@ -12,7 +12,7 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
 from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change, Columns, LiveFile
+from goqueue.spark.lake.stores import Change, Columns, LiveFile, check_there
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
@@ -20,6 +20,7 @@ try:
         CommitFailedException,
         NoSuchTableError,
         NotInstalledError,
+        ValidationException,
     )
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
     from pyiceberg.table import Table, TableProperties
@@ -87,16 +88,18 @@ class IcebergStore:
         table = self._load()
         if table is None:
             return []
-        return [self._live(task) for task in table.scan().plan_files()]
+        return self._live_files(table)
 
     def apply(self, change: Change) -> None:
         for left in reversed(range(_TRIES)):
             table = self._load()
             if table is None:
                 raise LakeError(f"{self._table} is gone")
+            if change.removes:
+                check_there(self._table, change, self._live_files(table))
             try:
                 self._commit(table, change)
-            except CommitFailedException as error:
+            except (CommitFailedException, ValidationException) as error:
                 if not left:
                     raise LakeError(
                         f"{self._table}: others have committed {_TRIES} times in between: {error}"
@@ -133,6 +136,9 @@ class IcebergStore:
                     producer.delete_data_file(each.native)
                 for file in added:
                     producer.append_data_file(file)
+
+    def _live_files(self, table: Table) -> list[LiveFile]:
+        return [self._live(task) for task in table.scan().plan_files()]
 
     def _live(self, task: Any) -> LiveFile:
         if task.delete_files:

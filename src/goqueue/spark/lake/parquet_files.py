@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
@@ -214,5 +215,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        self._writer.close()
-        self._file.close()
+        """Let go of the file. It may be the disk that is full, which has no room for its end."""
+        for each in (self._writer, self._file):
+            with contextlib.suppress(OSError):
+                each.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pyspark.sql.types import StructType
@@ -102,6 +103,23 @@ def open_store(table: LakeTable) -> Store:
     from goqueue.spark.lake.parquet_store import ParquetStore  # noqa: PLC0415 - as its siblings
 
     return ParquetStore(table)
+
+
+def check_there(table: LakeTable, change: Change, live: Iterable[LiveFile]) -> None:
+    """Make sure that the files which are to go are still the table's.
+
+    Others, who know nothing of our lock, may have merged them: their rows are elsewhere then, and
+    would be there twice.
+
+    Raises:
+        LakeError: some are not.
+    """
+    gone = {each.path for each in change.removes} - {each.path for each in live}
+    if gone:
+        raise LakeError(
+            f"{table}: others have replaced {len(gone)} files that were to be replaced, "
+            f"{min(gone)} among them: nothing is committed"
+        )
 
 
 def lock_path(table: LakeTable) -> Path:
