@@ -179,6 +179,7 @@ class Broker:
         self.dead_letters.start()
         await self.redrives.start()
         await self.pipelines.start()
+        self.metrics.add_source(self.health.put)
         self.metrics.add_source(BrokerGauges(self))
 
     async def _finish_deletions(self) -> None:

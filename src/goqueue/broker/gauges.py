@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.coordination import GROUPS_NAME
@@ -17,6 +18,7 @@ from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.metrics import names
+from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
 from goqueue.storage.compaction import dirty_ratio
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class BrokerGauges:
-    """A source of metrics: topics, logs, groups and the disk, as they are right now."""
+    """A source of metrics: topics, logs and groups, as they are right now."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -42,14 +44,14 @@ class BrokerGauges:
         """Put every value, a topic or a group at a time; see `goqueue.metrics.registry.Source`."""
         broker = self._broker
         yield from self._put_topics(samples)
-        broker.health.put(samples)
         self._put_backlogs(samples)
         yield
         consumers = 0
-        for coordinator in broker.groups.coordinators():
+        for coordinator in list(broker.groups.coordinators()):
             for group in coordinator.list_groups():
-                consumers += group.member_count
-                self._put_group(samples, coordinator, group)
+                with suppress(GroupNotFoundError):  # it is gone since it was listed
+                    self._put_group(samples, coordinator, group)
+                    consumers += group.member_count
                 yield
             self._take_durations(coordinator)
         for queue_group in list(broker.queues):
@@ -69,7 +71,10 @@ class BrokerGauges:
         time_lookups = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
         count = failed = 0
         for topic in topics:
-            partitions = list(broker.partitions.of_topic(topic))
+            try:
+                partitions = broker.partitions.of_topic(topic)
+            except UnknownTopicError:
+                continue  # it is gone since it was listed
             count += len(partitions)
             failed += sum(1 for each in partitions if each.log.failure is not None)
             _put_topic(samples, topic.name, partitions)
@@ -101,14 +106,15 @@ class BrokerGauges:
     def _put_group(
         self, samples: Samples, coordinator: GroupCoordinator, group: GroupListing
     ) -> None:
-        """A group that a coordinator knows."""
+        """A group that a coordinator knows. Raises `GroupNotFoundError` when it does no more."""
+        assigned = _assigned(coordinator, group)
         samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
         samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
         samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
         queue_group = self._broker.queues.find(group.group_id)
         if queue_group is None or queue_group.is_dormant:
             self._put_offsets(samples, group.group_id)
-        samples.put(names.ASSIGNED_PARTITIONS, _assigned(coordinator, group), group.group_id)
+        samples.put(names.ASSIGNED_PARTITIONS, assigned, group.group_id)
         _put_stats(samples, coordinator, group.group_id)
 
     def _put_queue_group(self, samples: Samples, group: QueueGroup) -> int:

@@ -81,12 +81,12 @@ class Health:
 
     def put(self, samples: Samples) -> None:
         """What is read rather than counted; see `goqueue.metrics.registry.Source`."""
-        usage = self._disk.usage(self._data_dir)
         samples.put(names.LOOP_LAG_WORST, self._loop.worst_s)
+        samples.put(names.THREADS, count_threads())
+        usage = self._disk.usage(self._data_dir)  # last, as it may fail
         samples.put(names.DISK_TOTAL, usage.total_bytes)
         samples.put(names.DISK_USED, usage.total_bytes - usage.free_bytes)
         samples.put(names.DISK_FREE, usage.free_bytes)
-        samples.put(names.THREADS, count_threads())
 
     def report(self) -> HealthReport:
         """Everything; takes a fraction of a millisecond.
