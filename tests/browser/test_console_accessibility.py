@@ -60,6 +60,7 @@ DIALOGS = {
     "/topics/orders": "Publish",
     "/topics/orders?tab=settings": "Delete…",
     "/groups/readers": "Reset offsets",
+    "/queues?group=workers": "Change settings",
     "/schemas/orders-value": "New version",
 }
 

@@ -175,6 +175,36 @@ def test_queues_show_what_is_in_flight_and_how_lanes_share_turns(
     expect(page.get_by_role("heading", name="What became of messages")).to_be_visible()
 
 
+def test_settings_of_a_queue_are_changed_and_what_is_refused_is_told_at_the_field(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    topic = topic_of(api, "tuning")
+    api.publish(topic, "one")
+    taken(api, "tuned", topic, 1)
+    page = open_page("/queues?group=tuned")
+    page.get_by_role("button", name="Change settings").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Change settings").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Nothing is changed")
+    dialog.get_by_label("Visibility timeout").fill("2m")
+    dialog.get_by_label("Weights").fill("1, 2")
+    expect(dialog).to_contain_text("Visibility timeout: 30s → 2m")
+    dialog.get_by_role("button", name="Change settings").click()
+    expect(dialog.locator(".at-fault")).to_contain_text("expected 5 whole numbers")
+    assert api.get("/groups/tuned/settings")["settings"]["visibility_timeout"] == 30_000
+    dialog.get_by_label("Weights").fill("9, 8, 7, 6, 5")
+    dialog.get_by_label("Dead letters are kept").uncheck()
+    expect(dialog).to_contain_text("Messages that die from then on are not kept.")
+    dialog.get_by_role("button", name="Change settings").click()
+    expect(dialog).to_be_hidden()
+    card = page.locator(".card", has=page.get_by_role("heading", name="How messages are handed"))
+    expect(card).to_contain_text("critical 9, high 8, normal 7, low 6, background 5")
+    expect(card).to_contain_text("not kept")
+    found = api.get("/groups/tuned/settings")["settings"]
+    assert (found["visibility_timeout"], found["dead_letters"]) == (120_000, False)
+    assert (found["max_deliveries"], found["backoff"]) == (3, 1000)
+
+
 def test_a_delayed_message_is_seen_coming_and_cancelled(
     open_page: Callable[..., Page], api: HttpApi
 ) -> None:

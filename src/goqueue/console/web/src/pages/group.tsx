@@ -2,13 +2,14 @@
 import { useState } from "preact/hooks";
 import { LineChart } from "../kit/chart";
 import { ask } from "../kit/dialog";
-import { Badge, Button, Card, Empty, Facts, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
+import { Badge, Button, Card, Empty, Loaded, PageHead, Plain, Stat, Status } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
 import { api, path } from "../lib/api";
-import { count, duration, many, perSecond, settingDuration, whole } from "../lib/format";
+import { count, duration, many, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go, Link, type Params } from "../lib/router";
 import { type GroupLine, kindOf, toneOf } from "./groups";
+import { QueueSettings } from "./queue-settings";
 import { ResetOffsets } from "./reset-offsets";
 
 export type ByTopic = Record<string, Record<string, number>>;
@@ -35,7 +36,6 @@ type QueueInfo = {
   in_flight: number;
   waiting: number;
   dead: number;
-  settings: Record<string, number | boolean | Record<string, number>>;
   partitions: Record<string, Record<string, PartitionCounts>>;
 };
 
@@ -112,7 +112,7 @@ export function GroupPage({ params }: { params: Params }) {
             {history.data && isKnown(found) && <Behind history={history.data} />}
             <Members group={found} />
             <Partitions group={found} />
-            {found.queue && <QueueSettings queue={found.queue} />}
+            {found.queue && <QueueSettings group={name} />}
           </>
         )}
       </Loaded>
@@ -282,26 +282,6 @@ function rowsOf(group: GroupInfo): PartitionRow[] {
     if (group.offsets[topic]?.[number] === undefined) rows.push(rowOf(topic, number, null));
   }
   return rows;
-}
-
-const DURATIONS = new Set(["visibility_timeout", "backoff", "max_backoff", "starvation_timeout"]);
-
-function QueueSettings({ queue }: { queue: QueueInfo }) {
-  return (
-    <Card title="How messages are handed out">
-      <Facts
-        items={Object.entries(queue.settings).map(([name, value]) => [name.replaceAll("_", " "), shown(name, value)])}
-      />
-    </Card>
-  );
-}
-
-function shown(name: string, value: number | boolean | Record<string, number>): string {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number") return DURATIONS.has(name) ? settingDuration(value) : whole(value);
-  return Object.entries(value)
-    .map(([lane, weight]) => `${lane} ${weight}`)
-    .join(", ");
 }
 
 function askDelete(name: string, members: number): void {

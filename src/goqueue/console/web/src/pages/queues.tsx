@@ -5,6 +5,7 @@ import { api, path } from "../lib/api";
 import { percent, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, useQueryField } from "../lib/router";
+import { QueueSettings } from "./queue-settings";
 
 type Reliability = {
   delivered: number;
@@ -139,6 +140,7 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
           ]}
         />
       </Card>
+      <QueueSettings group={group} />
     </>
   );
 }
