@@ -22,10 +22,10 @@ from goqueue.tracing.context import (
     context_in,
     derived_context,
     new_trace,
-    spread,
 )
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced, parts_of
+from goqueue.tracing.sampling import is_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,13 +74,15 @@ class Tracer(TraceVerdicts):
         """A batch is in the log; None when it is not traced."""
         place = self.place(topic, request.partition.number)
         first, end, is_duplicate = placed
-        is_sampled = spread(first) < place.threshold and (
+        if is_duplicate:
+            return None
+        is_chosen = is_sampled(place.threshold, first) and (
             not place.is_bounded or self._budget.take(started_s)
         )
-        if is_duplicate or not (is_sampled or (request.traced and place.threshold)):
+        if not (is_chosen or (request.traced and place.threshold)):
             return None
-        batch = traced_batch(request.batch, first, end, only_named=not is_sampled)
-        if not is_sampled and not any(batch.own.values()):
+        batch = traced_batch(request.batch, first, end, only_named=not is_chosen)
+        if not is_chosen and not any(batch.own.values()):
             return None
         self.index.add(place.id, batch)
         self._budget.charge(len(batch.own))
@@ -138,8 +140,8 @@ class Tracer(TraceVerdicts):
             context = derived_context(DELAYED, delayed_id)
             named = context_in(found.records[number].headers)
             if named is not None:
-                context, is_sampled = named
-                if not is_sampled:
+                context, is_wanted = named
+                if not is_wanted:
                     continue
             self.index.add(DELAYED, Traced(delayed_id, delayed_id + 1, {delayed_id: context}))
             self._add(Event.RECEIVED, place, context, received_ns)
