@@ -32,7 +32,7 @@ class HttpApi:
     """Keeps its connection from request to request."""
 
     def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection(HOST, port, timeout=70)
+        self._connection = http.client.HTTPConnection(HOST, port, timeout=150)
 
     def ask(
         self,

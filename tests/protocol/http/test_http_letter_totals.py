@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 def bury_together(bootstrap: str, box: str, who: str, ends: list[bool]) -> None:
     """Put three letters a transaction into a dead-letter topic; False: and abort it."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": who})
-    producer.init_transactions(20)
+    producer.init_transactions(90)
     for number, commits in enumerate(ends):
         producer.begin_transaction()
         for letter in range(3):
             producer.produce(box, f"{number}.{letter}", partition=0)
         if commits:
-            producer.commit_transaction(20)
+            producer.commit_transaction(90)
         else:
-            producer.flush(20)
-            producer.abort_transaction(20)
+            producer.flush(90)
+            producer.abort_transaction(90)
 
 
 def eventually(look: Callable[[], bool]) -> None:
     """The overview is made once a second at most."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while not look():
         assert time.monotonic() < deadline, "it never was so"
         time.sleep(0.1)

@@ -65,9 +65,8 @@ def test_a_report_replaces_the_one_before(api: HttpApi, pipeline: str) -> None:
 
 
 def test_a_pipeline_that_is_silent_for_three_intervals_is_lost(api: HttpApi, pipeline: str) -> None:
-    put(api, pipeline, interval_ms=100)
     put(api, f"{pipeline}-done", interval_ms=100, state="finished")
-    assert api.get(f"/pipelines/{pipeline}")["state"] == "running"
+    assert put(api, pipeline, interval_ms=100)["state"] == "running"
     while api.get(f"/pipelines/{pipeline}")["state"] == "running":
         time.sleep(0.02)  # it was heard of just now; this takes 300 ms
     assert api.get(f"/pipelines/{pipeline}")["state"] == "lost"
@@ -111,7 +110,7 @@ def test_what_is_no_report_is_refused(
 def test_reports_survive_a_kill(server: ServerProcess) -> None:
     api = HttpApi(server.http_port)
     for number in range(20):
-        put(api, f"p{number % 5}", started_at=number)
+        put(api, f"p{number % 5}", started_at=number, interval_ms=600_000)
     api.ask("DELETE", "/pipelines/p0")
     api.close()
     for _ in range(2):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.http_api import HOST, HttpApi
+from support.pace import in_time, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ def join(api: HttpApi, group: str, *topics: str, **fields: Any) -> str:
 
 
 def ask(api: HttpApi, group: str, member: str, query: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = api.get(f"/groups/{group}/poll?member_id={member}&timeout=5s&{query}")
+    found: dict[str, Any] = api.get(f"/groups/{group}/poll?member_id={member}&timeout=60s&{query}")
     return found
 
 
@@ -95,7 +96,7 @@ def test_a_message_that_is_not_acknowledged_in_time_comes_again_and_its_receipt_
     member = join(api, group, topic, visibility_timeout="200ms")
     api.publish(topic, "x", partition=0)
     (first,) = poll(api, group, member)
-    (second,) = poll(api, group, member)
+    (second,) = poll(api, group, member, "visibility=1h")
     assert time.time() * 1000 >= first["visible_until"]
     assert (first["delivery_count"], second["delivery_count"]) == (1, 2)
     answer = api.ask("POST", "/messages/ack", {"receipt_handle": first["receipt_handle"]})
@@ -119,17 +120,22 @@ def test_a_poll_says_how_long_its_messages_are_its_own(
 
 
 def test_a_message_may_be_kept_for_longer(api: HttpApi, topic: str, group: str) -> None:
-    member = join(api, group, topic, visibility_timeout="300ms")
+    member = join(api, group, topic, visibility_timeout="300ms", max_deliveries=250)
     api.publish(topic, "x", partition=0)
-    (found,) = poll(api, group, member)
-    handle = found["receipt_handle"]
-    answer = api.post("/messages/visibility", {"receipt_handle": handle, "extension_seconds": 30.5})
-    assert answer["verdict"] == "extend"
-    assert 25_000 <= answer["visible_until"] - found["visible_until"] <= 60_000
+    while True:  # until it is asked for in time, which may take a busy machine a second attempt
+        (found,) = poll(api, group, member)
+        handle = found["receipt_handle"]
+        wish = {"receipt_handle": handle, "extension_seconds": 300.5}
+        answer = api.ask("POST", "/messages/visibility", wish)
+        if answer.status == 200:
+            break
+        assert answer.code == "expired_receipt"
+    assert answer.json["verdict"] == "extend"
+    assert 250_000 <= answer.json["visible_until"] - found["visible_until"] <= 600_000
     assert poll(api, group, member, "timeout=500ms") == []
     api.post("/messages/visibility", {"receipt_handle": handle, "extension": "0s"})
     (again,) = poll(api, group, member)
-    assert again["delivery_count"] == 2
+    assert again["delivery_count"] == found["delivery_count"] + 1
 
 
 def test_what_was_handed_back_waits_the_longer_the_more_often(
@@ -144,7 +150,6 @@ def test_what_was_handed_back_waits_the_longer_the_more_often(
         began = time.monotonic()
         answer = api.post("/messages/nack", {"receipt_handle": handle, "reason": "not now"})
         assert answer == {"receipt_handle": handle, "verdict": "nack", "visible_until": None}
-        assert api.get(f"/groups/{group}")["queue"]["waiting"] == 1
         (found,) = poll(api, group, member)
         waits.append(time.monotonic() - began)
         assert found["delivery_count"] == count
@@ -154,11 +159,14 @@ def test_what_was_handed_back_waits_the_longer_the_more_often(
 
 def test_a_nack_may_say_when_to_try_again(api: HttpApi, topic: str, group: str) -> None:
     member = join(api, group, topic, backoff="1h")
-    api.publish(topic, "x", partition=0)
-    (found,) = poll(api, group, member)
-    body = {"receipt_handle": found["receipt_handle"], "delay": "50ms"}
-    api.post("/messages/nack", body)
-    assert poll(api, group, member)[0]["delivery_count"] == 2
+    api.publish(topic, "later", "soon", partition=0)
+    later, soon = poll(api, group, member)
+    api.post("/messages/nack", {"receipt_handle": later["receipt_handle"]})
+    assert api.get(f"/groups/{group}")["queue"]["waiting"] == 1
+    api.post("/messages/nack", {"receipt_handle": soon["receipt_handle"], "delay": "50ms"})
+    (again,) = poll(api, group, member)
+    assert (again["value"], again["delivery_count"]) == ("soon", 2)
+    assert api.get(f"/groups/{group}")["queue"]["waiting"] == 1
 
 
 def test_a_member_has_no_more_than_it_may(api: HttpApi, topic: str, group: str) -> None:
@@ -190,8 +198,8 @@ def test_a_poll_that_waits_is_woken_when_there_is_room_again(
     timer = threading.Timer(0.3, ack_soon)
     timer.start()
     began = time.monotonic()
-    assert values(poll(api, group, member, "timeout=30s")) == ["two"]
-    assert time.monotonic() - began < 15
+    assert values(poll(api, group, member, "timeout=60s")) == ["two"]
+    assert time.monotonic() - began < 45
     timer.join()
 
 
@@ -249,7 +257,7 @@ def test_acknowledging_moves_the_committed_offset_over_what_is_done_without_a_ga
 def test_committing_offsets_acknowledges_everything_before_them(
     api: HttpApi, topic: str, group: str
 ) -> None:
-    member = join(api, group, topic, visibility_timeout="300ms")
+    member = join(api, group, topic)
     api.publish(topic, *"abcd", partition=0)
     taken = poll(api, group, member, "limit=3")
     body = {"member_id": member, "offsets": {topic: {"0": 2}}}
@@ -325,11 +333,19 @@ def test_a_group_begins_at_the_latest_if_it_is_asked_to(
 def test_an_exclusive_group_keeps_the_order_when_a_message_is_tried_again(
     api: HttpApi, topic: str, group: str
 ) -> None:
-    member = join(api, group, topic, assignment="exclusive", backoff="100ms")
+    member = join(api, group, topic, assignment="exclusive")
     api.publish(topic, *"abc", partition=0)
-    (first,) = poll(api, group, member, "limit=1")
-    api.post("/messages/nack", {"receipt_handle": first["receipt_handle"]})
-    assert nothing(api, group, member)
+
+    def scenario(time_ms: int) -> None:
+        (first,) = poll(api, group, member, "limit=1")
+        began_ms = time.time() * 1000
+        body = {"receipt_handle": first["receipt_handle"], "delay": f"{time_ms}ms"}
+        api.post("/messages/nack", body)
+        is_silent = nothing(api, group, member)
+        in_time(began_ms + time_ms)
+        assert is_silent
+
+    unhurried(scenario)
     assert values(poll(api, group, member)) == ["a", "b", "c"]
 
 
@@ -343,7 +359,7 @@ def test_a_partition_that_changes_hands_waits_for_what_its_last_owner_has(
     while len(taken) < 4:
         taken += poll(api, group, first)
     second = join(api, group, topic, assignment="exclusive")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while True:
         for member in (first, second):
             said = api.post(f"/groups/{group}/heartbeat", {"member_id": member})
@@ -372,7 +388,7 @@ def test_members_of_an_exclusive_group_get_each_partition_in_order(
     def work() -> None:
         client = HttpApi(broker.http_port)
         member = join(client, group, topic, assignment="exclusive")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not done.is_set() and time.monotonic() < deadline:
             for each in poll(client, group, member, "timeout=300ms&limit=7"):
                 seen.append((each["partition"], each["offset"]))
@@ -452,12 +468,13 @@ def test_other_weights_hold_from_the_next_poll_on(api: HttpApi, topic: str, grou
 
 def test_a_lane_that_starves_is_served(api: HttpApi, topic: str, group: str) -> None:
     member = join(
-        api, group, topic, weights={"background": 0}, starvation_timeout="200ms", max_unacked=10_000
+        api, group, topic, weights={"background": 0}, starvation_timeout="1h", max_unacked=10_000
     )
     api.publish(topic, "patient", priority="background", partition=0)
     api.publish(topic, *(["x"] * 1000), priority="critical", partition=0)
     assert "patient" not in values(poll(api, group, member, "limit=50"))
-    time.sleep(0.25)
+    changed = api.ask("PUT", f"/groups/{group}/settings", {"starvation_timeout": "1ms"})
+    assert changed.status == 200
     assert "patient" in values(poll(api, group, member, "limit=5"))
     lanes = api.get(f"/priority/stats?group={group}")["groups"][group]["lanes"]
     assert lanes["background"]["boosts"] == 1
