@@ -132,7 +132,10 @@ def test_dead_letters_are_looked_at_and_sent_back(
 ) -> None:
     topic = topic_of(api, "failing")
     bury(api, topic, "workers", '{"id": 1}', '{"id": 2}', HOSTILE)
-    page = open_page("/dead-letters")
+    page = open_page()
+    page.get_by_role("link", name="3 dead letters of failing").click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.get_by_role("link", name="Dead letters", exact=True).first.click()
     expect(row_of(page, "failing.dlq")).to_contain_text("3")
     page.get_by_role("link", name="failing", exact=True).click()
     expect(page.locator("tbody tr")).to_have_count(3)
