@@ -44,11 +44,13 @@ def test_a_topic_is_made_and_what_the_broker_refuses_is_told_in_its_words(
     page = open_page("/topics")
     page.get_by_role("button", name="New topic").click()
     dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_be_focused()
     dialog.get_by_label("Name").fill("bad name!")
     dialog.get_by_role("button", name="Make topic").click()
     refused = api.ask("POST", "/topics", {"name": "bad name!"}).json["detail"]
     expect(dialog.get_by_role("alert")).to_contain_text(refused)
     expect(dialog.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
+    expect(dialog.get_by_label("Name")).to_be_focused()
     dialog.get_by_label("Name").fill("made-here")
     dialog.get_by_label("Partitions").fill("4")
     dialog.get_by_label("Messages are kept").select_option("1 hour")
@@ -221,7 +223,8 @@ def test_a_long_message_is_published_again_as_a_whole(
 ) -> None:
     topic = "long"
     api.post("/topics", {"name": topic, "num_partitions": 1})
-    page = open_page(f"/topics/{topic}")
+    page = open_page(f"/topics/{topic}?tab=unheard-of")
+    expect(page.get_by_role("tab", name="Messages")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_text("The topic is empty")).to_be_visible()
     long = "x" * 200_000
     api.publish(topic, long)

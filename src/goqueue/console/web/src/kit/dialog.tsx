@@ -6,6 +6,9 @@ import { Store, useStore } from "../lib/store";
 import { oneLine } from "../lib/content";
 import { Button, IconButton, Note, ProblemNote } from "./parts";
 
+/** Where somebody begins to write. */
+const FIRST = "form :is(input:not([type='radio'], [type='checkbox']), select, textarea)";
+
 export function Dialog({
   title,
   onClose,
@@ -22,6 +25,8 @@ export function Dialog({
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
+    // The browser would begin with the first control, which is the one that closes.
+    if (!dialog?.querySelector("[autofocus]")) dialog?.querySelector<HTMLElement>(FIRST)?.focus();
     return () => {
       dialog?.close();
       // The element may be gone from the page already: then the browser does not give it back.

@@ -1,11 +1,17 @@
 // Forms: labelled fields, and one place for what the broker says is wrong, beside the field it names.
 import { type AllHTMLAttributes, type ComponentChildren, createContext } from "preact";
-import { useContext, useId, useState } from "preact/hooks";
+import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../lib/api";
 import { oneLine } from "../lib/content";
 import { Button, ProblemNote } from "./parts";
 
-const FormProblem = createContext<Problem | null>(null);
+type Refusal = {
+  problem: Problem | null;
+  /** A field says that it is the one at fault, and tells it. */
+  onTold: () => void;
+};
+
+const FormProblem = createContext<Refusal>({ problem: null, onTold: () => undefined });
 
 export function Form({
   children,
@@ -26,11 +32,17 @@ export function Form({
 }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
+  const [isTold, setTold] = useState(false);
+  const element = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (isTold) element.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+  }, [isTold, problem]);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (busy) return;
     setBusy(true);
     setProblem(null);
+    setTold(false);
     try {
       await onSubmit();
     } catch (error) {
@@ -40,9 +52,9 @@ export function Form({
     }
   };
   return (
-    <form class="form" onSubmit={submit} noValidate>
-      <FormProblem.Provider value={problem}>{children}</FormProblem.Provider>
-      {problem && <ProblemNote problem={problem} />}
+    <form ref={element} class="form" onSubmit={submit} noValidate>
+      <FormProblem.Provider value={{ problem, onTold: () => setTold(true) }}>{children}</FormProblem.Provider>
+      {problem && !isTold && <ProblemNote problem={problem} />}
       <footer class="form-foot">
         {aside && <span class="aside">{aside}</span>}
         {onCancel && (
@@ -69,8 +81,11 @@ type FieldProps = {
 /** A label, a control, a hint, and the problem if the broker named this field. */
 export function Field({ label, hint, name, children }: FieldProps) {
   const id = useId();
-  const problem = useContext(FormProblem);
+  const { problem, onTold } = useContext(FormProblem);
   const isAtFault = Boolean(name && problem?.field && problem.field.split(/[.[]/).some((part) => part.replace("]", "") === name));
+  useEffect(() => {
+    if (isAtFault) onTold();
+  }, [isAtFault, problem]);
   return (
     <div class={isAtFault ? "field at-fault" : "field"}>
       <label class="field-label" htmlFor={id}>
@@ -78,7 +93,7 @@ export function Field({ label, hint, name, children }: FieldProps) {
       </label>
       {children({ id, "aria-describedby": `${id}-hint`, "aria-invalid": isAtFault })}
       <span class="field-hint" id={`${id}-hint`}>
-        {isAtFault && problem ? <strong>{oneLine(problem.message, 500)}</strong> : hint}
+        {isAtFault && problem ? <strong role="alert">{oneLine(problem.message, 500)}</strong> : hint}
       </span>
     </div>
   );

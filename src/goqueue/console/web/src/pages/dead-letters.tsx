@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../kit/dialog";
 import { SelectField } from "../kit/form";
-import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Time } from "../kit/parts";
+import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Time, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { ValueViewer } from "../kit/value";
 import { toast } from "../kit/toasts";
@@ -62,6 +62,7 @@ export function DeadLettersPage() {
   const boxes = useResource((signal) => api.get<{ topics: Box[] }>("/dlq", { signal }), [], { everyMs: 5000, on: ["topic"] });
   const redrives = useResource((signal) => api.get<{ redrives: Redrive[] }>("/redrives", { signal }), [], { everyMs: 3000 });
   const rows = useFiltered(boxes.data?.topics, (row) => row.topic);
+  const sent = (redrives.data?.redrives ?? []).filter((each) => !each.dry_run);
   return (
     <>
       <PageHead title="Dead letters" lead="Messages that nobody could process, kept until they are sent back or removed." />
@@ -69,7 +70,7 @@ export function DeadLettersPage() {
         <Filter label="Filter topics" />
       </div>
       <Loaded from={boxes}>
-        {() => (
+        {(found) => (
           <Card flush>
             <Table
               label="Topics with dead letters"
@@ -78,21 +79,29 @@ export function DeadLettersPage() {
               rowKey={(row) => row.topic}
               rowTo={(row) => path("dead-letters", row.topic)}
               first={{ column: "total", descending: true }}
-              empty={<Empty title="Nothing has died">A message that is rejected, or fails too often, comes here.</Empty>}
+              empty={
+                found.topics.length ? (
+                  <Empty title="No topic has that in its name" />
+                ) : (
+                  <Empty title="Nothing has died">A message that is rejected, or fails too often, comes here.</Empty>
+                )
+              }
             />
           </Card>
         )}
       </Loaded>
-      {redrives.data && redrives.data.redrives.length > 0 && <Redrives found={redrives.data.redrives} onChange={redrives.reload} />}
+      {sent.length > 0 && <Redrives found={sent} onChange={redrives.reload} />}
     </>
   );
 }
 
+const STATES: Record<string, Tone> = { running: "accent", done: "good", failed: "bad" };
+
 function Redrives({ found, onChange }: { found: Redrive[]; onChange: () => void }) {
   const columns: Column<Redrive>[] = [
     { id: "id", title: "Redrive", number: true, minor: true, sort: (row) => row.id, cell: (row) => row.id },
-    { id: "topic", title: "From and to", wide: true, cell: (row) => <Plain text={`${row.topic} → ${row.to}`} /> },
-    { id: "state", title: "State", cell: (row) => <Badge tone={row.state === "failed" ? "bad" : row.state === "done" ? "good" : "accent"}>{row.dry_run ? `${row.state} (dry run)` : row.state}</Badge> },
+    { id: "topic", title: "From and to", wide: true, sort: (row) => row.topic, cell: (row) => <Plain text={`${row.topic} → ${row.to}`} /> },
+    { id: "state", title: "State", cell: (row) => <Badge tone={STATES[row.state] ?? "neutral"}>{row.state}</Badge> },
     { id: "done", title: "Sent back", number: true, cell: (row) => `${whole(row.done)} of ${whole(row.total)}` },
     { id: "failed", title: "Refused", number: true, minor: true, cell: (row) => whole(row.failed) },
     { id: "rate", title: "At most", number: true, minor: true, cell: (row) => (row.rate ? perSecond(row.rate) : "–") },

@@ -137,7 +137,7 @@ function SearchForm({
           value={draft.offset}
           disabled={!draft.partition}
           placeholder={draft.partition ? "" : "choose a partition"}
-          onChange={(offset) => set({ offset })}
+          onChange={(offset) => set({ offset: offset.replace(/\D/g, "") })}
         />
         <TextField
           label="From time"

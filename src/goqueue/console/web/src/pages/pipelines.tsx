@@ -77,7 +77,7 @@ export function PipelinesPage() {
         <Filter label="Filter pipelines" />
       </div>
       <Loaded from={found}>
-        {() => (
+        {({ pipelines }) => (
           <Card flush>
             <Table
               label="Pipelines"
@@ -87,9 +87,13 @@ export function PipelinesPage() {
               rowTo={(row) => path("pipelines", row.name)}
               first={{ column: "name" }}
               empty={
-                <Empty title="No pipeline has reported">
-                  <code>goqueue pipeline run FILE</code> reports here when the file names the broker's HTTP address.
-                </Empty>
+                pipelines.length ? (
+                  <Empty title="No pipeline has that in its name" />
+                ) : (
+                  <Empty title="No pipeline has reported">
+                    <code>goqueue pipeline run FILE</code> reports here when the file names the broker's HTTP address.
+                  </Empty>
+                )
               }
             />
           </Card>

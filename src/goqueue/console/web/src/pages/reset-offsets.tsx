@@ -28,8 +28,8 @@ const STRATEGIES = [
 
 const COLUMNS: Column<Change>[] = [
   { id: "partition", title: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
-  { id: "before", title: "Reads on at", number: true, cell: (row) => whole(row.before) },
-  { id: "after", title: "Would read on at", number: true, cell: (row) => whole(row.after) },
+  { id: "before", title: "Reads on at", number: true, minor: true, cell: (row) => whole(row.before) },
+  { id: "after", title: "Would read on at", number: true, minor: true, cell: (row) => whole(row.after) },
   { id: "effect", title: "Which means", wide: true, cell: (row) => effect(row) },
 ];
 
@@ -193,7 +193,7 @@ function summary(changes: Change[]): string {
   }
   const said = [
     skipped > 0 && `${many(skipped, "message")} would be skipped`,
-    again > 0 && `${whole(again)} would come again`,
+    again > 0 && `${many(again, "message")} would come again`,
   ].filter(Boolean);
   return said.length ? `In all, ${said.join(" and ")}.` : "No message would be skipped or come again.";
 }

@@ -256,6 +256,8 @@ function Register({ subject, from, onClose }: { subject?: string; from?: Version
           </Button>
         }
         onSubmit={async () => {
+          setVerdict(null);
+          setProblem(null);
           const made = await api.post<{ id: number }>(path("subjects", name, "versions"), body);
           toast.ok(`${name} is registered: its schema has the id ${made.id}.`);
           onClose();

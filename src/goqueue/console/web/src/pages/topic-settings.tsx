@@ -297,7 +297,7 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
   const [count, setCount] = useState(String(topic.num_partitions + 1));
   const grow = async () => {
     const made = await api.post<TopicInfo>(path("topics", topic.name, "partitions"), {
-      count: wholeNumber(count, "count"),
+      count: wholeNumber(count, "num_partitions"),
     });
     toast.ok(`${topic.name} has ${made.num_partitions} partitions now.`);
     onChanged();
@@ -312,7 +312,7 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
         </Note>
         <TextField
           label="Partitions in all"
-          name="count"
+          name="num_partitions"
           inputMode="numeric"
           autofocus
           value={count}

@@ -1,7 +1,7 @@
 // One topic: its messages, its partitions, how it is set up.
 import { useState } from "preact/hooks";
 import { Bars } from "../kit/chart";
-import { Badge, Button, Card, Loaded, PageHead, Stat, Status, Tabs } from "../kit/parts";
+import { Badge, Button, Card, Loaded, PageHead, Stat, Status, type Tab, Tabs } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
 import { toast } from "../kit/toasts";
 import { api, path } from "../lib/api";
@@ -94,6 +94,12 @@ function Summary({ topic }: { topic: TopicInfo }) {
   );
 }
 
+const TABS: Tab[] = [
+  { id: "messages", label: "Messages" },
+  { id: "partitions", label: "Partitions" },
+  { id: "settings", label: "Settings" },
+];
+
 function Parts({
   topic,
   turn,
@@ -105,18 +111,15 @@ function Parts({
   onChanged: () => void;
   onPublishAgain: (message: Message) => void;
 }) {
-  const [tab, setTab] = useQueryField("tab", "messages");
+  const [named, setTab] = useQueryField("tab", "messages");
+  const tab = TABS.some((each) => each.id === named) ? named : "messages";
   return (
     <>
       <Tabs
         label="Parts of the topic"
         current={tab}
         onChoose={setTab}
-        tabs={[
-          { id: "messages", label: "Messages" },
-          { id: "partitions", label: "Partitions" },
-          { id: "settings", label: "Settings" },
-        ]}
+        tabs={TABS}
       />
       {tab === "messages" && <Messages key={turn} topic={topic} onPublishAgain={onPublishAgain} />}
       {tab === "partitions" && <Partitions topic={topic} />}

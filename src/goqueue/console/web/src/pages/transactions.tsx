@@ -72,7 +72,7 @@ export function TransactionsPage() {
         <Filter label="Filter transactions" />
       </div>
       <Loaded from={found}>
-        {() => (
+        {({ transactions }) => (
           <Card flush>
             <Table
               label="Transactions"
@@ -80,7 +80,7 @@ export function TransactionsPage() {
               columns={columns}
               rowKey={(row) => row.transactional_id}
               first={{ column: "open", descending: true }}
-              empty={<Empty title="No producer writes in transactions" />}
+              empty={<Empty title={transactions.length ? "No transaction is like that" : "No producer writes in transactions"} />}
             />
           </Card>
         )}
