@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from goqueue.cli.commands import app
 from goqueue.cli.job_options import moment
 from goqueue.records import Record
-from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.gone import is_in, merged, receipts_topic, spans_of
 from goqueue.spark.jobs.http import Http
@@ -222,6 +222,38 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     assert (
         len(broker.messages(receipts_topic(f"{topic}.dlq"))) == 5
     )  # one for each transaction and partition
+
+
+def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker):
+    name = broker.create_topic(next(names), partitions=2, settings={"max.message.bytes": 1000})
+    broker.create_topic(f"{name}.dlq", partitions=2, settings={"retention.ms": -1})
+    rows = [letter(at, name, "odd") for at in range(8)]
+    rows[5] = rows[5]._replace(value=b"x" * 2000)
+    rows.append(letter(8, name, "odd", source="gone"))
+    with TopicWriter(broker.kafka_address) as writer:
+        for at, record in enumerate(rows):
+            writer.append(f"{name}.dlq", at % 2, [record])
+    address, http = broker.kafka_address, Http(broker.http_url)
+    some = dlq_redrive(spark, address, name, http=http, portion=3, limit=2).summary
+    assert (some["sent"], some["refused"], some["looked_at"]) == (2, 0, 3)
+    report = dlq_redrive(spark, address, name, http=http)
+    found = report.as_dict()
+    assert (found["sent"], found["refused"], found["stayed"]) == (5, 1, 1)
+    assert not report.summary.keys() & {each.title for each in report.tables}
+    (refused,) = found["refused_letters"]
+    assert (refused["letter"], refused["topic"]) == (f"{name}.dlq/1/2", name)
+    assert "max.message.bytes" in refused["error"]
+    wanted = [f"value {at}" for at in range(8) if at != 5]
+    assert values(broker, name) == wanted
+    assert [text.split(":")[0] for text in report.warnings] == [
+        "1 letters stay",
+        "1 letters stay",
+    ]
+    again = dlq_redrive(spark, address, name, http=http).summary  # it is tried again, by itself
+    assert (again["sent"], again["refused"]) == (0, 1)
+    assert values(broker, name) == wanted
+    with pytest.raises(OptionsError, match="cannot go to the topic that they are in"):
+        dlq_redrive(spark, address, name, http=http, to=f"{name}.dlq")
 
 
 def test_the_suggested_command_is_one_that_the_command_line_takes():
