@@ -11,13 +11,14 @@ import typer
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
-from goqueue.cli.calls import command, root_callback
+from goqueue.cli.calls import Call, Globals, command, root_callback
 from goqueue.cli.commands import app as whole
+from goqueue.cli.errors import UsageError
 from goqueue.cli.job_frame import JobCall, _with_shared
 from goqueue.cli.job_options import asked
 from goqueue.cli.spark_session import sentence_of
 from goqueue.spark.errors import OptionsError, TopicMissingError
-from goqueue.spark.jobs import JobReport, Table
+from goqueue.spark.jobs import JobReport, Table, silent
 from goqueue.testing import Broker
 
 
@@ -118,6 +119,30 @@ def test_how_long_ago_stays_what_it_is_and_a_time_is_a_time():
     assert asked("1h30m", "--since") == timedelta(minutes=90)
     assert asked("2026-01-31T12:00:00+01:00", "--since") == 1_769_857_200_000
     assert asked(None, "--since") is None
+
+
+@pytest.mark.parametrize(
+    ("servers", "server", "url"),
+    [
+        (None, None, "http://localhost:8080"),
+        ("127.0.0.1:19092", None, "http://localhost:8080"),
+        ("broker:9092", None, None),  # or what is on this machine would be asked about it
+        ("broker:9092", "http://broker:8081", "http://broker:8081"),
+    ],
+)
+def test_the_http_address_is_taken_from_the_server_unless_that_is_another_machine(
+    servers, server, url, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GOQUEUE_SERVER", raising=False)
+    call = JobCall(
+        Call(Globals(server=server)), "x",
+        servers=servers, options=None, master="local", conf=None, progress=silent,
+    )  # fmt: skip
+    assert (call.http and call.http.url) == url
+    if url is None:
+        with pytest.raises(UsageError, match="--server: say where"):
+            call.require_http("please")
 
 
 def test_a_topic_that_is_missing_is_said_before_spark_starts():

@@ -14,9 +14,12 @@ from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.lag import lag_report
+from goqueue.spark.jobs.lag_history import course_of
+from goqueue.spark.jobs.showing import show_span
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
 from support.http_api import HttpApi
+from support.server import free_port
 from support.topic_writer import TopicWriter
 
 HOUR = 3_600_000
@@ -125,6 +128,67 @@ def test_looking_twice_tells_how_fast_a_group_reads(broker, topic, writer, commi
     assert row["lag"] == 600
     assert 0 < row["read_per_s"] <= 800
     assert row["done_in"].endswith(("ms", "s"))
+
+
+def test_a_partition_that_is_read_for_the_first_time_is_no_speed(broker, topic, writer, commit):
+    writer.numbers(topic, 0, 0, 1000)
+    writer.numbers(topic, 1, 0, 1000)
+    commit("joining", {(topic, 0): 10})
+
+    def read_on(stage, done, total=None):
+        if stage == "measuring" and not done:
+            commit("joining", {(topic, 1): 900})
+
+    report = lag_report(
+        broker.kafka_address, groups="joining", topics=topic, measure_s=0.1, progress=read_on
+    )
+    (row,) = rows(report, "groups")
+    assert (row["read_per_s"], row["done_in"]) == (0, "never")
+
+
+@pytest.mark.parametrize(
+    ("points", "trend", "course"),
+    [
+        ([0, 0, 0, 0], "steady", "▁▁▁▁"),
+        ([100, 101, 99], "steady", "███"),
+        ([0, 10, 20, 40], "growing", "▁▃▅█"),
+        ([40, None, 20, 0], "shrinking", "█▅▁"),
+        ([*range(60)], "growing", None),
+    ],
+)
+def test_the_course_of_a_lag_is_told_in_a_row(points, trend, course):
+    row = course_of("g", {"lag": points, "step_ms": 5000})
+    known = [each for each in points if each is not None]
+    assert (row["least"], row["most"], row["now"]) == (min(known), max(known), known[-1])
+    assert row["trend"] == trend
+    assert course is None or row["course"] == course
+    assert len(row["course"]) == min(len(known), 30)
+    assert row["over"] == show_span((len(points) - 1) * 5000)
+
+
+def test_what_the_broker_remembers_of_groups_is_shown_and_nothing_else_is_said(
+    broker, topic, writer, commit
+):
+    writer.numbers(topic, 0, 0, 100)
+    inside = broker._embedded.node.broker
+
+    async def look():
+        await inside.backlogs.look()
+        await inside.history.sample()
+
+    for offset in (0, 0, 60):
+        commit("known", {(topic, 0): offset})
+        broker._do(look())
+    report = lag_report(
+        broker.kafka_address, groups="known", topics=topic, http=Http(broker.http_url)
+    )
+    (row,) = rows(report, "history")
+    assert (row["most"], row["least"], row["now"], row["trend"]) == (100, 40, 40, "shrinking")
+    closed = Http(f"http://127.0.0.1:{free_port()}")
+    for elsewhere in (None, closed, Http(f"http://{broker.kafka_address}")):
+        quiet = lag_report(broker.kafka_address, groups="known", topics=topic, http=elsewhere)
+        assert "history" not in quiet.as_dict()
+        assert quiet.warnings == []
 
 
 def test_arguments_that_make_no_sense_are_refused(broker):

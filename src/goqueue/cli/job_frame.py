@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import typer
 
 from goqueue.cli.calls import Call, command
+from goqueue.cli.contexts import DEFAULT_SERVER
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.job_progress import Bars
 from goqueue.cli.output import Format, note
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import JobReport, Progress
 
 SERVERS_VARIABLE: Final = "GOQUEUE_BOOTSTRAP_SERVERS"
 _KAFKA_PORT: Final = 9092
+_THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 app = typer.Typer(
     no_args_is_help=True, help="Do something with all messages of a topic, on Spark, and end."
@@ -110,6 +113,34 @@ class JobCall:
             return self._servers
         host = urlsplit(self.call.target().server).hostname or "127.0.0.1"
         return f"{f'[{host}]' if ':' in host else host}:{_KAFKA_PORT}"
+
+    @property
+    def http(self) -> Http | None:
+        """The broker's HTTP side; None where nobody has said where it is.
+
+        The server of other commands is taken for it, but not the one that is only a default when
+        the Kafka address is of another machine: that would be another broker.
+        """
+        from goqueue.spark.jobs.http import Http  # noqa: PLC0415 - start-up stays light
+
+        target = self.call.target()
+        is_said = self.call.given.server is not None or target.server != DEFAULT_SERVER
+        if not is_said and self._servers is not None:
+            hosts = {each.strip().rpartition(":")[0] for each in self._servers.split(",")}
+            if not hosts <= _THIS_MACHINE:
+                return None
+        return Http(target.server, target.api_key)
+
+    def require_http(self, why: str) -> Http:
+        """The broker's HTTP side.
+
+        Raises:
+            UsageError: nobody has said where it is.
+        """
+        found = self.http
+        if found is None:
+            raise UsageError(f"--server: say where the broker's HTTP address is, {why}")
+        return found
 
     @property
     def spark(self) -> SparkSession:

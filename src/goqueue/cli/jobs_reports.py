@@ -14,7 +14,6 @@ from goqueue.cli.job_options import PartitionerOption, SinceOption, UntilOption,
 from goqueue.cli.output import Format, printable
 
 if TYPE_CHECKING:
-    from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import JobReport
 
 TopicArgument: TypeAlias = Annotated[
@@ -67,7 +66,7 @@ def triage(
         top=top,
         keys=keys,
         include_gone=include_gone,
-        http=_http(call),
+        http=call.http,
         options=call.options,
         progress=call.progress,
     )
@@ -129,6 +128,7 @@ def redrive(
     )
     if problems := selection.problems():
         raise UsageError(problems[0])
+    http = call.require_http("which knows the letters that have gone back")
     if not dry_run:
         where = "where they came from" if to is None else to
         confirm(f"Dead letters of {topic} will be published to {where} again.", force=force)
@@ -141,7 +141,7 @@ def redrive(
         limit=limit,
         rate=rate,
         dry_run=dry_run,
-        http=_http(call),
+        http=http,
         options=call.options,
         progress=call.progress,
     )
@@ -178,7 +178,7 @@ def lag(
         measure_s=(span(measure, "--measure") or 0) / 1000,
         hours=hours,
         partitions=partitions,
-        http=_http(call),
+        http=call.http,
         options=call.options,
         progress=call.progress,
     )
@@ -280,11 +280,13 @@ def audit(
     """Show which messages fit which version of a schema, and which fit none, and why."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
+    why = "or where the registry is (--registry)"
+    at = jobs.Http(registry) if registry is not None else call.require_http(why)
     return jobs.schema_audit(
         call.spark,
         call.servers,
         topic,
-        _http(call) if registry is None else jobs.Http(registry),
+        at,
         subject=subject,
         since_ms=moment(since, "--since"),
         until_ms=moment(until, "--until"),
@@ -293,11 +295,3 @@ def audit(
         options=call.options,
         progress=call.progress,
     )
-
-
-def _http(call: JobCall) -> Http:
-    """The server that other commands talk to."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
-    target = call.call.target()
-    return jobs.Http(target.server, target.api_key)

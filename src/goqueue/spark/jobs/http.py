@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.request
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ class Http:
         """The JSON that is answered to a GET, or to a POST where there is a body.
 
         Raises:
-            OSError: nobody answers; an `HTTPError` when the answer is a refusal.
+            OSError: nobody answers, or nobody that speaks as a broker does; an `HTTPError` when
+                the answer is a refusal.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self.api_key is not None:
@@ -32,5 +34,8 @@ class Http:
             data=None if body is None else json.dumps(body).encode(),
             headers=headers,
         )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+                return json.load(answer)
+        except (http.client.HTTPException, ValueError) as error:
+            raise OSError(f"{self.url} does not answer as a broker does ({error!r})") from error

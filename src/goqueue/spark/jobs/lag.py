@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.spark.errors import OptionsError
+from goqueue.spark.jobs.lag_history import history_rows
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_span, show_time
@@ -103,13 +104,14 @@ def lag_report(
         hours: So many hours back, unread messages are told by the hour of their writing.
         partitions: Show each partition too.
         http: The broker's HTTP side: Kafka's protocol does not tell where exclusive queue groups
-            are, so they have no offsets without it.
+            are, so they have no offsets without it, nor how groups got on in the last half hour.
         options: Options of the connection, such as `kafka.sasl.username`.
         progress: Is told how far it is.
 
     Returns:
         Tables `groups` (a row for each group and topic), `idle_groups` (nobody is in them),
-        `unread` (by hour of writing), and `partitions` if asked for.
+        `unread` (by hour of writing), `history` (where the broker remembers it), and `partitions`
+        if asked for.
 
     Raises:
         OptionsError: the arguments make no sense.
@@ -126,6 +128,9 @@ def lag_report(
         Table("idle_groups", _idle_rows(lags)),
         Table("unread", _unread_rows(lags)),
     ]
+    history = history_rows(http, _largest_first(lags)) if http is not None else []
+    if history:
+        tables.append(Table("history", history))
     if partitions:
         tables.append(Table("partitions", _partition_rows(lags)))
     summary = {
@@ -208,13 +213,13 @@ def _queue_offsets(http: Http, group: str) -> dict[Place, int]:
     """Where a queue group is, as the broker tells it over HTTP; nothing when it does not."""
     try:
         found = http.ask(f"/groups/{urllib.parse.quote(group, safe='')}")
-    except OSError:
+        return {
+            (topic, int(number)): offset
+            for topic, numbers in found["offsets"].items()
+            for number, offset in numbers.items()
+        }
+    except (OSError, KeyError, TypeError):
         return {}
-    return {
-        (topic, int(number)): offset
-        for topic, numbers in found["offsets"].items()
-        for number, offset in numbers.items()
-    }
 
 
 def _has(known: Mapping[str, TopicView], topic: str, number: int) -> bool:
@@ -236,17 +241,19 @@ def _group_rows(lags: Lags) -> list[Row]:
     by_topic: dict[tuple[str, str], list[Read]] = defaultdict(list)
     for each in lags.reads:
         by_topic[each.group, each.place[0]].append(each)
-    before: dict[tuple[str, str], int] = defaultdict(int)
-    for each in lags.earlier:
-        before[each.group, each.place[0]] += each.committed
+    before = {(each.group, each.place): each.committed for each in lags.earlier}
     rows: list[tuple[int, Row]] = []
     for (group, topic), reads in by_topic.items():
         lag = sum(each.lag for each in reads)
         coming = _coming(lags, reads)
         reading = None
         if lags.earlier:
-            now = sum(each.committed for each in reads)
-            reading = max(0.0, (now - before[group, topic]) / lags.seconds)
+            # What was not looked at before, or was set back, tells nothing of a speed.
+            moved = [
+                max(0, each.committed - before.get((group, each.place), each.committed))
+                for each in reads
+            ]
+            reading = sum(moved) / lags.seconds
         row: Row = {
             "group": group,
             "type": states[group].kind,
@@ -263,6 +270,14 @@ def _group_rows(lags: Lags) -> list[Row]:
         }
         rows.append((lag, row))
     return [row for _, row in sorted(rows, key=lambda each: -each[0])]
+
+
+def _largest_first(lags: Lags) -> list[str]:
+    """Groups by their lag."""
+    behind: dict[str, int] = defaultdict(int)
+    for each in lags.reads:
+        behind[each.group] += each.lag
+    return sorted(behind, key=lambda group: (-behind[group], group))
 
 
 def _coming(lags: Lags, reads: Sequence[Read]) -> float:

@@ -1,12 +1,16 @@
-"""Keys, moments and lengths as people read them."""
+"""Keys, moments, lengths and courses as people read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 _MAX_KEY: Final = 60
 _MS: Final = 1000
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
 
@@ -55,3 +59,19 @@ def show_bytes(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= _MS
     return f"{size:.3g} TB"
+
+
+def line_of(
+    values: Sequence[float],
+    width: int = 72,
+    *,
+    together: Callable[[Iterable[float]], float] = sum,
+) -> str:
+    """A line of little columns; of values that share a column, what `together` makes of them."""
+    if len(values) > width:
+        values = [
+            together(values[at * len(values) // width : (at + 1) * len(values) // width])
+            for at in range(width)
+        ]
+    largest = max(values) or 1
+    return "".join(_LEVELS[min(7, int(each * 8 // largest))] for each in values)

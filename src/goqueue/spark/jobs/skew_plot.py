@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.spark.jobs import histograms, svg
 from goqueue.spark.jobs.balance import EVEN
-from goqueue.spark.jobs.showing import show_bytes, show_key, show_time
+from goqueue.spark.jobs.showing import line_of, show_bytes, show_key, show_time
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
@@ -16,7 +16,6 @@ _SIZE_BINS: Final = 24
 _KEYS: Final = 15
 _BAR: Final = 40
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 
 def skew_plot(topic: str, skew: Skew, top: int) -> str:
@@ -84,14 +83,3 @@ def bar(share: float, width: int = _BAR) -> str:
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     whole, part = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(width)
-
-
-def line_of(values: list[int], width: int = 72) -> str:
-    """A line of little columns; values that share a column are added up."""
-    if len(values) > width:
-        values = [
-            sum(values[at * len(values) // width : (at + 1) * len(values) // width])
-            for at in range(width)
-        ]
-    largest = max(values) or 1
-    return "".join(_LEVELS[min(7, each * 8 // largest)] for each in values)
