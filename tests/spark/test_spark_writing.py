@@ -32,7 +32,7 @@ from goqueue.spark.write_options import parse_write_options
 from goqueue.spark.write_rows import byte_strings, rows_of
 from goqueue.spark.write_shape import write_columns
 from goqueue.spark.write_task import Attempt, write_rows
-from goqueue.spark.writers import GoQueueStreamWriter
+from goqueue.spark.writers import GoQueueBatchWriter, GoQueueStreamWriter
 from goqueue.testing import Broker
 from support.committed import committed
 
@@ -397,10 +397,27 @@ def _parse_struct(text):
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
-def test_a_stream_that_is_written_at_least_once_needs_no_number(broker, topic, monkeypatch):
+@pytest.fixture
+def in_a_task(monkeypatch):
+    """A task of a batch query, as Spark tells its workers."""
     context = TaskContext()
     context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
     monkeypatch.setattr(TaskContext, "_taskContext", context)
+
+
+@pytest.mark.usefixtures("in_a_task")
+def test_one_number_of_an_application_counts_once_in_each_topic(broker, topic):
+    other = broker.create_topic(next(names))
+    for target in (topic, other, topic):
+        options = options_for(broker, target, txnAppId=topic, txnVersion="3")
+        writer = GoQueueBatchWriter(options, {"value": 0})
+        writer.commit([writer.write(iter([rows(1, 2)]))])
+    for each in (topic, other):
+        assert [int(message.value) for message in committed(broker, each)] == [1, 2]
+
+
+@pytest.mark.usefixtures("in_a_task")
+def test_a_stream_that_is_written_at_least_once_needs_no_number(broker, topic):
     given = {"bootstrap.servers": broker.kafka_address, "topic": topic}
     strict = GoQueueStreamWriter(parse_write_options(given, "stream"), {"value": 0})
     with pytest.raises(SparkSourceError, match="write with guarantee=at-least-once"):

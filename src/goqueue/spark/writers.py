@@ -59,10 +59,8 @@ class GoQueueBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Mapping[str, int]) -> None:
         self._options = options
         self._columns = columns
-        application = options.application or (f"batch-{uuid.uuid4()}", 0)
         # Made on the driver; Spark sends a copy to the tasks, and keeps one for the commit.
-        self._series = f"spark-{application[0]}"
-        self._number = application[1]
+        self._series, self._number = _identity(options)
 
     def write(  # type: ignore[override]  # Spark's Arrow writers narrow it themselves
         self, iterator: Iterator[pa.RecordBatch]
@@ -118,6 +116,15 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
             if isinstance(message, Written):
                 _abort(self._options, message.series, batchId, messages)
                 return
+
+
+def _identity(options: WriteOptions) -> tuple[str, int]:
+    """What a batch write is known by; an application may write one number to several topics."""
+    if options.application is None:
+        return f"spark-batch-{uuid.uuid4()}", 0
+    name, number = options.application
+    target = "" if options.topic is None else f"/{options.topic}"
+    return f"spark-{name}{target}", number
 
 
 def _written(
