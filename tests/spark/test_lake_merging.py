@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.spark.lake import merging
 from goqueue.spark.lake.merging import MERGED_FILES, merged, order_of, plan_groups, rows_of
 from goqueue.spark.lake.partitions import folder_of, value_text, values_of
 from goqueue.spark.lake.stores import LiveFile
@@ -113,3 +114,14 @@ def test_partition_values_are_found_again_in_the_names_of_folders(values):
 def test_values_without_a_character_are_null():
     assert value_text("") is None
     assert value_text(value=False) == "false"
+
+
+def test_rows_that_recur_are_read_in_pieces_that_fit_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "_BUFFER_BYTES", 1 << 20)
+    table = pa.table({"offset": range(4000), "value": [bytes(2000)] * 4000})
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for path in paths:
+        pq.write_table(table, path)  # a few kilobytes: the value is stored once
+    pieces = list(rows_of(paths, table.schema))
+    assert max(piece.nbytes for piece in pieces) < 1 << 20
+    assert sum(piece.num_rows for piece in pieces) == 8000

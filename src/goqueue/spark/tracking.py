@@ -112,7 +112,8 @@ class ProgressListener(StreamingQueryListener):
         """Nothing new: the group knows already."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The group keeps what it was told last."""
+        """The group keeps what it was told last; another query connects anew."""
+        self._cluster.close()
         if self._reports is not None:
             self._reports.ended(event)
 

@@ -25,6 +25,7 @@ MERGED_FILES: Final = 200
 _BUFFER_BYTES: Final = 64 << 20
 """Of rows in memory, for all files together."""
 _READ_BYTES: Final = 256 << 10
+_PROBED_ROWS: Final = 256
 _SMALL: Final = 0.75
 """A file of this share of the wanted size is large enough to be left alone."""
 
@@ -119,13 +120,19 @@ def _sorted(parts: Sequence[pa.RecordBatch], order: Sequence[str]) -> list[pa.Re
 
 def _batch_rows(paths: Sequence[Path]) -> int:
     """Rows to read of each file at a time, by the widest rows among them."""
-    widest = 1
-    for path in paths:
-        metadata = pq.read_metadata(path)
-        groups = (metadata.row_group(each) for each in range(metadata.num_row_groups))
-        size_bytes = sum(each.total_byte_size for each in groups)
-        widest = max(widest, size_bytes // max(1, metadata.num_rows))
+    widest = max(map(_row_bytes, paths))
     return max(1, min(1 << 16, _BUFFER_BYTES // len(paths) // widest))
+
+
+def _row_bytes(path: Path) -> int:
+    """What a row takes in memory: at least as much as on disk, and more where values recur."""
+    with pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False) as file:
+        metadata = file.metadata
+        groups = (metadata.row_group(each) for each in range(metadata.num_row_groups))
+        stored = sum(each.total_byte_size for each in groups) // max(1, metadata.num_rows)
+        first = next(file.iter_batches(batch_size=_PROBED_ROWS, use_threads=False), None)
+    seen = first.nbytes // first.num_rows if first is not None and first.num_rows else 0
+    return max(1, stored, seen)
 
 
 def _read(path: Path, schema: pa.Schema, count: int) -> Iterator[pa.RecordBatch]:
