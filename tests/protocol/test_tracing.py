@@ -121,6 +121,8 @@ def test_one_message_through_delay_delivery_timeout_redelivery_and_ack_across_a_
     assert fetched["attributes"]["attempt"] == "2"
     assert trace["spans"][0]["parent_id"] is None
     assert {span["parent_id"] for span in trace["spans"][1:]} == {trace["spans"][0]["span_id"]}
+    (browsed,) = again.get("/topics/orders/search")["messages"]
+    assert browsed["trace_id"] == trace["trace_id"]
     found = again.get("/traces/search?topic=orders&consumer_group=billing&status=completed")
     assert [each["trace_id"] for each in found["traces"]] == [trace["trace_id"]]
     again.close()

@@ -189,6 +189,17 @@ class Tracer(TraceVerdicts):
                 attributes = {"delayed_id": str(delayed_id)}
                 self._add_bare(Event.DELAY_EXPIRED, context, attributes=attributes)
 
+    # --- Asking ----------------------------------------------------------------------------------
+
+    def trace_id(self, topic: Topic, partition: int, record: Record) -> str:
+        """The trace of a stored message, if it is traced; one that waited has kept that of then."""
+        named = context_in(record.headers)
+        if named is not None:
+            return named[0].trace_id
+        place_id = self.place(topic, partition).id
+        context = self._context(place_id, record.offset)
+        return (context or derived_context(place_id, record.offset)).trace_id
+
     # --- Delivering ------------------------------------------------------------------------------
 
     def fetched(self, group: str, consumer: str, portions: Iterable[Portion]) -> None:

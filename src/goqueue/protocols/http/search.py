@@ -22,12 +22,12 @@ from goqueue.protocols.http.message_shapes import (
 )
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Offset, PartitionNumber, TopicPath, doc
-from goqueue.tracing.context import context_in, derived_id, place_of
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.searching import Hit
     from goqueue.broker.topics import Topic
+    from goqueue.broker.tracer import Tracer
     from goqueue.records import Headers, Record
 
 MAX_LIMIT: Final = 500
@@ -126,7 +126,10 @@ class SearchRoutes:
         )
         decoded = await decode_values(broker, topic.name, [each.record for each in found.hits])
         return SearchAnswer(
-            [_message(topic, hit, value) for hit, value in zip(found.hits, decoded, strict=True)],
+            [
+                _message(topic, hit, value, broker.tracer)
+                for hit, value in zip(found.hits, decoded, strict=True)
+            ],
             _cursor(found.rest, query.direction) if found.rest else None,
             not found.rest,
             found.scanned,
@@ -182,7 +185,7 @@ def _spans(cursor: str, direction: Direction, topic: Topic) -> list[Span]:
 # --- Messages ------------------------------------------------------------------------------------
 
 
-def _message(topic: Topic, hit: Hit, decoded: Decoded | str | None) -> FoundMessage:
+def _message(topic: Topic, hit: Hit, decoded: Decoded | str | None, tracer: Tracer) -> FoundMessage:
     record = hit.record
     key, key_encoding = text_of(_cut(record.key))
     value, encoding = text_of(_cut(record.value))
@@ -199,7 +202,7 @@ def _message(topic: Topic, hit: Hit, decoded: Decoded | str | None) -> FoundMess
         priority=priority_label(record.headers) if record.headers else "normal",
         timestamp_type="append" if hit.batch.is_log_append_time else "create",
         size_bytes=_size(record),
-        trace_id=_trace_id(topic, hit),
+        trace_id=tracer.trace_id(topic, hit.partition, record),
         truncated=_is_long(record),
         **_decoded(decoded),
     )
@@ -237,10 +240,3 @@ def _is_long(record: Record) -> bool:
 def _size(record: Record) -> int:
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(name) + len(value or b"") for name, value in record.headers)
-
-
-def _trace_id(topic: Topic, hit: Hit) -> str:
-    context = context_in(hit.record.headers) if hit.record.headers else None
-    if context is not None:
-        return context[0].trace_id
-    return derived_id(place_of(topic.topic_id.bytes, hit.partition), hit.record.offset)
