@@ -220,7 +220,13 @@ def test_steps_are_built_after_what_they_are_made_of():
         (None, {"startingOffsets": "earliest"}),
         ("Latest", {"startingOffsets": "latest"}),
         ('{"t": {"0": 5}}', {"startingOffsets": '{"t": {"0": 5}}'}),
-        ("2026-01-31T12:00:00Z", {"startingTimestamp": "2026-01-31T12:00:00Z"}),
+        (
+            "2026-01-31T12:00:00Z",
+            {
+                "startingTimestamp": "2026-01-31T12:00:00Z",
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+        ),
     ],
 )
 def test_a_source_says_where_to_begin(starting, option):

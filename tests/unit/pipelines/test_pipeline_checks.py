@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from goqueue.spark.pipelines.checking_options import MESSAGE_COLUMNS
 from goqueue.spark.pipelines.ddl import ddl_problem
 from goqueue.spark.pipelines.loading import checked
 from goqueue.spark.pipelines.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOPICS = """
 name: n
@@ -78,6 +82,24 @@ def test_a_table_that_is_not_there_is_named_with_the_nearest() -> None:
 )
 def test_a_step_of_what_cannot_be_is_refused(steps: str, place: str) -> None:
     assert (7, place) in errors(with_parts(steps, ALL))
+
+
+def test_a_function_must_be_in_a_file_that_is_there(tmp_path: Path) -> None:
+    steps = "s: {from: orders, python: 'here.py:f'}, t: {from: orders, python: 'gone.py:f'}"
+    text = with_parts(steps, used("orders", "late", "paid", "people", "s", "t"))
+    (tmp_path / "here.py").write_text("f = None")
+    loaded = checked(read_yaml(text.encode(), str(tmp_path / "f.yaml"), {}))
+    (found,) = [each for each in loaded.problems if "no file" in each.message]
+    assert (found.path, found.message) == (
+        "steps.t.python",
+        f"there is no file {tmp_path.resolve() / 'gone.py'}",
+    )
+
+
+def test_a_window_without_a_column_is_reported_once() -> None:
+    steps = "s: {from: late, window: {size: 1 minute, select: {n: count(*)}}}"
+    text = with_parts(steps, f"{ALL}, y: {{from: s, topic: y}}")
+    assert [path for _, path, _, _ in judged(text)] == ["steps.s.window"]
 
 
 def test_a_table_of_a_catalogue_is_left_to_spark() -> None:
@@ -286,6 +308,10 @@ def test_a_join_of_streams_in_sql_that_never_forgets_is_a_warning() -> None:
             "sources.t.options.maxOffsetsPerTrigger",
         ),
         ("{topic: a, streaming: false, options: {maxOffsetsPerTrigger: 1}}", "sources.t.options"),
+        ("{topic: a, options: {startingOffsets: latest}}", "sources.t.options.startingOffsets"),
+        ("{topic: a, options: {SUBSCRIBE: b}}", "sources.t.options.SUBSCRIBE"),
+        ("{delta: ./a, options: {tabel: b}}", "sources.t.options.tabel"),
+        ("{topic: a, watermark: 5}", "sources.t.watermark"),
     ],
 )
 def test_what_the_data_source_would_refuse_is_refused_before(source: str, place: str) -> None:
@@ -302,12 +328,18 @@ def test_options_of_a_sink_and_of_the_connection_are_judged() -> None:
     sinks:
       x: {from: t, topic: x, options: {guarantee: twice}}
       y: {from: t, topic: "a/b"}
+      z: {from: t, topic: z, options: {topic: y}}
+      d: {from: t, delta: ./d, options: {targetFileByte: 5, compression: lzma, path: ./e}}
     """
     assert errors(text) == [
         (2, "broker.options.kafka.sasl.usrname"),
         (2, "broker.options.kafka.security.protocol"),
         (5, "sinks.x.options.guarantee"),
         (6, "sinks.y.topic"),
+        (7, "sinks.z.options.topic"),
+        (8, "sinks.d.options.targetFileByte"),
+        (8, "sinks.d.options.compression"),
+        (8, "sinks.d.options.path"),
     ]
 
 

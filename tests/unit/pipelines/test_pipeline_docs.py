@@ -25,6 +25,7 @@ def test_the_page_has_examples() -> None:
 def test_an_example_of_the_page_has_no_problem(text: str, tmp_path: Path) -> None:
     file = tmp_path / ("p.yaml" if text.startswith("name:") else "p.py")
     file.write_text(text)
+    (tmp_path / "scoring.py").touch()  # which an example has a function of
     loaded = load_file(file)
     assert loaded.pipeline is not None
     assert [

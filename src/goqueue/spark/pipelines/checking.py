@@ -13,6 +13,7 @@ from goqueue.spark.pipelines.checking_options import check_options
 from goqueue.spark.pipelines.checking_streams import check_streams
 from goqueue.spark.pipelines.fields import nearest
 from goqueue.spark.pipelines.findings import Findings
+from goqueue.spark.pipelines.functions import function_file
 from goqueue.spark.pipelines.graph import inputs_of, sources_behind
 from goqueue.spark.pipelines.model import JoinStep, PythonStep, RulesStep, SqlStep, TopicSink
 from goqueue.spark.pipelines.naming import LETTERS, dead_letter_topic, keeps_letters
@@ -52,6 +53,7 @@ def check(
     _check_inputs(findings)
     cycle = _check_cycles(findings)
     _check_rules(findings)
+    _check_functions(findings)
     check_options(findings)
     if not cycle:
         _check_unused(findings)
@@ -244,6 +246,17 @@ def _check_rules(findings: Findings) -> None:
                 "a rule says dead-letter, and rows come from several topics or from none: say "
                 "where dead letters go with dead_letters, as in dead_letters: orders.rejected",
             )
+
+
+def _check_functions(findings: Findings) -> None:
+    """Their files must be there; what is in them is only known when they are run."""
+    for step in findings.pipeline.steps:
+        if not isinstance(step, PythonStep) or not isinstance(step.function, str):
+            continue
+        home = step.function.rpartition(":")[0]
+        file = function_file(home, findings.pipeline.file)
+        if home.endswith(".py") and not file.is_file():
+            findings.error(f"steps.{step.name}.python", f"there is no file {file}")
 
 
 def _check_loops(findings: Findings) -> None:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal
 
 from goqueue.spark.errors import OptionsError
+from goqueue.spark.lake.options import parse_lake_options
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.option_reader import OptionReader
 from goqueue.spark.options import parse_read_options
@@ -49,6 +50,20 @@ _OUR_WORDS: Final = {
     "valueSchema": "schema",
 }
 """What an option of the data source is called in a pipeline."""
+_SOURCE_WORDS: Final = {
+    "subscribe": "topic or topics",
+    "subscribepattern": "pattern",
+    "startingoffsets": "starting",
+    "startingtimestamp": "starting",
+    "valueformat": "format",
+    "valueschema": "schema",
+    "columns": "columns",
+}
+_TABLE_WORDS: Final = {
+    "tableformat": "parquet, delta or iceberg",
+    "path": "parquet, delta or iceberg",
+    "partitionby": "partition_by",
+}
 _EXTRAS: Final = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "pyiceberg"}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -70,7 +85,8 @@ def check_options(findings: Findings) -> None:
         if isinstance(sink, TopicSink):
             path = f"sinks.{sink.name}"
             _check_topic_name(findings, f"{path}.topic", sink.topic)
-            options = {**_A_BROKER, "topic": sink.topic or "t", **sink.options}
+            said = _without_words(findings, path, sink.options, {"topic": "topic"})
+            options = {**_A_BROKER, "topic": sink.topic or "t", **said}
             _parse(findings, path, lambda given: parse_write_options(given, "stream"), options)
         elif isinstance(sink, TableSink):
             _check_table(findings, f"sinks.{sink.name}", sink)
@@ -99,8 +115,22 @@ def _check_topic_source(findings: Findings, source: TopicSource) -> None:
             findings.error(f"{path}.columns", f"a message has no column {column!r}{hint}")
     _check_format(findings, path, source)
     mode: Literal["stream", "batch"] = "stream" if source.streaming else "batch"
-    given = {**_A_BROKER, **_subscription(source), **_values(source), **source.options}
+    said = _without_words(findings, path, source.options, _SOURCE_WORDS)
+    given = {**_A_BROKER, **_subscription(source), **_values(source), **said}
     _parse(findings, path, lambda options: parse_read_options(options, mode), given)
+
+
+def _without_words(
+    findings: Findings, path: str, options: Mapping[str, str], words: Mapping[str, str]
+) -> dict[str, str]:
+    """The options without those that the file has a word for: they would contradict it, unseen."""
+    for name in options:
+        if name.lower() in words:
+            findings.error(
+                f"{path}.options.{name}",
+                f"{name} is not said by an option here: use {words[name.lower()]}",
+            )
+    return {name: value for name, value in options.items() if name.lower() not in words}
 
 
 def _subscription(source: TopicSource) -> dict[str, str]:
@@ -202,6 +232,10 @@ def _check_table(findings: Findings, path: str, table: TableSource | TableSink) 
     if isinstance(table, TableSource):
         _check_columns(findings, f"{path}.schema", table.schema)
     is_ours = isinstance(table, TableSink) or package is not None
+    if is_ours:
+        said = _without_words(findings, path, table.options, _TABLE_WORDS)
+        given = {**said, "tableFormat": table.format.value, "path": "/"}  # is judged below
+        _parse(findings, path, lambda options: parse_lake_options(options, "stream"), given)
     if is_ours and _SCHEME.match(table.path) and not table.path.lower().startswith("file:"):
         findings.error(
             f"{path}.{table.format}",

@@ -162,7 +162,7 @@ def _check_sink(findings: Findings, sink: Sink, nature: Nature) -> None:
 
 
 def _check_append(findings: Findings, sink: Sink, operator: Stateful) -> None:
-    if operator.has_watermark is not False:
+    if operator.has_watermark is not False or findings.is_troubled(f"steps.{operator.step}"):
         return
     step = next((each for each in findings.pipeline.steps if each.name == operator.step), None)
     column = step.on if isinstance(step, WindowStep) else "…"
@@ -181,6 +181,8 @@ def _check_endless(findings: Findings, natures: Mapping[str, Nature]) -> None:
     for nature in natures.values():
         for each in nature.operators:
             if each.step in seen or each.has_watermark is not False:
+                continue
+            if findings.is_troubled(f"steps.{each.step}"):
                 continue
             seen.add(each.step)
             if each.kind is Kind.JOIN and f"steps.{each.step}.join" in appended:

@@ -242,7 +242,8 @@ class Fields:
         return {each: text for each, text in found.items() if text is not None}
 
     def inner(self, name: str, expected: str) -> Fields | None:
-        """The mapping below an entry."""
+        """The mapping below an entry; None, and noted, when it is none."""
         if not self.given(name):
             return None
-        return Fields(self.notes, self.node(name), self.at(name), expected)
+        fields = Fields(self.notes, self.node(name), self.at(name), expected)
+        return fields if fields.is_mapping else None

@@ -51,9 +51,14 @@ def _imported(name: str) -> ModuleType:
         ) from error
 
 
-def _from_file(path: str, beside: str | None) -> ModuleType:
+def function_file(path: str, beside: str | None) -> Path:
+    """The file that a step names, whether it is there or not."""
     folder = Path(beside).resolve().parent if beside else Path.cwd()
-    file = (folder / path).resolve()
+    return (folder / path).resolve()
+
+
+def _from_file(path: str, beside: str | None) -> ModuleType:
+    file = function_file(path, beside)
     if not file.is_file():
         raise FunctionError(f"there is no file {file}")
     name = f"goqueue_pipeline_{file.stem}"

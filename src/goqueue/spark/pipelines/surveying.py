@@ -126,7 +126,8 @@ def _states(
             hint += ", or say create: 3" if use == "written" else ""
             found.append(TopicState(name, use, None, None, hint, is_missing=True))
         else:
-            count = f" with {create} partitions" if create else ""
+            plural = "" if create == 1 else "s"
+            count = f" with {create} partition{plural}" if create else ""
             found.append(TopicState(name, use, None, None, f"will be made{count}"))
     return found
 

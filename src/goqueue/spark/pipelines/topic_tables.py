@@ -47,7 +47,10 @@ def starting_option(source: TopicSource) -> dict[str, str]:
     said = (source.starting or "earliest").strip()
     if said.lower() in {"earliest", "latest"}:
         return {"startingOffsets": said.lower()}
-    return {"startingOffsets" if said.startswith("{") else "startingTimestamp": said}
+    if said.startswith("{"):
+        return {"startingOffsets": said}
+    # A partition that is idle since then has nothing to read yet, which is no reason not to start.
+    return {"startingTimestamp": said, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def read_topic(
