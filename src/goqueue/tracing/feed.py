@@ -17,6 +17,7 @@ from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from goqueue.tracing.events import Entry
 
@@ -54,6 +55,7 @@ class Feed:
         self._waiting: deque[Entry] = deque(maxlen=limit)
         self._limit = limit
         self._full = asyncio.Event()
+        self._sending = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._fails = False
@@ -88,13 +90,16 @@ class Feed:
             return
         self._task.cancel()
         done, _ = await asyncio.wait((self._task,), timeout=_STOP_S)
-        if not done:  # it is not worth waiting for
+        is_late = not done
+        if done:
+            try:
+                async with asyncio.timeout(_STOP_S):
+                    await self.flush(self.exporter.close)
+            except TimeoutError:
+                is_late = True
+        if is_late:
             self.dropped += len(self._waiting)
             self._waiting.clear()
-        try:
-            async with asyncio.timeout(_STOP_S):
-                await self.flush(self.exporter.close)
-        except TimeoutError:
             logger.warning("traces to %s are lost: it takes too long", self.exporter.name)
         self.exporter.close()
         self._thread.shutdown(wait=False)
@@ -110,20 +115,28 @@ class Feed:
             await self.flush()
 
     async def flush(self, on_cancel: Callable[[], None] | None = None) -> None:
-        """Send what waits now; `on_cancel` is to make the exporter hurry."""
+        """Return when what waits now was sent, or lost; `on_cancel` is to make the exporter hurry.
+
+        What is under way already is waited for, too.
+        """
         if self._thread is None:
             return
-        while self._waiting:
-            count = min(len(self._waiting), 10 * self._batch)
-            portion = [self._waiting.popleft() for _ in range(count)]
-            try:
-                send = partial(self.exporter.export, portion)
-                await in_thread(self._thread, send, on_cancel)
-            except Exception as error:  # noqa: BLE001 - a collector may fail in any way
-                self.dropped += len(portion)
-                if not self._fails:
-                    logger.warning("traces to %s are lost: %s", self.exporter.name, error)
-                self._fails = True
-            else:
-                self.exported += len(portion)
-                self._fails = False
+        async with self._sending:
+            while self._waiting:
+                count = min(len(self._waiting), 10 * self._batch)
+                portion = [self._waiting.popleft() for _ in range(count)]
+                await self._send(self._thread, portion, on_cancel)
+
+    async def _send(
+        self, thread: Executor, portion: list[Entry], on_cancel: Callable[[], None] | None
+    ) -> None:
+        try:
+            await in_thread(thread, partial(self.exporter.export, portion), on_cancel)
+        except Exception as error:  # noqa: BLE001 - a collector may fail in any way
+            self.dropped += len(portion)
+            if not self._fails:
+                logger.warning("traces to %s are lost: %s", self.exporter.name, error)
+            self._fails = True
+        else:
+            self.exported += len(portion)
+            self._fails = False

@@ -62,6 +62,34 @@ def test_a_full_batch_goes_out_without_waiting():
     asyncio.run(scenario())
 
 
+def test_a_flush_waits_for_what_is_under_way():
+    class Slow(Kept):
+        def __init__(self):
+            super().__init__()
+            self.began, self.may_end = threading.Event(), threading.Event()
+
+        def export(self, entries):
+            self.began.set()
+            assert self.may_end.wait(30)
+            super().export(entries)
+
+    async def scenario():
+        slow = Slow()
+        feed = Feed(slow, batch=1, flush_s=60)
+        feed.start()
+        feed.put(entry(0))
+        assert await asyncio.to_thread(slow.began.wait, 30)
+        flushing = asyncio.create_task(feed.flush())
+        await asyncio.sleep(0)
+        assert not flushing.done()
+        slow.may_end.set()
+        await flushing
+        assert (feed.exported, slow.entries) == (1, [entry(0)])
+        await feed.stop()
+
+    asyncio.run(scenario())
+
+
 def test_of_too_many_the_oldest_are_dropped_and_counted():
     async def scenario():
         kept = Kept()
