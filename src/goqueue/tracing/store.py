@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from goqueue.model.errors import TraceExportError, UnknownTraceError
+from goqueue.model.errors import DiskError, TraceExportError, UnknownTraceError
 from goqueue.runtime.tasks import in_thread
 from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Event
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from goqueue.tracing.files import Where
     from goqueue.tracing.search import FoundTraces
     from goqueue.tracing.views import Trace
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -122,7 +125,10 @@ class TraceStore:
             return []
         known: list[Entry] = []
         if self.settings.writes_files:
-            known = await self._in_thread(partial(self._readable.newest, self.ring.capacity))
+            try:
+                known = await self._in_thread(partial(self._readable.newest, self.ring.capacity))
+            except DiskError as error:
+                logger.warning("traces of before are missing: %s", error)
             self.ring.extend(known)
         for feed in self._feeds:
             feed.start()

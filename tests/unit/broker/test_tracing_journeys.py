@@ -18,7 +18,7 @@ from goqueue.model.errors import UnknownTraceError
 from goqueue.records import Record, encode
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.store import TracingSettings
-from support.brokers import publish, running_broker
+from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 
 if TYPE_CHECKING:
@@ -200,3 +200,16 @@ def test_what_has_left_the_memory_is_found_in_the_files(tmp_path: Path) -> None:
                 await broker.traces.get(traces[0].trace_id[:16] + "0" * 16)
 
     asyncio.run(scenario())
+
+
+def test_a_folder_of_traces_that_is_none_costs_traces_and_no_message(tmp_path: Path) -> None:
+    (tmp_path / "traces").write_text("not a folder")
+
+    async def scenario(broker: Broker) -> None:
+        assert len(await read_all(broker, "t")) == 10
+        assert len(await spans(broker, 9)) == 3
+        await broker.traces.flush()
+        (exporter,) = broker.traces.stats(0).exporters
+        assert (exporter.exported, exporter.dropped) == (0, 3)
+
+    run(tmp_path, scenario)
