@@ -163,6 +163,10 @@ def test_ranges_outside_of_what_is_there_are_all_named_or_clipped():
     with pytest.raises(OffsetsError, match="ends before it starts"):
         checked(backwards, ends, clips=False)
     assert checked(backwards, ends, clips=False, may_be_empty=True)[0].size == 0
+    beyond = [OffsetRange("a", "1", 0, 99, 10)]
+    with pytest.raises(OffsetsError, match=r"a-0 \[99, 10\) is not all there.*\[5, 10\).*false"):
+        checked(beyond, ends, clips=False)
+    assert checked(beyond, ends, clips=True)[0].size == 0
 
 
 def test_a_bound_knows_which_partitions_it_names():

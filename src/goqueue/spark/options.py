@@ -67,8 +67,25 @@ UNNEEDED: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
+    "kafka.client.dns.lookup",
+    "kafka.connections.max.idle.ms",
+    "kafka.fetch.max.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.fetch.min.bytes",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.max.poll.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.metadata.max.age.ms",
+    "kafka.partition.assignment.strategy",
+    "kafka.receive.buffer.bytes",
+    "kafka.reconnect.backoff.max.ms",
+    "kafka.reconnect.backoff.ms",
+    "kafka.send.buffer.bytes",
+    "kafka.session.timeout.ms",
 )
-"""Options of Spark's Kafka connector that have nothing to do here: taken, and not looked at."""
+"""Options of Spark's Kafka connector, and of the Java consumer below it, that have nothing to do
+here: taken, and not looked at."""
 
 _MB: Final = 1 << 20
 DEFAULT_CHUNK_BYTES: Final = 4 * _MB

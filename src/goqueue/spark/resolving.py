@@ -161,24 +161,23 @@ def checked(
     Raises:
         OffsetsError: with every range that is not there.
     """
-    problems: list[str] = []
+    backwards: list[str] = []
+    gone: list[str] = []
     good: list[OffsetRange] = []
     for each in ranges:
         first, last = ends.earliest[each.place], ends.latest[each.place]
-        if each.start > each.end and not may_be_empty:
-            problems.append(f"{each} ends before it starts")
-            continue
         start, end = (min(max(at, first), last) for at in (each.start, each.end))
+        if start > end and not may_be_empty:
+            backwards.append(f"{each} ends before it starts")
+            continue
         if (start, end) != (each.start, each.end):
             text = f"{each} is not all there: the partition holds [{first}, {last})"
             if not clips:
-                problems.append(text)
+                gone.append(text)
             else:
                 _log.warning("%s; reading what is there", text)
         good.append(each._replace(start=start, end=max(start, end)))
-    if problems:
-        raise OffsetsError(
-            "; ".join(problems[:_MAX_SHOWN])
-            + ". Offsets that are gone can be left out with failOnDataLoss=false"
-        )
+    if backwards or gone:
+        hint = ". Offsets that are gone can be left out with failOnDataLoss=false" if gone else ""
+        raise OffsetsError("; ".join([*backwards, *gone][:_MAX_SHOWN]) + hint)
     return good

@@ -134,7 +134,10 @@ class StreamPlanner:
             if place not in starts:
                 self._lost(f"{topic}-{number} is gone; it was read up to offset {offset}")
             elif start.ids[topic] != there.ids[topic]:
-                self._lost(f"{topic} was deleted and made anew; {number} was read up to {offset}")
+                self._lost(
+                    f"{topic} was deleted and made anew; partition {number} of the old one was "
+                    f"read up to {offset}"
+                )
             elif offset > ends.latest[place]:
                 self._lost(
                     f"{topic}-{number} ends at {ends.latest[place]}; it was read up to {offset}"

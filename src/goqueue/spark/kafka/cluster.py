@@ -113,7 +113,7 @@ class Cluster:
                     raise BrokerAwayError(
                         f"{what}: gave up on {settings.addresses} after {waited_s:.0f} s "
                         f"(kafka.default.api.timeout.ms); last: {error}"
-                    ) from error
+                    ) from None  # it is in the sentence, and Spark would print every chain of it
                 _log.info("%s: %s; trying again in %.1f s", what, error, pause_s)
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, settings.max_backoff_s)

@@ -99,7 +99,7 @@ class Connection:
             self._socket.settimeout(self._timeout_s + wait_s)
             (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
             if not _CORRELATION_ID_BYTES <= size <= _MAX_FRAME_BYTES:
-                raise self._lost(f"it sent a frame of {size} bytes")
+                raise self._lost(_no_broker(size))
             frame = self._exactly(size)
         except OSError as error:
             raise self._lost(error) from error
@@ -127,6 +127,13 @@ class Connection:
     def _lost(self, why: object) -> ConnectionLostError:
         self.close()
         return ConnectionLostError(f"lost the connection to {self.address}: {why}")
+
+
+def _no_broker(size: int) -> str:
+    """What sends a frame of such a size is no broker; what it most often is has a name."""
+    if _LENGTH.pack(size) == b"HTTP":
+        return "it speaks HTTP: expected the port of Kafka's protocol, such as 9092"
+    return f"it sent a frame of {size} bytes"
 
 
 def _wrapped(plain: socket.socket, host: str, security: Security) -> ssl.SSLSocket:
