@@ -74,6 +74,9 @@ def test_offsets_are_reset_after_a_preview_of_what_it_does(
     assert api.get("/groups/readers/offsets")["offsets"] == {topic: {"0": 2}}
     dialog.get_by_role("button", name="Close").last.click()
     expect(row_of(page, topic)).to_contain_text("8")
+    row_of(page, topic).get_by_role("link").click()
+    page.get_by_role("link", name="Read by 1 group").click()
+    expect(row_of(page, "readers")).to_contain_text("8")
 
 
 def test_a_group_that_has_committed_nothing_is_not_said_to_be_done(
@@ -93,14 +96,14 @@ def test_a_group_that_has_committed_nothing_is_not_said_to_be_done(
     expect(dialog.get_by_text("it begins there")).to_be_visible()
 
 
-def test_rates_that_are_small_are_not_shown_as_nothing(
+def test_values_that_are_small_or_alone_are_not_shown_as_nothing(
     open_page: Callable[..., Page], api: HttpApi
 ) -> None:
     topic = topic_of(api, "seldom")
     api.post("/groups/rare/offsets", {"offsets": {topic: {"0": 0}}})
     page = open_page()
     history = {"step_ms": 5000, "at": 1_767_225_600_000, "oldest_age_ms": None}
-    rates = {"lag": [1, 1], "committed_per_s": [0.01, 0.02], "published_per_s": [0, 0]}
+    rates = {"lag": [None, 1, None], "committed_per_s": [0, 0.01, 0.02], "published_per_s": [0] * 3}
     page.route(
         "**/groups/rare/history",
         lambda route: route.fulfill(json={**history, **rates, "time_to_drain_ms": None}),
@@ -110,6 +113,7 @@ def test_rates_that_are_small_are_not_shown_as_nothing(
     expect(chart.locator(".legend")).to_contain_text("Done 0.02/s")
     levels = chart.locator(".axis text").all_text_contents()
     assert len(set(levels)) == len(levels) > 1
+    expect(page.locator("circle.lone")).to_have_count(1)
 
 
 def test_a_group_is_deleted_when_its_name_is_typed(

@@ -164,8 +164,11 @@ def test_a_broker_that_stops_is_told_of_and_the_page_recovers_by_itself(
     broker.stop()
     expect(banner).to_be_visible()
     expect(page.locator(".messages tbody tr")).to_have_count(1)  # what was there stays
+    page.get_by_role("navigation", name="Console").get_by_role("link").first.click()
+    expect(page.get_by_text("Not known now")).to_be_visible()
     broker.start()
     expect(banner).to_be_hidden()
+    page.go_back()
     expect(page.locator(".sidebar .live")).to_have_text("Live")
     page.get_by_role("button", name="Publish", exact=True).click()
     dialog = page.get_by_role("dialog")

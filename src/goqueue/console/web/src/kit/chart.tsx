@@ -4,7 +4,7 @@ import { time } from "../lib/format";
 import { useStore } from "../lib/store";
 import { clock } from "../lib/theme";
 import { Link } from "../lib/router";
-import { area, line, runs, ticks, timeTicks } from "./scale";
+import { area, line, type Point, runs, ticks, timeTicks } from "./scale";
 
 export type Values = readonly (number | null)[];
 
@@ -62,10 +62,17 @@ export function Sparkline({
         <g key={at}>
           <path class="fill" d={area(points, height)} />
           <path class="stroke" d={line(points)} />
+          <Lone points={points} />
         </g>
       ))}
     </svg>
   );
+}
+
+/** A value between gaps: no line leads to it. */
+function Lone({ points }: { points: readonly Point[] }) {
+  const [only, ...others] = points;
+  return only && !others.length ? <circle class="lone" cx={only[0]} cy={only[1]} r="2" /> : null;
 }
 
 type LineChartProps = {
@@ -140,6 +147,7 @@ export function LineChart({ label, series, at, stepMs, format, height = 168 }: L
                 <g key={run}>
                   {series.length === 1 && <path class="fill" d={area(points, y(0))} />}
                   <path class="stroke" d={line(points)} />
+                  <Lone points={points} />
                 </g>
               ))}
               {hover !== null && typeof each.values[hover] === "number" && (

@@ -12,7 +12,7 @@ import {
   perSecond,
   whole,
 } from "../lib/format";
-import { overview } from "../lib/live";
+import { connection, overview } from "../lib/live";
 import { BASE, Link } from "../lib/router";
 import { useStore } from "../lib/store";
 import type { Attention, Overview, Percentiles, Severity } from "../lib/types";
@@ -43,6 +43,7 @@ export function OverviewPage() {
 }
 
 function Health({ data }: { data: Overview }) {
+  if (useStore(connection) === "away") return <Status tone="neutral">Not known now</Status>;
   const failing = Object.entries(data.health.checks).filter(([, said]) => said !== "ok");
   const tone: Tone = data.health.status === "ready" ? "good" : "bad";
   return (

@@ -4,11 +4,12 @@ import { Bars } from "../kit/chart";
 import { Badge, Button, Card, Loaded, PageHead, Stat, Status, type Tab, Tabs } from "../kit/parts";
 import { type Column, Table } from "../kit/table";
 import { toast } from "../kit/toasts";
-import { api, path } from "../lib/api";
-import { bytes, NONE, settingDuration, whole } from "../lib/format";
+import { api, path, withQuery } from "../lib/api";
+import { bytes, many, NONE, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { Link, type Params, useQueryField } from "../lib/router";
 import type { Message, PartitionInfo, TopicInfo } from "../lib/types";
+import type { GroupLine } from "./groups";
 import { wholeOf } from "./message";
 import { Messages } from "./messages";
 import { PublishDialog } from "./publish";
@@ -72,6 +73,11 @@ export function TopicPage({ params }: { params: Params }) {
 function Summary({ topic }: { topic: TopicInfo }) {
   const failed = topic.partitions.filter((each) => each.failure).length;
   const settings = useSettings(topic).data?.settings;
+  const groups = useResource((signal) => api.get<{ groups: GroupLine[] }>("/groups", { signal }), [], {
+    everyMs: 15_000,
+    on: ["group"],
+  });
+  const readers = groups.data?.groups.filter((each) => each.topics?.includes(topic.name)).length;
   const inForce = (name: string) => settings?.find((each) => each.name === name)?.value;
   const retention = inForce("retention.ms");
   return (
@@ -79,6 +85,11 @@ function Summary({ topic }: { topic: TopicInfo }) {
       <Stat label="Messages" value={whole(topic.total_messages)} />
       <Stat label="Size" value={bytes(topic.size_bytes)} />
       <Stat label="Partitions" value={whole(topic.num_partitions)} />
+      <Stat
+        label="Read by"
+        value={readers === undefined ? NONE : many(readers, "group")}
+        to={withQuery("/groups", { filter: topic.name })}
+      />
       <Stat
         label="Kept"
         value={retention === undefined ? NONE : settingDuration(Number(retention))}
