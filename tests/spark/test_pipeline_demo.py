@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.cli.api import Api
+from goqueue.cli.contexts import Target
+from goqueue.cli.pipeline_demo import _dead_letters
+from goqueue.records import Record
 from goqueue.spark.demo.orders import COUNTRIES, customers_csv, orders
 from goqueue.spark.pipelines.loading import load_file
+from goqueue.testing import Broker
+from support.topic_writer import TopicWriter
 
 START = 1_767_225_600_000
 
@@ -38,6 +44,22 @@ def test_bad_orders_are_those_that_a_rule_refuses(count):
             assert not order.is_good
         else:
             assert order.is_good == (found["amount"] > 0 and found["customer"] is not None)
+
+
+def test_all_dead_letters_are_told_however_many_there_are():
+    headers = (("goqueue-dlq-topic", b"orders"), ("goqueue-dlq-error", b"rule a: expected b"))
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=1)
+        broker.create_topic("orders.dlq", partitions=1)
+        with TopicWriter(broker.kafka_address) as writer:
+            records = [Record(at, START, None, b"%d" % at, headers) for at in range(1100)]
+            writer.append("orders.dlq", 0, records)
+        api = Api(Target(broker.http_url, "test"))
+        found = _dead_letters(api)
+        api.close()
+    assert (found["topic"], found["total"]) == ("orders.dlq", 1100)
+    (reason,) = found["reasons"]
+    assert (reason["why"], reason["letters"]) == ("rule a: expected b", 1100)
 
 
 @pytest.mark.slow

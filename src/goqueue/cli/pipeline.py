@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -219,7 +221,8 @@ def _load(file: str) -> Loaded:
 
     if not Path(file).exists():
         raise UsageError(f"there is no file {file}")
-    return load_file(file)
+    with redirect_stdout(sys.stderr):  # where a pipeline in Python prints, when it is read
+        return load_file(file)
 
 
 def _pipeline(file: str) -> Pipeline:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from goqueue.cli.output import Format
 
 _START_S: Final = 20.0
+_STOP_S: Final = 30.0
+_PAGE: Final = 1000
+"""Dead letters that the broker tells of at once."""
 _AT_ONCE: Final = 500
 _SHOWN: Final = 8
 _WIDTH: Final = 60
@@ -90,7 +93,11 @@ def _broker(folder: Path) -> Iterator[tuple[str, str]]:
             yield f"127.0.0.1:{kafka}", url
         finally:
             server.terminate()
-            server.wait(30)
+            try:
+                server.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
 
 
 def _free_ports(count: int) -> list[int]:
@@ -168,16 +175,19 @@ def _revenue(api: Api) -> list[dict[str, Any]]:
 
 
 def _dead_letters(api: Api) -> dict[str, Any]:
-    letters = api.get("/topics/{}/dlq", "orders", limit=1000)
-    reasons = Counter(str(each["error"]).partition(" (")[0] for each in letters["letters"])
-    samples = {
-        str(each["error"]).partition(" (")[0]: each["preview"] for each in letters["letters"]
-    }
+    letters: list[dict[str, Any]] = []
+    while True:
+        page = api.get("/topics/{}/dlq", "orders", limit=_PAGE, skip=len(letters))
+        letters += page["letters"]
+        if len(page["letters"]) < _PAGE:
+            break
+    samples = {str(each["error"]).partition(" (")[0]: each["preview"] for each in letters}
+    reasons = Counter(str(each["error"]).partition(" (")[0] for each in letters)
     rows = [
         {"why": why, "letters": many, "for example": _cut(samples[why])}
         for why, many in reasons.most_common()
     ]
-    return {"topic": letters["dead_letter_topic"], "total": letters["total"], "reasons": rows}
+    return {"topic": page["dead_letter_topic"], "total": page["total"], "reasons": rows}
 
 
 def _cut(text: str | None) -> str:

@@ -24,7 +24,7 @@ from goqueue.cli.errors import CliError
 from goqueue.cli.job_frame import parse_pairs
 from goqueue.cli.output import Format, note, printable
 from goqueue.cli.pipeline_view import query_rows
-from goqueue.cli.speaking import speaking_alone
+from goqueue.cli.speaking import speaking_alone, standing_aside
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.pipelines.model import ConsoleSink
@@ -78,7 +78,9 @@ def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
     )
     running = _Running(pipeline, wishes)
     log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")
-    with speaking_alone(log):
+    # What console sinks and steps print is no part of a report for programs.
+    aside = nullcontext() if call.output is Format.TABLE else standing_aside()
+    with aside, speaking_alone(log):
         try:
             with _stopping(running), _display(is_drawn=is_drawn) as show:
                 running.start()
@@ -87,7 +89,7 @@ def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
                     show(running.progress)
         finally:
             _keep_or_remove(log, running)
-        _finish(call, running)
+    _finish(call, running)
 
 
 def _need_spark() -> None:

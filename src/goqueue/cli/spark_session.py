@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from goqueue.cli.speaking import speaking_alone
 from goqueue.spark.pipelines.sessions import (
     CONNECT_EXTRA,
     SessionError,
@@ -22,7 +22,7 @@ from goqueue.spark.pipelines.sessions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _COMMAND: Final = {
@@ -60,7 +60,7 @@ def start_spark(
         return _connected(master, conf)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nor does it guess, and say so
-    with _stderr_to(log):
+    with nullcontext() if log is None else speaking_alone(log):
         spark = started(name, master, {**quiet_settings(master), **_COMMAND, **conf})
     spark.sparkContext.setLogLevel("ERROR")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
@@ -77,23 +77,6 @@ def _connected(address: str, conf: Mapping[str, str]) -> SparkSession:
         ) from error
     configure(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark
-
-
-@contextmanager
-def _stderr_to(log: Path | None) -> Iterator[None]:
-    """What is started inside of the block says on standard error goes to a file."""
-    if log is None:
-        yield
-        return
-    sys.stderr.flush()
-    ours = os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
 
 
 def sentence_of(error: Exception) -> str | None:

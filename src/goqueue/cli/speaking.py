@@ -1,10 +1,10 @@
-"""Who may speak on standard error while a command runs."""
+"""Who may speak on standard error, and on standard output, while a command runs."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,4 +33,22 @@ def speaking_alone(log: Path) -> Iterator[None]:
         sys.stderr.flush()
         sys.stderr = before
         os.dup2(real, 2)
+        os.close(real)
+
+
+@contextmanager
+def standing_aside() -> Iterator[None]:
+    """Send what is said on standard output to standard error: a report comes alone afterwards.
+
+    That holds for started processes as long as they live, and for the Python of this process.
+    """
+    sys.stdout.flush()
+    real = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        # One of its own: whoever may speak on standard error is settled elsewhere.
+        with open(os.dup(2), "w", 1, "utf-8", "replace") as said, redirect_stdout(said):  # noqa: PTH123 - a descriptor has no path
+            yield
+    finally:
+        os.dup2(real, 1)
         os.close(real)

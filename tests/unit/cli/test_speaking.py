@@ -1,7 +1,8 @@
-"""Only the command itself is heard on standard error, whoever works for it."""
+"""Only the command itself is heard, whoever works for it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -35,3 +36,32 @@ def test_what_a_worker_says_goes_to_a_file_also_when_it_outlives_the_block(tmp_p
     )
     assert done.stderr.splitlines() == ["before", "meanwhile", "of its own", "after"]
     assert log.read_text() == "a trace\n"
+
+
+REPORT = """
+import subprocess, sys
+from pathlib import Path
+from goqueue.cli.speaking import speaking_alone, standing_aside
+
+print("before")
+with standing_aside(), speaking_alone(Path(sys.argv[1])):
+    worker = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(sys.stdin.read())"],
+        stdin=subprocess.PIPE, text=True,
+    )
+    print("a step prints")
+worker.communicate("a row")
+print('{"rows": 1}')
+"""
+
+
+def test_a_report_is_alone_on_standard_output_whatever_is_printed_before(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    before, report = done.stdout.splitlines()
+    assert (before, json.loads(report)) == ("before", {"rows": 1})
+    assert done.stderr.split() == ["a", "step", "prints", "a", "row"]

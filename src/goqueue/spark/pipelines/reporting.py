@@ -6,6 +6,7 @@ and the run never waits for it. Only the newest state is kept, so there is nothi
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -126,7 +127,7 @@ class Reporter:
         except urllib.error.HTTPError as error:
             with error:
                 self._complain(f"the broker did not take the report: {error}")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             self._complain(f"the report was not delivered: {error}")
         else:
             self._is_complaining = False
