@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from test_jobs_copying import by_key, fill
 
+from goqueue.records import Record
+from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
+from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.lake import lake_table, read_table
 from support.committed import committed
 from support.process_sessions import kill_session
@@ -23,10 +26,10 @@ from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROWS = 3000
-WAIT_S = 240.0
+WAIT_S = 500.0
 
 
 @pytest.fixture
@@ -58,16 +61,25 @@ def kill(process):
     process.stdout.close()
 
 
-def killed_in_the_middle(server, ledger, *arguments):
+def killed_when(is_time, server, *arguments):
+    """Run a job until something is so, and kill it in that moment."""
     process = start(server, *arguments)
     try:
         deadline = time.monotonic() + WAIT_S
-        while not (ledger.exists() and json.loads(ledger.read_text())["next_number"] >= 2):
+        while not is_time():
             assert process.poll() is None, "the job ended too soon"
             assert time.monotonic() < deadline
-            time.sleep(0.02)
+            time.sleep(0.005)
     finally:
         kill(process)
+
+
+def killed_in_the_middle(server, ledger, *arguments):
+    killed_when(
+        lambda: ledger.exists() and json.loads(ledger.read_text())["next_number"] >= 2,
+        server,
+        *arguments,
+    )
     found = json.loads(ledger.read_text())
     assert found["rows"] < ROWS
     return found["rows"]
@@ -99,3 +111,68 @@ def test_a_replay_that_is_killed_goes_on_in_order_with_each_message_once(server,
     report = finished(server, *command)
     assert report["rows"] == ROWS - before
     assert by_key(committed(server, "again")) == by_key(committed(server, "orders"))
+
+
+# --- Dead letters --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def letters(server):
+    """Dead letters in three partitions, in an order that each key keeps."""
+    rows = []
+    with TopicWriter(server.kafka_address) as writer:
+        writer.create("work", 3)
+        writer.create("work.dlq", 3)
+        for number in range(3):
+            for at in range(0, ROWS // 3, 100):
+                ours = range(number * ROWS + at, number * ROWS + at + 100)
+                said = (("goqueue-dlq-topic", b"work"), ("goqueue-dlq-partition", b"%d" % number))
+                writer.append(
+                    "work.dlq",
+                    number,
+                    [Record(n - ours[0], n, b"k%d" % number, b"%d" % n, said) for n in ours],
+                )
+                rows += ours
+    return rows
+
+
+class Watched:
+    """How far letters are, as a reader of everything and one of committed messages see it."""
+
+    def __init__(self, server):
+        host, _, port = server.kafka_address.rpartition(":")
+        self.cluster = Cluster(LinkSettings(((host, int(port)),)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cluster.close()
+
+    def ends(self, isolation):
+        places = {("work", number): LATEST for number in range(3)}
+        return sum(self.cluster.offsets_at(places, isolation).values())
+
+    def is_half_sent(self):
+        """Some letters count, and others are in a transaction that is open."""
+        counted = self.ends(READ_COMMITTED)
+        return 0 < counted < self.ends(READ_UNCOMMITTED) or counted > ROWS // 2
+
+
+def test_a_redrive_that_is_killed_sends_each_letter_once(server, letters):
+    command = ("dlq-redrive", "work", "--rate", 500, "--force", "-s", server.http_url)
+    with Watched(server) as watched:
+        killed_when(watched.is_half_sent, server, *command)
+    counted = Counter(int(each.value) for each in committed(server, "work"))
+    assert max(counted.values()) == 1
+    report = finished(server, *command)
+    found = committed(server, "work")
+    assert Counter(int(each.value) for each in found) == Counter(letters)
+    assert report["sent"] <= ROWS - len(counted)
+    assert report["refused"] == report["stayed"] == 0
+    for number in range(3):
+        ours = sorted((e for e in found if e.partition == number), key=lambda e: e.offset)
+        assert [int(e.value) for e in ours] == [n for n in letters if n // ROWS == number]
+        # The broker knows of all of them, whoever was killed before it was told.
+        _, told = server.get(f"/topics/work/redriven/{number}?from_offset=0")
+        assert sum(end - first for first, end in told["ranges"]) == ROWS // 3
