@@ -190,7 +190,7 @@ class ServerProcess:
 
     def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
         """The status and the JSON (or text) that the HTTP port answers."""
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=60)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=120)
         try:
             connection.request(method, path)
             response = connection.getresponse()

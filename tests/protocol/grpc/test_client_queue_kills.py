@@ -18,12 +18,15 @@ import pytest
 from goqueue import AsyncClient, Client, ClientSettings
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.model.errors import GoQueueError, ReceiptError, UnknownReceiptError
+from support.pace import TooLateError, unhurried
 from support.server import ServerProcess, server, start_server
 
 __all__ = ["server", "start_server"]
 
-WAIT_S = 30
-SETTINGS = ClientSettings(call_timeout_ms=WAIT_S * 1000, linger_ms=1)
+WAIT_S = 90
+SETTINGS = ClientSettings(
+    call_timeout_ms=WAIT_S * 1000, delivery_timeout_ms=2 * WAIT_S * 1000, linger_ms=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def test_acknowledgements_that_nobody_waits_for_are_flushed(client, topic):
 
 def test_every_verdict_has_its_twin(client, topic):
     fill(client, topic, 5)
-    with client.queue("twins", [topic], visibility=20, prefetch=5) as queue:
+    with client.queue("twins", [topic], visibility=600, prefetch=5) as queue:
         nacked, released, rejected, extended, late = (next(queue) for _ in range(5))
         nacked.nack(delay=0.1, reason="not yet")
         released.release(wait=False)
@@ -138,11 +141,15 @@ def test_threads_take_from_one_queue(client, topic):
 
 
 def test_a_publisher_without_asyncio_may_delay_and_prefer(client, topic):
-    later = client.publish(topic, b"later", delay=0.2, partition=0).result(WAIT_S)
+    def delayed(time_ms):
+        sent = client.publish(topic, b"later", delay=time_ms / 1000, partition=0)
+        if sent.result(WAIT_S).delayed_id is None:
+            raise TooLateError
+
+    unhurried(delayed)
     client.publish(topic, b"low", priority="low", partition=0)
     client.publish(topic, b"high", priority="high", partition=0, ttl=3600)
     client.flush()
-    assert later.delayed_id is not None
     with client.queue("special", [topic]) as queue:
         found = [next(queue).value for _ in range(3)]
     assert set(found) == {b"high", b"low", b"later"}
@@ -159,7 +166,7 @@ def test_receipts_of_before_a_kill_still_count(server):
             for number in range(40):
                 await client.publish("t", b"%d" % number)
             await client.flush()
-            async with client.queue("g", ["t"], prefetch=20, visibility=60) as queue:
+            async with client.queue("g", ["t"], prefetch=20, visibility=600) as queue:
                 held = [await anext(queue) for _ in range(10)]
                 for message in held[:5]:
                     await message.ack()
@@ -193,7 +200,7 @@ def test_a_server_that_stops_in_order_takes_nothing_from_its_members(server):
             await client.topics.create("t", partitions=1)
             delivery = await client.publish("t", b"v")
             await delivery
-            async with client.queue("g", ["t"], visibility=60) as queue:
+            async with client.queue("g", ["t"], visibility=600) as queue:
                 message = await anext(queue)
                 await asyncio.to_thread(server.restart)
                 await message.ack()
@@ -205,7 +212,7 @@ def test_a_server_that_stops_in_order_takes_nothing_from_its_members(server):
 
 def test_a_dead_broker_is_told_of_to_those_who_wait_for_it(server):
     async def main():
-        settings = ClientSettings(call_timeout_ms=500)
+        settings = ClientSettings(call_timeout_ms=5000)
         async with AsyncClient(server.grpc_address, settings) as client:
             await client.topics.create("t", partitions=1)
             await client.publish("t", b"v")

@@ -19,6 +19,7 @@ from support.server import ServerProcess, server, start_server
 __all__ = ["server", "start_server"]
 
 PARTITIONS = 3
+PATIENT = {"delivery_timeout_ms": 200_000, "call_timeout_ms": 100_000}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture
 def client(shared, request):
-    with Client(shared.grpc_address, ClientSettings(linger_ms=1)) as made:
+    with Client(shared.grpc_address, ClientSettings(linger_ms=1, **PATIENT)) as made:
         yield made
 
 
@@ -55,7 +56,7 @@ def read_back(client, topic):
 
 
 def test_publish_flush_and_consume(client, topic):
-    receipt = client.publish(topic, "v", key="k", headers={"a": "1"}).result(20)
+    receipt = client.publish(topic, "v", key="k", headers={"a": "1"}).result(90)
     (message,) = client.consume(topic, partition=receipt.partition, until_end=True)
     assert (message.key, message.value, message.headers) == (b"k", b"v", (("a", b"1"),))
 
@@ -95,7 +96,7 @@ def test_a_full_buffer_raises_where_that_is_wanted(shared, topic):
 def test_a_failure_is_told_by_the_delivery_and_by_flush(client):
     delivery = client.publish("nowhere", b"v")
     with pytest.raises(UnknownTopicError):
-        delivery.result(20)
+        delivery.result(90)
     with pytest.raises(UnknownTopicError):
         client.flush()
     client.flush()
@@ -164,7 +165,7 @@ def test_administration_without_asyncio(client):
 
 def test_nothing_is_lost_or_doubled_when_the_broker_is_killed(server):
     """An oracle counts: each acknowledged message once, at its receipt, in the order of its key."""
-    settings = ClientSettings(linger_ms=1, batch_messages=20, buffer_messages=500)
+    settings = ClientSettings(linger_ms=1, batch_messages=20, buffer_messages=500, **PATIENT)
     count = 6000
     with Client(server.grpc_address, settings) as client:
         client.topics.create("t", partitions=PARTITIONS)
@@ -183,7 +184,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed(server):
                 assert sender.is_alive()
             server.kill()
             server.start()
-        sender.join(60)
+        sender.join(200)
         client.flush()
         receipts = [delivery.result(0) for delivery in deliveries]
         stored = read_back(client, "t")
@@ -199,7 +200,9 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed(server):
 
 def test_readers_and_members_go_on_after_a_kill(server):
     async def main():
-        async with AsyncClient(server.grpc_address, ClientSettings(linger_ms=0)) as client:
+        async with AsyncClient(
+            server.grpc_address, ClientSettings(linger_ms=0, **PATIENT)
+        ) as client:
             await client.topics.create("t", partitions=1)
             read, joined = [], []
 
@@ -223,7 +226,7 @@ def test_readers_and_members_go_on_after_a_kill(server):
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
             receipt = await (await client.publish("t", b"last"))
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(120):
                 while not (receipt.offset in read and receipt.offset in joined):
                     assert not any(task.done() for task in tasks)
                     await asyncio.sleep(0.05)

@@ -35,7 +35,7 @@ def played(folder, scenario, count=3, **settings):
 
 
 async def receipts(node, member, count=3, **options):
-    polled = await node.broker.deliverer.poll(member, limit=count, max_wait_ms=5000, **options)
+    polled = await node.broker.deliverer.poll(member, limit=count, max_wait_ms=60_000, **options)
     return [str(each.receipt) for each in polled]
 
 
@@ -160,10 +160,16 @@ def test_what_a_verdict_needs_is_asked_for(tmp_path):
 
 def test_an_extension_says_until_when(tmp_path):
     async def scenario(node, member):
-        (handle,) = await receipts(node, member, 1, visibility_ms=200)
-        request = pb.ExtendVisibilityRequest(receipt_handle=handle, extend_ms=60_000)
-        until_ms = (await node.stubs.acks.ExtendVisibility(request)).visible_until_ms
-        assert 0 <= until_ms - node.broker.clock.now_ms() <= 60_000
+        answer = None
+        while answer is None:  # until it is asked for in time, which a busy machine may miss
+            (handle,) = await receipts(node, member, 1, visibility_ms=200)
+            request = pb.ExtendVisibilityRequest(receipt_handle=handle, extend_ms=600_000)
+            try:
+                answer = await node.stubs.acks.ExtendVisibility(request)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not EXPIRED:
+                    raise
+        assert 0 <= answer.visible_until_ms - node.broker.clock.now_ms() <= 600_000
         await asyncio.sleep(0.4)
         await node.stubs.acks.Ack(pb.AckRequest(receipt_handle=handle))
 

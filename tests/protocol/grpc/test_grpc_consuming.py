@@ -93,10 +93,10 @@ def test_a_response_never_outgrows_what_grpc_carries(tmp_path):
 def test_a_stream_without_an_end_waits_for_what_comes(tmp_path):
     async def scenario(node):
         await node.broker.create_topic("t", 1)
-        call = node.stubs.consume.Consume(pb.ConsumeRequest(topic="t", max_wait_ms=10_000))
+        call = node.stubs.consume.Consume(pb.ConsumeRequest(topic="t", max_wait_ms=30_000))
         assert not (await call.read()).messages
         await fill(node, 1)
-        response = await asyncio.wait_for(call.read(), 5)
+        response = await asyncio.wait_for(call.read(), 60)
         assert [each.value for each in response.messages] == [b"0"]
         call.cancel()
 
@@ -108,7 +108,7 @@ def test_a_quiet_stream_shows_that_it_is_alive(tmp_path):
         await node.broker.create_topic("t", 1)
         call = node.stubs.consume.Consume(pb.ConsumeRequest(topic="t", max_wait_ms=20))
         for _ in range(3):
-            response = await asyncio.wait_for(call.read(), 5)
+            response = await asyncio.wait_for(call.read(), 60)
             assert (list(response.messages), response.next_offset) == ([], 0)
         call.cancel()
 
@@ -145,7 +145,7 @@ def test_a_topic_that_goes_takes_its_readers_along(tmp_path):
         await call.read()
         await node.broker.delete_topic("t")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await asyncio.wait_for(_drain(call), 10)
+            await asyncio.wait_for(_drain(call), 60)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
     run(tmp_path, scenario)
@@ -156,7 +156,7 @@ def test_a_stop_sends_readers_elsewhere_at_once(tmp_path):
         await node.broker.create_topic("t", 1)
         call = node.stubs.consume.Consume(pb.ConsumeRequest(topic="t", max_wait_ms=30_000))
         await call.read()
-        await asyncio.wait_for(node.listener.stop(30.0), 10)
+        await asyncio.wait_for(node.listener.stop(600.0), 60)
         assert await call.code() is grpc.StatusCode.UNAVAILABLE
 
     run(tmp_path, scenario)

@@ -213,7 +213,7 @@ def test_a_stop_answers_what_a_stream_has_stored(tmp_path):
         call = node.stubs.publish.PublishStream()
         await call.write(pb.PublishRequest(topic="t", messages=messages(b"v"), correlation_id=1))
         assert (await call.read()).correlation_id == 1
-        await asyncio.wait_for(node.listener.stop(30.0), 10)
+        await asyncio.wait_for(node.listener.stop(600.0), 60)
         assert await call.read() is grpc.aio.EOF
         assert await call.code() is grpc.StatusCode.OK
 

@@ -17,7 +17,7 @@ from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
 
-WAIT_S = 10
+WAIT_S = 90
 
 
 class QueueStream:
@@ -248,13 +248,15 @@ def test_a_nack_delays_a_reject_buries_and_a_release_is_at_once(tmp_path):
         await fill(node, 3)
         async with member(node) as one:
             nacked, rejected, released = (each.delivery_id for each in await one.messages(3))
-            later = {"verdict": pb.VERDICT_NACK, "delay_ms": 300, "reason": "not yet"}
-            assert await one.settle(nacked, **later) == {}
             assert await one.settle(released, verdict=pb.VERDICT_RELEASE) == {}
-            assert await one.settle(rejected, verdict=pb.VERDICT_REJECT, reason="bad") == {}
             (first,) = await one.messages(1)
             assert (first.offset, first.delivery_count) == (2, 2)
+            due_ms = node.broker.clock.now_ms() + 300
+            later = {"verdict": pb.VERDICT_NACK, "delay_ms": 300, "reason": "not yet"}
+            assert await one.settle(nacked, **later) == {}
+            assert await one.settle(rejected, verdict=pb.VERDICT_REJECT, reason="bad") == {}
             (second,) = await one.messages(1)
+            assert node.broker.clock.now_ms() >= due_ms
             assert (second.offset, second.delivery_count) == (0, 2)
             async with member(node, group="h", topics=["t.dlq"]) as undertaker:
                 (dead,) = await undertaker.messages(1)
@@ -268,16 +270,18 @@ def test_a_nack_delays_a_reject_buries_and_a_release_is_at_once(tmp_path):
 def test_a_message_that_is_extended_stays_and_its_number_too(tmp_path):
     async def scenario(node):
         await fill(node, 2)
-        async with member(node, visibility_timeout_ms=400) as one:
+        async with member(node, visibility_timeout_ms=400, max_deliveries=100) as one:
             kept, lost = await one.messages(2)
-            longer = {"verdict": pb.VERDICT_EXTEND, "delay_ms": 60_000}
-            assert await one.settle(kept.delivery_id, **longer) == {}
+            longer = {"verdict": pb.VERDICT_EXTEND, "delay_ms": 600_000}
+            while await one.settle(kept.delivery_id, **longer):  # too late: once more
+                kept, lost = sorted(await one.messages(2), key=lambda each: each.offset)
             (again,) = await one.messages(1)
-            assert (again.offset, again.delivery_count) == (1, 2)
+            assert (again.offset, again.delivery_count) == (1, lost.delivery_count + 1)
             assert await one.settle(kept.delivery_id, lost.delivery_id) == {
                 lost.delivery_id: "ExpiredReceiptError"
             }
-            assert await one.settle(again.delivery_id) == {}
+            while await one.settle(again.delivery_id):
+                (again,) = await one.messages(1)
             assert unsettled(node) == [2]
 
     played(tmp_path, scenario)

@@ -16,7 +16,7 @@ def test_with_tls_on_clients_must_speak_it_and_trust_the_broker(tmp_path):
     flags = ("--tls-enabled", f"--tls-cert-file={cert_file}", f"--tls-key-file={key_file}")
 
     async def topics(port, **settings):
-        made = ClientSettings(call_timeout_ms=settings.pop("timeout_ms", 20_000), **settings)
+        made = ClientSettings(call_timeout_ms=settings.pop("timeout_ms", 90_000), **settings)
         async with AsyncClient(f"127.0.0.1:{port}", made) as client:
             return await client.topics.list()
 
@@ -37,7 +37,7 @@ def test_a_renewed_certificate_counts_for_new_connections(tmp_path):
     flags = ("--tls-enabled", f"--tls-cert-file={cert_file}", f"--tls-key-file={key_file}")
 
     async def topics(port, ca_file):
-        settings = ClientSettings(ca_file=ca_file, call_timeout_ms=20_000)
+        settings = ClientSettings(ca_file=ca_file, call_timeout_ms=90_000)
         async with AsyncClient(f"127.0.0.1:{port}", settings) as client:
             return await client.topics.list()
 
