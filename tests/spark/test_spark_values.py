@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -123,6 +124,20 @@ def test_types_that_json_has_no_values_of_are_refused():
         )
 
 
+def test_what_messages_may_lack_cannot_be_asked_for_as_not_null():
+    line = StructType([StructField("n", LongType(), nullable=False)])
+    value = StructType([StructField("a", LongType(), nullable=False), StructField("b", line)])
+    value.add("c", ArrayType(line, containsNull=False)).add("d", MapType(StringType(), line))
+    wanted = StructType([StructField("offset", LongType(), nullable=False)])
+    wanted.add("value", value).add("key", BinaryType(), nullable=False)
+    with pytest.raises(ColumnsError) as caught:
+        shape_of(wanted, options(valueFormat="avro", valueSchema="x"))
+    assert str(caught.value).startswith(
+        "NOT NULL: messages may lack value.a, value.b.n, value.c[], value.c[].n, value.d{}.n, key."
+    )
+    shape_of(StructType([wanted["offset"]]), options())
+
+
 TIMED = pa.struct(
     [
         pa.field("at", pa.timestamp("us", tz="UTC")),
@@ -214,6 +229,8 @@ def test_the_type_comes_from_a_ddl_or_a_json_schema():
             json_type(json.dumps(open_ended))
     with pytest.raises(ValueFormatError, match="no JSON Schema: Expecting"):
         default_schema(options(valueFormat="json", valueSchema='{"type": '))
+    with pytest.raises(ValueFormatError, match=r"valueSchema: column id: 'bigit' .*mean bigint"):
+        default_schema(options(valueFormat="json", valueSchema="id bigit, name string"))
 
 
 # --- Avro --------------------------------------------------------------------------------------

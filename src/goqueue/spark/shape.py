@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -24,7 +25,7 @@ from goqueue.spark.columns import ARROW_TYPES, SPARK_TYPES, default_columns
 from goqueue.spark.errors import ColumnsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.spark.options import ReadOptions
 
@@ -43,6 +44,9 @@ _TYPES: Final[dict[str, DataType]] = {
     "priority": StringType(),
     "rawValue": BinaryType(),
 }
+_ALWAYS_THERE: Final = frozenset(
+    {"topic", "partition", "offset", "timestamp", "timestamptype", "priority"}
+)
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _TYPES}
 
 
@@ -104,6 +108,12 @@ def shape_of(schema: StructType, options: ReadOptions) -> Shape:
         fields.append(pa.field(field.name, kind, field.nullable))
     if problems:
         raise ColumnsError(f"{'; '.join(problems)}. Cast in the query, not in the schema")
+    required = [name for name in _required(schema) if name.lower() not in _ALWAYS_THERE]
+    if required:
+        raise ColumnsError(
+            f"NOT NULL: messages may lack {', '.join(required)}. Filter in the query, not in the "
+            "schema"
+        )
     return Shape(tuple(columns), pa.schema(fields))
 
 
@@ -116,6 +126,24 @@ def _parsed_type(kind: DataType, options: ReadOptions) -> Any:
 
         check_json_type(kind)
     return to_arrow_type(kind, timezone="UTC")
+
+
+def _required(kind: DataType, name: str = "") -> Iterator[str]:
+    """What a type says is never null; Spark does not look twice, and ends the query at a null."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            path = f"{name}.{field.name}" if name else field.name
+            if not field.nullable:
+                yield path
+            yield from _required(field.dataType, path)
+    elif isinstance(kind, ArrayType):
+        if not kind.containsNull:
+            yield f"{name}[]"
+        yield from _required(kind.elementType, f"{name}[]")
+    elif isinstance(kind, MapType):
+        if not kind.valueContainsNull:
+            yield f"{name}{{}}"
+        yield from _required(kind.valueType, f"{name}{{}}")
 
 
 def _known(names: Sequence[str]) -> list[str]:
