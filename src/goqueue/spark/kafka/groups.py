@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +13,7 @@ from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, check_code
 from goqueue.spark.kafka.fetching import FETCH_VERSION
+from goqueue.spark.kafka.waiting import asked_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -179,7 +179,7 @@ def _times(
                 min_bytes=1,
                 max_bytes=_LOOK_BYTES * len(left),
                 isolation_level=isolation,
-                topics=_topics(ids, {place: wanted[place] for place in left}),
+                topics=asked_topics(ids, {place: wanted[place] for place in left}, _LOOK_BYTES),
                 forgotten_topics_data=[],
             )
             check_code(answer.error_code, "looking at messages")
@@ -193,18 +193,6 @@ def _times(
             # A batch that is longer than that comes only to whoever is first in line.
             left = [place for place in left[1:] if place not in found]
     return found
-
-
-def _topics(ids: Mapping[str, str], wanted: Mapping[Place, int]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, int]]] = {}
-    for (topic, number), offset in wanted.items():
-        topics.setdefault(topic, []).append(
-            {"partition": number, "fetch_offset": offset, "partition_max_bytes": _LOOK_BYTES}
-        )
-    return [
-        {"topic_id": UUID(ids[topic]), "partitions": partitions}
-        for topic, partitions in topics.items()
-    ]
 
 
 def _time_in(records: Any, offset: int) -> int | None:

@@ -13,7 +13,7 @@ from goqueue.spark.kafka.cluster import TryAgainError
 from goqueue.spark.kafka.fetching import FETCH_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.bounds import Place
@@ -112,7 +112,7 @@ def _fetch(
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=isolation,
-        topics=_topics(ids, wanted),
+        topics=asked_topics(ids, wanted, _SAMPLE_BYTES),
         forgotten_topics_data=[],
     )
     if answer.error_code:
@@ -120,11 +120,14 @@ def _fetch(
     return answer
 
 
-def _topics(ids: Mapping[str, str], wanted: Mapping[Place, int]) -> Sequence[dict[str, Any]]:
+def asked_topics(
+    ids: Mapping[str, str], wanted: Mapping[Place, int], max_bytes: int
+) -> list[dict[str, Any]]:
+    """The part of a fetch request that says where to read, and how much of each partition."""
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, number), offset in wanted.items():
         topics.setdefault(topic, []).append(
-            {"partition": number, "fetch_offset": offset, "partition_max_bytes": _SAMPLE_BYTES}
+            {"partition": number, "fetch_offset": offset, "partition_max_bytes": max_bytes}
         )
     return [
         {"topic_id": UUID(ids[topic]), "partitions": partitions}
