@@ -9,9 +9,9 @@ import pytest
 
 from goqueue.spark.pipelines.checking import MAX_PARTS
 from goqueue.spark.pipelines.checking_options import MESSAGE_COLUMNS
-from goqueue.spark.pipelines.ddl import ddl_problem
 from goqueue.spark.pipelines.loading import checked
 from goqueue.spark.pipelines.yaml_file import read_yaml
+from goqueue.spark.values.ddl import ddl_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -377,6 +377,7 @@ def test_what_is_not_installed_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> 
         "a int NOT NULL COMMENT 'it''s', b decimal(10, 2), c varchar(5)",
         "tags array<string>, m map<string, array<int>>, s struct<x: int, y struct<z string>>",
         "at timestamp_ntz, d date, i interval day to second",
+        "name string COLLATE UTF8_LCASE NOT NULL, id int",
     ],
 )
 def test_columns_that_spark_takes_are_taken(columns: str) -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.pipelines.checking_options import check_options
 from goqueue.spark.pipelines.checking_streams import check_streams
-from goqueue.spark.pipelines.fields import nearest
 from goqueue.spark.pipelines.findings import Findings
 from goqueue.spark.pipelines.functions import function_file
 from goqueue.spark.pipelines.graph import inputs_of, sources_behind
 from goqueue.spark.pipelines.model import JoinStep, PythonStep, RulesStep, SqlStep, TopicSink
 from goqueue.spark.pipelines.naming import LETTERS, dead_letter_topic, keeps_letters
 from goqueue.spark.pipelines.sql_tables import read_query
+from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

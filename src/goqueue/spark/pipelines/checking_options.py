@@ -11,8 +11,6 @@ from goqueue.spark.lake.options import parse_lake_options
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.option_reader import OptionReader
 from goqueue.spark.options import parse_read_options
-from goqueue.spark.pipelines.ddl import ddl_problem
-from goqueue.spark.pipelines.fields import nearest
 from goqueue.spark.pipelines.model import (
     RulesStep,
     TableFormat,
@@ -21,6 +19,8 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     TopicSource,
 )
+from goqueue.spark.values.ddl import ddl_problem
+from goqueue.spark.wording import nearest
 from goqueue.spark.write_options import parse_write_options
 
 if TYPE_CHECKING:

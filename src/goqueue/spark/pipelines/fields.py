@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -11,6 +10,7 @@ from goqueue.spark.pipelines.durations import duration_us
 from goqueue.spark.pipelines.model import Problem
 from goqueue.spark.pipelines.substitution import substituted
 from goqueue.spark.pipelines.yaml_nodes import Entries, Items, Place, Scalar
+from goqueue.spark.wording import nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER: Final = re.compile(r"\+?\d[\d_]{0,17}", re.ASCII)
-_SHOWN: Final = 60
 
 
 @dataclass
@@ -34,19 +33,6 @@ class Notes:
     def problem(self, message: str, place: Place, path: str) -> None:
         """Note what is wrong."""
         self.problems.append(Problem(message, place.line, place.column, path))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: what was probably meant."""
-    names = list(known)
-    by_fold = {each.lower(): each for each in names}
-    found = difflib.get_close_matches(name.lower(), by_fold, 1, cutoff=0.6)
-    return f"; did you mean {by_fold[found[0]]}?" if found else ""
-
-
-def shown(text: str) -> str:
-    """A value in a sentence: short, in quotes."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def kind_of(node: Node) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.link_options import parse_servers
 from goqueue.spark.pipelines import yaml_sinks, yaml_sources, yaml_steps
-from goqueue.spark.pipelines.fields import Fields, Notes, shown
+from goqueue.spark.pipelines.fields import Fields, Notes
 from goqueue.spark.pipelines.model import Pipeline, Problem, Trigger
 from goqueue.spark.pipelines.naming import DEFAULT_CHECKPOINTS
 from goqueue.spark.pipelines.paths import beside
 from goqueue.spark.pipelines.yaml_nodes import Entries, Scalar, UnreadableError, parse_yaml
 from goqueue.spark.pipelines.yaml_sinks import read_trigger
+from goqueue.spark.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

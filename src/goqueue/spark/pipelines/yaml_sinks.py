@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.pipelines.durations import duration_hint, duration_us
-from goqueue.spark.pipelines.fields import nearest, shown
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     OutputMode,
@@ -16,6 +15,7 @@ from goqueue.spark.pipelines.model import (
 )
 from goqueue.spark.pipelines.paths import beside
 from goqueue.spark.pipelines.yaml_nodes import Scalar
+from goqueue.spark.wording import nearest, shown
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.fields import Fields

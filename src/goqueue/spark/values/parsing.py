@@ -10,6 +10,7 @@ import pyarrow.compute
 from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.values.avro_values import avro_parser
 from goqueue.spark.values.confluent_values import confluent_parser
+from goqueue.spark.values.ddl import ddl_problem
 from goqueue.spark.values.json_values import parse_json
 from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
 from goqueue.spark.values.value_types import avro_type, json_type
@@ -34,6 +35,9 @@ def value_type(options: ReadOptions) -> StructType | str:
     """
     value = options.value
     if value.format == "json" and value.schema is not None and not _is_json(value.schema):
+        problem = ddl_problem(value.schema)
+        if problem is not None:
+            raise ValueFormatError(f"valueSchema: {problem}")
         return f"struct<{value.schema}>"
     schema = find_schema(options)
     if schema.kind == "PROTOBUF":

@@ -1,7 +1,7 @@
 """Columns as Spark writes them, `id bigint, tags array<string>`, judged without Spark.
 
-Spark has the last word when the pipeline starts; here a misspelt type or a missing bracket is found
-with its line, before that.
+Spark has the last word, and has it late: a pipeline's file is judged before Spark is started, and
+what Spark says of `valueSchema`, which it sees as a part of a longer list, points elsewhere.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from goqueue.spark.pipelines.fields import nearest, shown
+from goqueue.spark.wording import nearest, shown
 
 _TOKEN: Final = re.compile(
     r"\s+|(?P<quoted>`(?:[^`]|``)*`)|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -26,6 +26,7 @@ _SIMPLE: Final = frozenset(
 )
 _NESTED: Final = ("array", "map", "struct")
 _WITH_NUMBERS: Final = ("decimal", "dec", "numeric", "char", "varchar", "time")
+_REMARKS: Final = ("not", "null", "comment", "collate")
 _MAX_DEPTH: Final = 50
 
 
@@ -123,9 +124,9 @@ class _Reader:
         self._expect(">", f"at the end of {name}<…>")
 
     def _remarks(self) -> None:
-        """NOT NULL and COMMENT '…'."""
-        while self._now[0] == "word" and self._now[1].lower() in {"not", "null", "comment"}:
-            is_comment = self._now[1].lower() == "comment"
-            self._at += 1
-            while is_comment and self._now[0] == "text":
+        """NOT NULL, COLLATE …, and COMMENT '…'."""
+        while self._now[0] == "word" and self._now[1].lower() in _REMARKS:
+            remark = self._now[1].lower()
+            self._at += 2 if remark == "collate" else 1
+            while remark == "comment" and self._now[0] == "text":
                 self._at += 1
