@@ -99,11 +99,19 @@ class Groups:
                 self._broker.clock,
                 partial(self._broker.measures.snapshot_saved, GROUPS_NAME),
             )
-            on_rebalance = self._broker.tracer.rebalanced
             shard = self._shards[number] = GroupShard(
-                state, self._settings, self._now_ms, on_rebalance
+                state,
+                self._settings,
+                self._now_ms,
+                on_rebalance=self._broker.tracer.rebalanced,
+                on_gone=self._on_gone,
             )
         return shard
+
+    def _on_gone(self, group_id: str) -> None:
+        """A group was deleted, or nothing is left of it; a queue group may be of the same name."""
+        if self._broker.queues.find(group_id) is None:
+            self._broker.measures.forget_group(group_id)
 
     def shard_number(self, group_id: str) -> int:
         """Which partition of the offsets topic holds the group."""
@@ -257,13 +265,10 @@ class Groups:
     async def delete(self, group_id: str) -> GroupOutcomes:
         """Delete a group without members, with its offsets."""
         shard = self._shard_of(group_id)
-        outcomes = await shard.submit(
+        return await shard.submit(
             lambda token, now_ms: shard.coordinator.delete_groups([group_id], token, now_ms),
             GroupOutcomes,
         )
-        if all(error is None for _, error in outcomes.groups):
-            self._broker.measures.forget_group(group_id)
-        return outcomes
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and so is how far anyone has read it."""

@@ -42,9 +42,13 @@ class GroupShard:
         state: StateLog,
         settings: GroupSettings,
         now_ms: Callable[[], int],
+        *,
         on_rebalance: OnRebalance,
+        on_gone: Callable[[str], None],
     ) -> None:
+        """Keep groups in `state`; `on_gone` is told of those that there are no more."""
         self._on_rebalance = on_rebalance
+        self._on_gone = on_gone
         self._state = state
         self._settings = settings
         self._now_ms = now_ms
@@ -97,6 +101,8 @@ class GroupShard:
             self._give_up(effects, error)
             return
         self._tell(effects.replies, placed)
+        for group_id in effects.gone:
+            self._on_gone(group_id)
         self._arm()
         if self._state.snapshot_is_due:
             self._state.save_snapshot(self.coordinator.dump())

@@ -39,6 +39,8 @@ class Effects:
 
     persist: list[Entry] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Groups that there are no more."""
 
     def reply(self, token: Token, result: Result | GroupError) -> None:
         """Answer one request."""

@@ -111,6 +111,7 @@ class GroupRegistry:
             slot.core.is_dead = True
         if is_stored:
             out.persist.append(remove(GroupKey(group_id)))
+        out.gone.append(group_id)
         self.timers.cancel(group_id)
 
     # --- Loading and dumping -------------------------------------------------------------------

@@ -13,6 +13,7 @@ from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
 from goqueue.groups.settings import GroupSettings
+from goqueue.metrics.names import OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, MemberIdRequiredError
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
@@ -213,9 +214,11 @@ def test_offsets_that_nobody_uses_expire_and_stay_away(tmp_path: Path) -> None:
             clock.advance(59_000)
             shard_of(broker, "g")._on_timer()
             assert committed(broker, "g") == {0: 1}
+            assert broker.metrics.values(OFFSET_COMMITS) == {("t", "g"): 1}
             clock.advance(2_000)
             shard_of(broker, "g")._on_timer()
             assert committed(broker, "g") == {}
+            assert broker.metrics.values(OFFSET_COMMITS) == {}, "and takes its series along"
         async with running_broker(tmp_path, **options) as broker:
             assert committed(broker, "g") == {}
 
