@@ -39,7 +39,8 @@ EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-_GROUP_KEY: Final = 0
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
 _NO_GENERATION: Final = -1
 
 T = TypeVar("T")
@@ -284,7 +285,7 @@ class Cluster:
         for (topic, number), offset in offsets.items():
             place = {"partition_index": number, "committed_offset": offset}
             topics.setdefault(topic, []).append(place | {"committed_metadata": "spark"})
-        answer = self._coordinator(group).call(
+        answer = self.coordinator(GROUP_KEY, group).call(
             ApiKey.OFFSET_COMMIT,
             OFFSET_COMMIT_VERSION,
             group_id=group,
@@ -297,15 +298,16 @@ class Cluster:
             for each in topic.partitions:
                 check_code(each.error_code, f"{topic.name}-{each.partition_index}")
 
-    def _coordinator(self, group: str) -> Connection:
+    def coordinator(self, kind: int, key: str) -> Connection:
+        """A connection to the broker that keeps a group, a transactional id or a series."""
         answer = self.to_any().call(
             ApiKey.FIND_COORDINATOR,
             FIND_COORDINATOR_VERSION,
-            key_type=_GROUP_KEY,
-            coordinator_keys=[group],
+            key_type=kind,
+            coordinator_keys=[key],
         )
         (found,) = answer.coordinators
-        check_code(found.error_code, f"coordinator of group {group!r}")
+        check_code(found.error_code, f"coordinator of {key!r}")
         return self._to((found.host, found.port))
 
 

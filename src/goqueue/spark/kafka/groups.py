@@ -11,7 +11,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
-from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, check_code
+from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, GROUP_KEY, check_code
 from goqueue.spark.kafka.fetching import FETCH_VERSION
 from goqueue.spark.kafka.waiting import asked_topics
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _LIST_GROUPS_VERSION: Final = 5
 _OFFSET_FETCH_VERSION: Final = 8
 _SHARE_OFFSETS_VERSION: Final = 0
-_GROUP_KEY: Final = 0
 _AT_ONCE: Final = 100
 """Groups in one request."""
 _LOOK_BYTES: Final = 64 * 1024
@@ -88,7 +87,7 @@ def _coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, 
     answer = cluster.to_any().call(
         ApiKey.FIND_COORDINATOR,
         FIND_COORDINATOR_VERSION,
-        key_type=_GROUP_KEY,
+        key_type=GROUP_KEY,
         coordinator_keys=names,
     )
     by_address: dict[tuple[str, int], list[str]] = {}

@@ -19,7 +19,7 @@ from goqueue.spark.errors import (
     TopicMissingError,
     TransactionLostError,
 )
-from goqueue.spark.kafka.cluster import TryAgainError, check_code
+from goqueue.spark.kafka.cluster import TRANSACTION_KEY, TryAgainError, check_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
     from goqueue.records import Record
     from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.connection import Connection
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
 END_VERSION: Final = 3
-FIND_COORDINATOR_VERSION: Final = 4
 DESCRIBE_CONFIGS_VERSION: Final = 4
 _TOPIC: Final = 2
-_TRANSACTION_KEY: Final = 1
 _SEQUENCES: Final = 1 << 31
 _MAX_IN_FLIGHT: Final = 4
 """Requests without an answer. A partition remembers the last five batches of a producer, so none
@@ -69,19 +66,6 @@ class _Sent(NamedTuple):
 
     node_id: int
     batches: tuple[tuple[Place, bytearray], ...]
-
-
-def transaction_coordinator(cluster: Cluster, transactional_id: str) -> Connection:
-    """A connection to the broker that keeps a transactional id, or a series."""
-    answer = cluster.to_any().call(
-        ApiKey.FIND_COORDINATOR,
-        FIND_COORDINATOR_VERSION,
-        key_type=_TRANSACTION_KEY,
-        coordinator_keys=[transactional_id],
-    )
-    (found,) = answer.coordinators
-    check_code(found.error_code, f"coordinator of {transactional_id!r}")
-    return cluster.to_address(found.host, found.port)
 
 
 def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
@@ -146,7 +130,7 @@ class TaskProducer:
         connection = (
             self._cluster.to_any()
             if transactional_id is None
-            else transaction_coordinator(self._cluster, transactional_id)
+            else self._cluster.coordinator(TRANSACTION_KEY, transactional_id)
         )
         answer = connection.call(
             ApiKey.INIT_PRODUCER_ID,
@@ -181,7 +165,7 @@ class TaskProducer:
         for topic, number in places:
             topics.setdefault(topic, []).append(number)
         name = self.who.transactional_id or ""
-        answer = transaction_coordinator(self._cluster, name).call(
+        answer = self._cluster.coordinator(TRANSACTION_KEY, name).call(
             ApiKey.ADD_PARTITIONS_TO_TXN,
             ADD_PARTITIONS_VERSION,
             v3_and_below_transactional_id=name,
@@ -205,7 +189,7 @@ class TaskProducer:
         if name is None:
             return
         self._cluster.close()  # whatever is under way there is nobody's any more
-        transaction_coordinator(self._cluster, name).call(
+        self._cluster.coordinator(TRANSACTION_KEY, name).call(
             ApiKey.END_TXN,
             END_VERSION,
             transactional_id=name,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import BrokerRefusedError
-from goqueue.spark.kafka.producing import check_transaction_code, transaction_coordinator
+from goqueue.spark.kafka.cluster import TRANSACTION_KEY
+from goqueue.spark.kafka.producing import check_transaction_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ def _ask(
     *,
     committed: bool,
 ) -> bool:
-    answer = transaction_coordinator(cluster, series).call(
+    answer = cluster.coordinator(TRANSACTION_KEY, series).call(
         ApiKey.COMMIT_TOGETHER,
         0,
         series=series,
