@@ -224,7 +224,8 @@ class Groups:
                     PartitionOutcomes,
                 )
         except GroupError as error:
-            measures.commit_refused(request.group_id, error)
+            is_known = shard.coordinator.knows(request.group_id)
+            measures.commit_refused(request.group_id if is_known else "", error)
             raise
         measures.committed(request.group_id, outcomes)
         return outcomes

@@ -114,6 +114,10 @@ class GroupAdministration:
         wanted = list(slot.offsets.committed) if partitions is None else partitions
         return {part: _offset(slot, part, require_stable=require_stable) for part in wanted}
 
+    def knows(self, group_id: str) -> bool:
+        """Whether there is such a group."""
+        return group_id in self._slots
+
     def _slot(self, group_id: str) -> Slot:
         slot = self._slots.get(group_id)
         if slot is None:

@@ -264,7 +264,7 @@ OFFSET_COMMIT_LATENCY: Final = HistogramName(
 )
 OFFSET_COMMIT_ERRORS: Final = CounterName(
     "consumer_offset_commit_errors_total",
-    "Commits refused, by the class of the error.",
+    "Commits refused, by the class of the error; groups that there are not have no name.",
     ("consumer_group", "error_type"),
 )
 GROUP_MEMBERS: Final = GaugeName("consumer_group_members", "Members of a group.", _GROUP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,8 @@ from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
 from goqueue.groups.settings import GroupSettings
-from goqueue.metrics.names import OFFSET_COMMITS
-from goqueue.model.errors import CoordinatorUnavailableError, MemberIdRequiredError
+from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
+from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
 from support.clocks import ManualClock
@@ -197,6 +198,20 @@ def test_a_start_replays_little_after_a_snapshot_and_everything_without(
             assert committed(broker, "h") == {0: 7, 1: 7, 2: 7}
             replayed = shard_of(broker, "h")._state._records_since_snapshot
             assert (replayed > RECORDS_BETWEEN) == forget_snapshots
+
+    asyncio.run(scenario())
+
+
+def test_refused_commits_are_counted_by_groups_that_there_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, clean=False) as broker:
+            await broker.groups.commit(commit_of("g", 1))
+            for group in ("g", "made-up", "made-up-too"):
+                request = replace(commit_of(group, 2), member_id="x", generation_or_epoch=7)
+                with pytest.raises(GroupError):
+                    await broker.groups.commit(request)
+            found = broker.metrics.values(OFFSET_COMMIT_ERRORS)
+            assert {group: count for (group, _), count in found.items()} == {"g": 1, "": 2}
 
     asyncio.run(scenario())
 
