@@ -33,6 +33,8 @@ def get_trace(
     if len(parts) == 3:
         path = "/topics/{}/partitions/{}/messages/{}/trace"
         found = call.api.get(path, *parts)
+    elif len(parts) > 1:
+        raise UsageError(f"{trace!r} is no message; expected TOPIC/PARTITION/OFFSET")
     else:
         found = call.api.get("/traces/{}", trace)
     if call.output is Format.TABLE:
@@ -140,8 +142,8 @@ def _place(trace: dict[str, Any]) -> str | None:
 
 
 def _took(duration_ms: float) -> str:
-    if duration_ms < 1000:
-        return f"{duration_ms:.3g}ms"
+    if duration_ms < 999.5:  # what would be rounded to a thousand is a second
+        return f"{round(duration_ms, 3):.3g}ms"
     return f"{duration_ms / 1000:.3f}s"
 
 

@@ -9,6 +9,7 @@ import pytest
 from cli.conftest import parsed
 
 from goqueue import Client
+from goqueue.cli.trace import timeline
 
 if TYPE_CHECKING:
     from cli.conftest import Run
@@ -73,4 +74,21 @@ def test_a_timeline_says_who_did_what(run: Run, topic: str, goqueue_broker: Brok
 def test_what_is_not_there_is_said_in_a_line(run: Run, topic: str) -> None:
     result = run("trace", "get", "0" * 32, code=1)
     assert "there is no trace" in result.stderr
+    assert "TOPIC/PARTITION/OFFSET" in run("trace", "get", f"{topic}/0", code=2).stderr
     assert "expected a span" in run("trace", "search", "--min-duration", "x", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "shown"),
+    [(0.0, "0ms"), (0.00001, "0ms"), (0.2137, "0.214ms"), (999.4, "999ms"), (999.7, "1.000s")],
+)
+def test_how_long_it_took_is_told_without_powers_of_ten(duration_ms: float, shown: str) -> None:
+    trace = {
+        "trace_id": "0" * 32,
+        "topic": None,
+        "status": "pending",
+        "start": 0,
+        "duration_ms": duration_ms,
+        "spans": [],
+    }
+    assert timeline(trace)[4] == f"took     {shown}"
