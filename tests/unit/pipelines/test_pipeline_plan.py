@@ -59,7 +59,7 @@ def test_a_plan_has_a_query_for_each_sink_and_for_dead_letters() -> None:
     assert {each.name: each.guarantee for each in plan().queries} == {
         "counts": "exactly once",
         "lake": "exactly once",
-        "look": "at least once",
+        "look": "once in each run",
         "fast": "at least once",
         "valid-dead-letters": "exactly once",
     }

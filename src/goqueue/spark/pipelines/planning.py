@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"
+EACH_RUN = "once in each run"
+"""Of what does not stream: nothing remembers that it was written before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def _planned(
         trigger=trigger if nature.is_stream else "once",
         checkpoint=checkpoint_of(pipeline, name),
         group=group_name(pipeline, name),
-        guarantee=guarantee,
+        guarantee=guarantee if nature.is_stream else EACH_RUN,
         is_stream=nature.is_stream,
     )
 
