@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import socket
 import threading
 import time
@@ -11,10 +13,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors.exceptions import base as sparks_errors
+from pyspark.logger import PySparkLogger
 
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.pipelines import running
-from goqueue.spark.pipelines.failures import reason_of
+from goqueue.spark.pipelines.failures import reason_of, said_once
 from goqueue.spark.pipelines.functions import FunctionError, find_function
 from goqueue.spark.pipelines.graph import in_order, topics_behind
 from goqueue.spark.pipelines.model import (
@@ -101,6 +105,15 @@ def test_a_reason_is_one_sentence_without_the_noise_around_it(text, reason):
 
 def test_an_error_without_a_text_is_called_by_its_name():
     assert reason_of(KeyError()) == "KeyError"
+
+
+def test_an_error_that_is_raised_is_not_logged_by_spark_as_well():
+    names = set(re.findall(r'getLogger\("(\w+)"\)', inspect.getsource(sparks_errors)))
+    assert "DataFrameQueryContextLogger" in names
+    loggers = [PySparkLogger.getLogger(each) for each in names]
+    with said_once():
+        assert all(each.disabled for each in loggers)
+    assert not any(each.disabled for each in loggers)
 
 
 # --- Progress ------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ _WRAPPED: Final = re.compile(r"terminated with exception: ")
 _SPARK_CLASS: Final = re.compile(r"\b(?:org\.apache\.spark|java)\.[\w.$]+(?:Exception|Error): ")
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What Spark raises; the second is what it has not wrapped into an error of its own."""
+ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Where Spark logs what is wrong with a query, with all frames of Java, before it raises it."""
 _TOO_SLOW: Final = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which a busy machine may not have."""
 _LONGEST: Final = 600
@@ -38,13 +40,15 @@ _LONGEST: Final = 600
 @contextmanager
 def said_once() -> Iterator[None]:
     """Keep Spark from logging, as JSON on stderr, the errors that are raised and shown anyway."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before = logger.disabled
-    logger.disabled = True
+    loggers = [PySparkLogger.getLogger(name) for name in ERROR_LOGGERS]
+    before = [each.disabled for each in loggers]
+    for each in loggers:
+        each.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for each, was_disabled in zip(loggers, before, strict=True):
+            each.disabled = was_disabled
 
 
 def reason_of(error: BaseException | str | None) -> str:
