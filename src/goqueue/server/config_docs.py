@@ -98,7 +98,7 @@ def _sections() -> Iterator[str]:
 def _flags(row: Setting) -> list[str]:
     names = [row.flag]
     if row.port_flag is not None:
-        names.insert(0, row.port_flag)
+        names.insert(0, f"{row.port_flag} PORT")
     if isinstance(row.kind, Switch):
         names.append("--no-" + row.flag.removeprefix("--"))
     return names

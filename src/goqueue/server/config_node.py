@@ -127,7 +127,7 @@ class ListenersSection:
     http: Address = setting(
         Address("127.0.0.1", 8080),
         HostPort(),
-        "HTTP: health, version and metrics.",
+        "HTTP: the API, the schema registry, the web console at /console, health and metrics.",
         port_flag="--http-port",
     )
     grpc: Address = setting(
