@@ -202,7 +202,7 @@ def copy(written: Path, target: Path) -> Path:
 def run_child(folder: Path, step: tuple[str, str, int]) -> int:
     operation, ending, skip = step
     program = [sys.executable, __file__, str(folder), operation, ending, str(skip)]
-    return subprocess.run(program, check=False, timeout=100).returncode
+    return subprocess.run(program, check=False, timeout=280).returncode
 
 
 def test_the_log_is_as_large_as_it_says(written: Path, truth: Truth) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +21,9 @@ from goqueue.delay.entries import DelayedState
 from goqueue.records import Record, decode_rows, walk
 from support import delay_worker
 from support.delay_worker import PARTITIONS, TOPIC, open_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WORKER = Path(delay_worker.__file__)
 
@@ -54,18 +58,30 @@ def live_and_be_killed(folder: Path, seed: int, policy: str, seconds: float) -> 
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        lines = list(_first_lines(process.stdout))
         time.sleep(seconds)
     finally:
         process.kill()
     said, _ = process.communicate()
-    return [line.decode() for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
+    lines += (line for line in said.splitlines(keepends=True) if line.endswith(b"\n"))
+    return [line.decode() for line in lines]
+
+
+def _first_lines(said: IO[bytes]) -> Iterator[bytes]:
+    """What a worker says until it has got somewhere."""
+    wanted = Counter({b"published": 60, b"cancelled": 6})
+    while wanted.total():
+        line = said.readline()
+        assert line, "it ended by itself"
+        yield line
+        wanted -= Counter([line.split()[0]])
 
 
 async def judge(folder: Path, promises: Promises) -> Counter[str]:
     """Let everything come that is due soon, and hold it against what was promised."""
     broker = await open_broker(folder)
     try:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 120
         soon_ms = broker.clock.now_ms() + 60_000
         while any(each.deliver_at_ms < soon_ms for each in await broker.delays.list(TOPIC, 10**6)):
             assert time.monotonic() < deadline_s, "something that is due does not come"

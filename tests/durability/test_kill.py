@@ -29,15 +29,15 @@ class Acknowledged(NamedTuple):
     number: int
 
 
-def run_and_kill(folder: Path, first: int, after_s: float) -> list[Acknowledged]:
-    """Let a process append until some time after its first acknowledgement, then kill it."""
+def run_and_kill(folder: Path, first: int, count: int, after_s: float) -> list[Acknowledged]:
+    """Let a process append until some time after so many acknowledgements, then kill it."""
     with subprocess.Popen(
         [sys.executable, "-m", "support.appender", str(folder), str(first)],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     ) as child:
         assert child.stdout is not None
-        lines = [child.stdout.readline()]
+        lines = [child.stdout.readline() for _ in range(count)]
         killer = threading.Timer(after_s, child.send_signal, [signal.SIGKILL])
         killer.start()
         lines += child.stdout.readlines()
@@ -52,7 +52,7 @@ def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None
     acknowledged: dict[int, tuple[int, bytes]] = {}
     next_number = 0
     for kill in range(KILLS):
-        told = run_and_kill(tmp_path, next_number, rng.uniform(0.0, 0.15))
+        told = run_and_kill(tmp_path, next_number, 1 + kill % 3 * 80, rng.uniform(0.0, 0.15))
         assert told, "the process was killed before it did anything"
         for one in told:
             assert one.first not in acknowledged, f"offset {one.first} was given out twice"

@@ -27,7 +27,7 @@ TOPIC, GROUP = "jobs", "workers"
 PARTITIONS = 2
 MESSAGES = 1500
 KILLS = 2
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 class Worker(threading.Thread):
@@ -77,7 +77,7 @@ def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
         server,
         GROUP,
         auto_offset_reset="earliest",
-        record_lock_duration_ms=1500,
+        record_lock_duration_ms=3000,
         delivery_count_limit=250,
         heartbeat_interval_ms=200,
     )
@@ -102,10 +102,12 @@ def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
     ):
         assert time.monotonic() < deadline, f"{len(_confirmed(workers))} of {MESSAGES} are accepted"
         time.sleep(0.02)
-    _drain(workers, deadline)
+    while server.get(f"/groups/{GROUP}")[1]["total_lag"]:  # some were released, or are locked
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     done.set()
     for worker in workers:
-        worker.join(10)
+        worker.join(60)
         worker.consumer.close()
     _judge(workers, sent)
     with share_consumer(server, GROUP, TOPIC) as last:
@@ -114,16 +116,6 @@ def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
 
 def _confirmed(workers: list[Worker]) -> dict[str, float]:
     return {value: at for worker in workers for value, at in list(worker.accepted.items())}
-
-
-def _drain(workers: list[Worker], deadline: float) -> None:
-    """Wait until nothing has come for longer than a lock lasts."""
-    while True:
-        newest = max(at for worker in workers for at, _ in worker.seen[-1:])
-        if time.monotonic() - newest > 2.5:
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _judge(workers: list[Worker], sent: set[str]) -> None:
@@ -140,7 +132,7 @@ def test_settings_made_before_the_group_and_delivery_counts_outlive_the_broker(
 ) -> None:
     server = start_server()
     make_topic(server, TOPIC, 1)
-    configure(server, GROUP, auto_offset_reset="earliest", record_lock_duration_ms=400)
+    configure(server, GROUP, auto_offset_reset="earliest", record_lock_duration_ms=5000)
     publish(server, TOPIC, ["a", "b", "c"], 1)
     getattr(server, how)()
     server.start()

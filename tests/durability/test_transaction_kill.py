@@ -120,7 +120,7 @@ def _committed(server: ServerProcess) -> list[int]:
     )
     try:
         places = [confluent_kafka.TopicPartition(SOURCE, n) for n in range(PARTITIONS)]
-        return [place.offset for place in consumer.committed(places, timeout=20)]
+        return [place.offset for place in consumer.committed(places, timeout=WAIT_S)]
     finally:
         consumer.close()
 
@@ -134,29 +134,26 @@ def _exactly_once(
     rng = random.Random(seed)
     judge = Judge(server)
     with _workers(client, server, batch) as workers:
-        broker_kills = worker_kills = 0
-        deadline = time.monotonic() + WAIT_S + 5 * kills
-        while judge.seen.total() < inputs:
+        planned = rng.sample(("broker", "worker"), 2)
+        planned += rng.choices(("broker", "worker"), (4, 6), k=kills - 2)
+        deadline = time.monotonic() + 3 * WAIT_S + 15 * kills
+        while judge.seen.total() < inputs or planned:
             assert time.monotonic() < deadline, f"{judge.seen.total()} of {inputs} came out"
             for worker in workers:
                 worker.ensure()
             judge.look(rng.uniform(0.2, 0.8))
-            if broker_kills + worker_kills >= kills or not judge.seen:
+            if not planned or not judge.seen:
                 continue
-            if rng.random() < 0.4:
+            if planned.pop() == "broker":
                 server.kill()
                 server.start()
-                broker_kills += 1
             else:
                 rng.choice(workers).kill()
-                worker_kills += 1
         judge.look(1.0)  # nothing comes twice
     judge.close()
     assert judge.seen == expected
     sent = inputs // PARTITIONS
     assert _committed(server) == [sent] * PARTITIONS
-    assert broker_kills > 0
-    assert worker_kills > 0
 
 
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from goqueue import Client
+from goqueue.cli.trace import timeline
 from support.http_api import HttpApi
 from support.server import start_server
 
@@ -194,6 +195,20 @@ def test_a_grpc_publishers_trace_is_continued_to_a_queue_of_the_client(
     fetched, acked = trace["spans"][-2:]
     assert fetched["consumer"]
     assert (acked["consumer_group"], acked["consumer"]) == ("billing", fetched["consumer"])
+
+
+def test_of_a_trace_that_a_producer_names_in_every_message_the_first_events_are_shown(
+    traced: ServerProcess, api: HttpApi
+) -> None:
+    make(api, "orders")
+    producer = Producer({"bootstrap.servers": traced.kafka_address})
+    for _ in range(500):
+        producer.produce("orders", b"v", headers={"traceparent": TRACEPARENT}, partition=0)
+    producer.flush(20)
+    trace = api.get(f"/traces/{TRACE}")
+    assert (trace["span_count"], len(trace["spans"])) == (1500, 1000)
+    assert timeline(trace)[-1].strip() == "and 500 more"
+    assert timeline(of_message(api, "orders", 0))[-1] == timeline(trace)[-1]
 
 
 def test_readers_of_the_log_are_noted_for_messages_that_name_their_trace(

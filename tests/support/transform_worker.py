@@ -20,8 +20,8 @@ from typing import Any
 GROUP = "workers"
 SOURCE = "in"
 TARGET = "out"
-TIMEOUT_S = 20
-STUCK_S = 4.0
+TIMEOUT_S = 60
+STUCK_S = 10.0
 """When its broker comes back, librdkafka may wait for ever for a connection that it does not make,
 whatever timeout it was given. A worker that gets nowhere for so long dies, and is started anew."""
 

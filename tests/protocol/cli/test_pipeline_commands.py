@@ -208,7 +208,7 @@ def test_validating_needs_neither_spark_nor_arrow(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(file)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 1, done.stderr

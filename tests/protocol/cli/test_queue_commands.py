@@ -59,10 +59,10 @@ def make_queue(broker: Broker) -> dict[str, str]:
     sent = ask(broker, f"/topics/{topic}/messages", {"messages": [*messages, later]})
     body = {"topics": [topic], "assignment": "shared"}
     member = ask(broker, f"/groups/{group}/join", body)["member_id"]
-    taken = ask(broker, f"/groups/{group}/poll?member_id={member}&timeout=10s&visibility=1h")
+    taken = ask(broker, f"/groups/{group}/poll?member_id={member}&timeout=60s&visibility=1h")
     receipt = taken["messages"][0]["receipt_handle"]
     ask(broker, "/messages/reject", {"receipt_handle": receipt, "reason": "no use"})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 90
     while not ask(broker, f"/topics/{topic}/dlq")["letters"]:
         assert time.monotonic() < deadline
     return {"topic": topic, "group": group, "delayed": str(sent["results"][2]["id"])}

@@ -36,7 +36,7 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
 
     def run(*command: str) -> str:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+            command, env=environment, capture_output=True, text=True, check=True, timeout=200
         )
         return done.stdout
 
@@ -47,6 +47,7 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
     published = run("sh", "-ec", publish.replace("http://localhost:8080", goqueue_broker.http_url))
     assert '"offset":0' in published
     kafka = consume.replace("127.0.0.1:9092", goqueue_broker.kafka_address)
+    kafka = kafka.replace("poll(10)", "poll(90)")
     assert run(sys.executable, "-c", kafka) == "b'hello'\n"
     worker = work.replace("AsyncClient()", f"AsyncClient({goqueue_broker.grpc_address!r})")
     worker = worker.replace("delay=5", "delay=0.1")

@@ -45,7 +45,7 @@ def test_pictures_come_as_lines_of_json_with_rates(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         rate = 0.0
         while not rate and time.monotonic() < deadline:
             goqueue_broker.publish(goqueue_topic, "x")
@@ -74,7 +74,7 @@ def test_the_live_view_draws_on_a_terminal_until_ctrl_c(
         with suppress(OSError):  # how a terminal says that nobody is there any more
             while data := os.read(ours, 65536):
                 drawn += data
-        assert process.wait(10) == 130
+        assert process.wait(90) == 130
     os.close(ours)
     assert b"ready" in drawn
     assert b"messages" in drawn
@@ -100,6 +100,14 @@ def complete(broker: Broker, words: str, home: Path) -> list[str]:
     return done.stdout.split()
 
 
+def offered(broker: Broker, words: str, home: Path) -> list[str]:
+    """The same, with another Tab where the server did not answer at once."""
+    for _ in range(20):
+        if found := complete(broker, words, home):
+            return found
+    return []
+
+
 @pytest.mark.parametrize(
     "words",
     ["goqueue topic describe {}", "goqueue produce {}", "goqueue consume {}",
@@ -110,7 +118,7 @@ def test_the_shell_offers_the_topics_of_the_live_server(
 ) -> None:
     stem = goqueue_broker.unique_name("completed")
     names = [goqueue_broker.create_topic(f"{stem}-{end}") for end in "ab"]
-    assert complete(goqueue_broker, words.format(stem), tmp_path) == names
+    assert offered(goqueue_broker, words.format(stem), tmp_path) == names
 
 
 def test_the_shell_offers_groups_contexts_commands_and_forms(
@@ -124,7 +132,7 @@ def test_the_shell_offers_groups_contexts_commands_and_forms(
         ("goqueue topic gr", ["grow"]),
         ("goqueue topic list -o j", ["json"]),
     ]:
-        assert complete(goqueue_broker, words, tmp_path) == expected
+        assert offered(goqueue_broker, words, tmp_path) == expected
 
 
 def test_the_server_that_is_being_typed_is_the_one_that_is_asked(

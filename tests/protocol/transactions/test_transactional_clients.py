@@ -6,10 +6,11 @@ import time
 
 import confluent_kafka
 import pytest
-from kafka_clients import confluent_consumer
+from kafka_clients import WAIT_S, confluent_consumer
 from transactional_clients import PRODUCERS, READERS, Confluent, transactional
 
 from goqueue.protocols.kafka.api_keys import ApiKey
+from support.pace import TooLateError, unhurried
 
 pytestmark = [
     pytest.mark.parametrize("kind", PRODUCERS, ids=lambda kind: kind.__doc__),
@@ -30,7 +31,7 @@ def _committed(broker, group, topic):
     """What is committed; a reader of committed records would wait for the transaction's end."""
     options = {"group_id": group, "isolation_level": "read_uncommitted"}
     with confluent_consumer(broker.kafka_address, **options) as consumer:
-        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=10)
+        (place,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=WAIT_S)
         return place.offset
 
 
@@ -47,8 +48,8 @@ def test_readers_of_committed_records_see_what_was_committed(broker, topic, name
             producer.send(topic, b"elsewhere", partition=1)
             getattr(producer, end)()
     for client, values in READERS.items():
-        assert values(broker.kafka_address, topic, "read_committed") == [b"0", b"2"], client
-        everything = values(broker.kafka_address, topic, "read_uncommitted")
+        assert values(broker.kafka_address, topic, "read_committed", 2) == [b"0", b"2"], client
+        everything = values(broker.kafka_address, topic, "read_uncommitted", 4)
         assert everything == [b"0", b"1", b"2", b"3"], client
 
 
@@ -61,10 +62,11 @@ def test_an_open_transaction_hides_itself_and_what_comes_behind(broker, topic, n
             other.send(topic, b"behind")
             other.commit()
         read = READERS["confluent"]
-        assert read(broker.kafka_address, topic, "read_committed") == []
-        assert read(broker.kafka_address, topic, "read_uncommitted") == [b"open", b"behind"]
+        both = [b"open", b"behind"]
+        assert read(broker.kafka_address, topic, "read_committed", 0) == []
+        assert read(broker.kafka_address, topic, "read_uncommitted", 2) == both
         producer.commit()
-        assert read(broker.kafka_address, topic, "read_committed") == [b"open", b"behind"]
+        assert read(broker.kafka_address, topic, "read_committed", 2) == both
 
 
 def test_a_second_instance_fences_the_first(broker, raw, topic, name, kind):
@@ -78,7 +80,8 @@ def test_a_second_instance_fences_the_first(broker, raw, topic, name, kind):
             with pytest.raises(Exception, match=r"(?i)fence|epoch"):
                 first.commit()
             second.commit()
-    assert READERS["confluent"](broker.kafka_address, topic, "read_committed") == [b"of the second"]
+    found = READERS["confluent"](broker.kafka_address, topic, "read_committed", 1)
+    assert found == [b"of the second"]
     assert _state(raw, transactional_id) == "CompleteCommit"
 
 
@@ -100,13 +103,20 @@ def test_offsets_count_with_the_commit_and_not_without(broker, topic, name, kind
 
 def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(broker, raw, topic, name, kind):
     transactional_id = name("tx")
-    with transactional(kind, broker, transactional_id, timeout_ms=1000) as producer:
-        producer.begin()
-        producer.send(topic, b"slow")
-        deadline = time.monotonic() + 10
-        while _state(raw, transactional_id) != "CompleteAbort":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        with pytest.raises(Exception, match=r"(?i)fence|epoch|timed|timeout|abort"):
-            producer.commit()
-    assert READERS["confluent"](broker.kafka_address, topic, "read_committed") == []
+
+    def scenario(time_ms):
+        with transactional(kind, broker, transactional_id, timeout_ms=600 + time_ms) as producer:
+            producer.begin()
+            try:
+                producer.send(topic, b"slow")
+            except Exception as error:
+                raise TooLateError from error
+            deadline = time.monotonic() + WAIT_S
+            while _state(raw, transactional_id) != "CompleteAbort":
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            with pytest.raises(Exception, match=r"(?i)fence|epoch|timed|timeout|abort"):
+                producer.commit()
+
+    unhurried(scenario)
+    assert READERS["confluent"](broker.kafka_address, topic, "read_committed", 0) == []

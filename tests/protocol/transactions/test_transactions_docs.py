@@ -22,7 +22,7 @@ def test_the_examples_of_the_page_on_transactions_run(broker):
             [sys.executable, "-W", "error", "-c", code],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         assert done.returncode == 0, f"{example}\n{done.stderr}"

@@ -324,7 +324,7 @@ def test_a_commit_that_nobody_answers_is_told_from_one_that_failed(tmp_path):
         await node.broker.create_topic("t", 1)
         async with AsyncClient(node.address) as client, client.transaction("first") as first:
             await first.publish("t", "v")  # what the first one needs is made now, in peace
-        async with AsyncClient(node.address, ClientSettings(call_timeout_ms=1500)) as client:
+        async with AsyncClient(node.address, ClientSettings(call_timeout_ms=5000)) as client:
             with pytest.raises(TransactionOutcomeUnknownError):
                 async with client.transaction("tx") as transaction:
                     await transaction.publish("t", "v")

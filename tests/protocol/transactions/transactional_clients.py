@@ -54,7 +54,7 @@ class Confluent:
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             linger_ms=0,
-            message_timeout_ms=min(timeout_ms, 30_000),
+            message_timeout_ms=min(timeout_ms, 120_000),
         )
         self._producer.init_transactions(WAIT_S)
 
@@ -94,7 +94,7 @@ class Python:
             bootstrap_servers=address,
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
-            delivery_timeout_ms=30_000,
+            delivery_timeout_ms=120_000,
         )
         self._producer.init_transactions()
 
@@ -191,15 +191,15 @@ def transactional(
         producer.close()
 
 
-# --- Readers: everything that there is, from the start of partition 0 -----------------------------
+# --- Readers: so many messages from the start of partition 0, and whatever comes behind them ------
 
 
-def confluent_values(address: str, topic: str, isolation: str) -> list[bytes]:
+def confluent_values(address: str, topic: str, isolation: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     with confluent_consumer(address, isolation_level=isolation) as consumer:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         quiet_at = time.monotonic() + 2 * QUIET_S
-        while time.monotonic() < quiet_at:
+        while len(found) < count or time.monotonic() < quiet_at:
             for message in consumer.consume(100, timeout=0.1):
                 assert message.error() is None, message.error()
                 found.append(message.value())
@@ -207,21 +207,21 @@ def confluent_values(address: str, topic: str, isolation: str) -> list[bytes]:
     return found
 
 
-def python_values(address: str, topic: str, isolation: str) -> list[bytes]:
+def python_values(address: str, topic: str, isolation: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     with python_consumer(address, isolation_level=isolation) as consumer:
         place = kafka.TopicPartition(topic, 0)
         consumer.assign([place])
         consumer.seek_to_beginning(place)
         quiet_at = time.monotonic() + 2 * QUIET_S
-        while time.monotonic() < quiet_at:
+        while len(found) < count or time.monotonic() < quiet_at:
             for records in consumer.poll(timeout_ms=100).values():
                 found.extend(record.value for record in records)
                 quiet_at = time.monotonic() + QUIET_S
     return found
 
 
-def aio_values(address: str, topic: str, isolation: str) -> list[bytes]:
+def aio_values(address: str, topic: str, isolation: str, count: int) -> list[bytes]:
     async def read() -> list[bytes]:
         found: list[bytes] = []
         consumer = AIOKafkaConsumer(
@@ -234,7 +234,7 @@ def aio_values(address: str, topic: str, isolation: str) -> list[bytes]:
         try:
             consumer.assign([AioTopicPartition(topic, 0)])
             quiet_at = time.monotonic() + 2 * QUIET_S
-            while time.monotonic() < quiet_at:
+            while len(found) < count or time.monotonic() < quiet_at:
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     found.extend(record.value for record in records)
                     quiet_at = time.monotonic() + QUIET_S
