@@ -29,10 +29,10 @@ def web(tmp_path: Path) -> Path:
 
 def test_the_served_files_are_built_from_the_source(web: Path, tmp_path: Path) -> None:
     npm = find_npm()
-    subprocess.run([npm, "run", "--silent", "check"], cwd=web, check=True, timeout=60)
+    subprocess.run([npm, "run", "--silent", "check"], cwd=web, check=True, timeout=280)
     out = tmp_path / "static"
     build = [npm, "run", "--silent", "build", "--", "--out", str(out)]
-    subprocess.run(build, cwd=web, check=True, timeout=60)
+    subprocess.run(build, cwd=web, check=True, timeout=280)
     built = {path.name: path.read_bytes() for path in out.iterdir()}
     served = {path.name: path.read_bytes() for path in STATIC.iterdir()}
     assert sorted(built) == sorted(served)

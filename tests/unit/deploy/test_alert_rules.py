@@ -40,7 +40,7 @@ def anchors(page: Path) -> set[str]:
 
 def promtool(*arguments: str | Path) -> str:
     command = [tool("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
