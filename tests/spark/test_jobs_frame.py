@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
@@ -16,7 +20,6 @@ from goqueue.cli.commands import app as whole
 from goqueue.cli.errors import UsageError
 from goqueue.cli.job_frame import JobCall, _with_shared
 from goqueue.cli.job_options import asked
-from goqueue.cli.spark_session import sentence_of
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table, silent
 from goqueue.testing import Broker
@@ -32,8 +35,16 @@ def counting(
         raise TopicMissingError("there is no topic 'x'")
     if fails == "options":
         raise OptionsError(["rate: expected more than 0 rows a second, not 0"])
+    if fails == "disk":
+        raise PermissionError(13, "Permission denied", "/lake")
+    if fails == "ctrl-c":
+        call._log = Path("spark.log")  # as if Spark had been started
+        call._log.write_text("it was interrupted")
+        raise KeyboardInterrupt
     if fails == "spark":
-        raise PySparkException("[ODD] Something.\nJVM stack trace")
+        raise PySparkException("[ODD] Something.\n\nJVM stacktrace:\norg.apache")
+    if fails == "py4j":
+        raise Py4JError("Answer from Java side is empty")
     return JobReport(
         "counting",
         {"topic": topic, "servers": call.servers, "options": json.dumps(dict(call.options))},
@@ -87,7 +98,9 @@ def test_a_report_is_a_table_for_people_and_json_for_programs(run):
     [
         (["--fails", "ours"], "goqueue: there is no topic 'x'", 1),
         (["--fails", "options"], "  - rate: expected more than 0 rows a second, not 0", 2),
-        (["--fails", "spark"], "goqueue: [ODD] Something.", 1),
+        (["--fails", "disk"], "goqueue: [Errno 13] Permission denied: '/lake'", 1),
+        (["--fails", "spark"], "goqueue: Something.", 1),
+        (["--fails", "py4j"], "goqueue: Answer from Java side is empty", 1),
         (["--option", "x"], "goqueue: --option: expected NAME=VALUE, not 'x'", 2),
         (["--conf", "=1"], "goqueue: --conf: expected NAME=VALUE, not '=1'", 2),
     ],
@@ -97,6 +110,14 @@ def test_what_goes_wrong_is_one_line(run, arguments, text, exit_code):
     assert failed.stderr.splitlines()[-1] == text
     assert failed.stdout == ""
     assert failed.exit_code == exit_code
+
+
+def test_ctrl_c_ends_a_job_as_shells_expect_and_leaves_nothing_behind(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    stopped = run("orders", "--fails", "ctrl-c")
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    assert stopped.stderr.splitlines() == ["counting ..."]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -158,15 +179,17 @@ def test_a_topic_that_is_missing_is_said_before_spark_starts():
             assert failed.exit_code == 1
 
 
-def test_the_sentence_of_an_error_is_found_at_the_end_of_its_traces():
-    ours = (
-        "[PYTHON_DATA_SOURCE_ERROR] Failed when planning:\nTraceback (most recent call last):\n"
-        '  File "x.py", line 1\n'
-        "goqueue.spark.errors.OptionsError: the options cannot be used:\n"
-        "  - unknown option subscirbe; did you mean subscribe?\n"
-        "\tat org.apache.spark.Something\n"
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None  # as if it were not there
+from goqueue.cli.commands import app
+app(["pipeline", "job", "skew-report", "orders"])
+"""
+
+
+def test_without_spark_a_job_says_what_to_install():
+    failed = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK], capture_output=True, text=True, check=False
     )
-    assert sentence_of(PySparkException(ours)) == (
-        "the options cannot be used: - unknown option subscirbe; did you mean subscribe?"
-    )
-    assert sentence_of(ValueError("x")) is None
+    assert failed.stderr.startswith("goqueue: jobs need Spark: pip install 'goqueue[spark]'")
+    assert (failed.stdout, failed.returncode) == ("", 1)

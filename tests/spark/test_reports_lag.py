@@ -66,7 +66,8 @@ def test_lag_is_told_in_messages_and_in_time_for_each_group_and_topic(
     assert not report.summary.keys() & {each.title for each in report.tables}
     (slow,) = rows(report, "groups", group="slow")
     assert (slow["topic"], slow["partitions"], slow["lag"]) == (topic, 2, 49)
-    assert (slow["worst_partition"], slow["oldest_unread"], slow["lost"]) == (48, "8h", 0)
+    assert (slow["worst_partition"], slow["lost"]) == (48, 0)
+    assert slow["oldest_unread"].startswith("8h")  # and what the machine has taken since
     assert slow["written_per_s"] == pytest.approx(7 / 3600, abs=2 / 3600)
     (done,) = rows(report, "groups", group="done")
     assert (done["lag"], done["oldest_unread"], done["done_in"]) == (0, None, "0s")
@@ -76,8 +77,8 @@ def test_lag_is_told_in_messages_and_in_time_for_each_group_and_topic(
         each["partition"]: each["oldest_unread"]
         for each in rows(report, "partitions", group="slow")
     }
-    assert ages[0] == "8h"
-    assert ages[1].endswith(("ms", "s"))
+    assert ages[0].startswith("8h")
+    assert "h" not in ages[1]
     assert {each["group"] for each in rows(report, "idle_groups")} >= {"slow", "done"}
 
 

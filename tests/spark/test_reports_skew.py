@@ -146,5 +146,7 @@ def test_a_report_counts_what_a_dumb_count_does(spark, broker, tmp_path):
 
 def test_arguments_that_make_no_sense_are_told_together():
     with pytest.raises(OptionsError) as told:
-        skew_report(None, "localhost", "t", top=0, every="year", partitioner="dice")
-    assert len(told.value.problems) == 3
+        skew_report(
+            None, "localhost", "t", top=0, every="year", partitioner="dice", plot="/no/such/x.svg"
+        )
+    assert len(told.value.problems) == 4

@@ -125,6 +125,8 @@ def folder(tmp_path):
         entry("consume.rejected", 1000, 9, group="g"),
         # A dead letter names the trace that its message had without a name.
         entry("dlq.routed", 2000, 9, group="g", trace=derived_id(PLACE, 9)),
+        # Before it had a place.
+        entry("of another version", -1, trace=derived_id(PLACE, 9), partition=-1),
         '{"event": "consume.ack',
     ]
     (tmp_path / "traces-2027-01-15-000001.json").write_text("\n".join(first))
@@ -152,7 +154,7 @@ def test_a_report_tells_stages_outcomes_the_slowest_and_what_is_damaged(spark, f
     (outcome,) = found["outcomes"]
     assert (outcome["messages"], outcome["acked"], outcome["dead"]) == (10, 0.9, 0.1)
     assert [(each["trace"], each["message"], each["took_ms"]) for each in found["slowest"]] == [
-        (derived_id(PLACE, 9), "orders/0/9", 2000),
+        (derived_id(PLACE, 9), "orders/0/9", 2001),
         (derived_id(PLACE, 8), "orders/0/8", 63),
     ]
     assert [each["lines"] for each in found["damaged"]] == [2, 1]

@@ -146,12 +146,8 @@ class JobCall:
     def spark(self) -> SparkSession:
         """Spark, which takes seconds to start: only asked for when it is needed."""
         if self._spark is None:
-            try:
-                from goqueue.cli.spark_session import start_spark  # noqa: PLC0415 - an extra
-            except ImportError as error:
-                raise CliError(
-                    f"jobs need Spark: pip install 'goqueue[spark]' ({error})"
-                ) from error
+            from goqueue.cli.spark_session import start_spark  # noqa: PLC0415 - an extra
+
             self.progress("starting Spark", 0)
             self._log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")
             self._spark = start_spark(f"goqueue-{self._name}", self._master, self._conf, self._log)
@@ -275,13 +271,23 @@ def _reported(
         failed = False  # it says all that there is to say
         kind = UsageError if isinstance(error, OptionsError) else CliError
         raise kind(str(error)) from error
+    except ImportError as error:
+        raise CliError(f"jobs need Spark: pip install 'goqueue[spark]' ({error})") from error
+    except (BrokenPipeError, KeyboardInterrupt):
+        failed = False  # nobody wants to know more
+        raise
+    except OSError as error:  # a folder that cannot be written, for example
+        failed = False
+        raise CliError(str(error)) from error
     except Exception as error:
-        from goqueue.cli.spark_session import sentence_of  # noqa: PLC0415 - an extra
+        from goqueue.spark.pipelines.failures import (  # noqa: PLC0415 - an extra
+            SPARK_ERRORS,
+            reason_of,
+        )
 
-        text = sentence_of(error)
-        if text is None:
+        if not isinstance(error, SPARK_ERRORS):
             raise
-        raise CliError(text) from error
+        raise CliError(reason_of(error)) from error
     else:
         return report
     finally:

@@ -1,17 +1,16 @@
-"""A Spark for one command, quiet enough for a terminal; and what it says when something fails."""
+"""A Spark for one command, quiet enough for a terminal."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from goqueue.cli.speaking import speaking_alone
+from goqueue.spark.pipelines.failures import ERROR_LOGGERS
 from goqueue.spark.pipelines.sessions import (
     CONNECT_EXTRA,
     SessionError,
@@ -31,12 +30,6 @@ _COMMAND: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 """For a command that shows how far it is by itself, wherever its tasks run."""
-_OWN_ERROR: Final = re.compile(
-    r"^(?:\S+: )?(?:goqueue|pyspark\.errors)\.[\w.]*?"
-    r"(?P<kind>\w+(?:Error|Exception)): (?P<text>.+)",
-    re.MULTILINE,
-)
-_NEXT_LINE: Final = re.compile(r"^  - .+", re.MULTILINE)
 
 
 def start_spark(
@@ -63,7 +56,8 @@ def start_spark(
     with nullcontext() if log is None else speaking_alone(log):
         spark = started(name, master, {**quiet_settings(master), **_COMMAND, **conf})
     spark.sparkContext.setLogLevel("ERROR")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised too
+    for each in ERROR_LOGGERS:
+        logging.getLogger(each).setLevel(logging.CRITICAL)  # errors are raised too
     return spark
 
 
@@ -77,19 +71,3 @@ def _connected(address: str, conf: Mapping[str, str]) -> SparkSession:
         ) from error
     configure(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark
-
-
-def sentence_of(error: Exception) -> str | None:
-    """What a user can act on in an error of Spark; None when it is no error of Spark.
-
-    An error of the data source arrives as text at the end of a Python trace inside a Java trace.
-    """
-    if not isinstance(error, PySparkException):
-        return None
-    text = str(error)
-    found = [each for each in _OWN_ERROR.finditer(text) if each["kind"] != "PySparkRuntimeError"]
-    if found:
-        last = found[-1]
-        more = [each.group().strip() for each in _NEXT_LINE.finditer(text, last.end())]
-        return " ".join([last["text"].strip(), *dict.fromkeys(more)])
-    return text.strip().splitlines()[0]

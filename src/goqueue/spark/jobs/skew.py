@@ -93,7 +93,7 @@ def skew_report(
         OptionsError: the arguments make no sense.
         SparkSourceError: there is no such topic, or the broker is away or refuses.
     """
-    _check(top, every, partitioner)
+    _check(top, every, partitioner, plot)
     link = Link(servers, options or {})
     sampled = sample_of(resolve(link, [topic], since_ms, until_ms), sample)
     with link.cluster() as cluster:
@@ -112,7 +112,8 @@ def skew_report(
     views = outlooks(hot, rest, count, PARTITIONERS[partitioner])
     report = JobReport(
         "skew-report",
-        _summary(topic, skew, suggested(views, count)) | {"sampled": not sampled.is_whole},
+        _summary(topic, skew, suggested(views, count) if skew.messages else count)
+        | {"sampled": not sampled.is_whole},
         (
             Table("partitions", skew.partitions),
             Table("keys", _key_rows(skew, top, is_whole=sampled.is_whole)),
@@ -129,7 +130,7 @@ def skew_report(
     return JobReport(report.job, report.summary, report.tables, (str(path),), report.warnings)
 
 
-def _check(top: int, every: str, partitioner: str) -> None:
+def _check(top: int, every: str, partitioner: str, plot: str | Path | None) -> None:
     problems = []
     if not 0 < top <= MAX_TOP:
         problems.append(f"top is {top}: expected 1 to {MAX_TOP}")
@@ -137,6 +138,8 @@ def _check(top: int, every: str, partitioner: str) -> None:
         problems.append(f"every is {every!r}: expected {', '.join(_MS)}")
     if partitioner not in PARTITIONERS:
         problems.append(f"partitioner is {partitioner!r}: expected {', '.join(PARTITIONERS)}")
+    if plot is not None and not Path(plot).absolute().parent.is_dir():
+        problems.append(f"plot is {plot}: there is no such folder")
     if problems:
         raise OptionsError(problems)
 

@@ -191,10 +191,10 @@ def _found(
         events = events.where(kept)
     happened = sql.struct("at_ns", "event", "topic", "group", "duration_ns", "deliver_at_ms")
     place = sql.struct("topic", "partition", sql.col("at").alias("offset"))
-    has_place = sql.when(sql.col("partition") >= 0, place)
+    placed_ns = sql.when(sql.col("partition") >= 0, sql.col("at_ns"))  # null counts for nothing
     traces = events.groupBy("key").agg(
         sql.slice(sql.sort_array(sql.collect_list(happened)), 1, MAX_EVENTS).alias("events"),
-        sql.min_by(has_place, "at_ns").alias("placed"),
+        sql.min_by(place, placed_ns).alias("placed"),
         sql.min("at_ns").alias("began_ns"),
     )
     find = sql.udf(_find, _FOUND, useArrow=False)

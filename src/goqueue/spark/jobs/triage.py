@@ -84,6 +84,9 @@ def dlq_triage(
     try:
         with watched(spark, "reading letters", progress):
             groups = _groups(rows, min(top, MAX_GROUPS))
+            cause_count = len(groups)
+            if cause_count >= min(top, MAX_GROUPS):  # there may be more than are shown
+                cause_count = rows.select("id").distinct().count()
         with watched(spark, "counting keys and hours", progress):
             top_keys = _top_keys(rows, [each["id"] for each in groups], keys)
             hours = _hours(rows)
@@ -95,7 +98,7 @@ def dlq_triage(
         "topics": ", ".join(names) or None,
         "offsets": size(ranges),
         "letters": total,
-        "cause_count": len(groups),
+        "cause_count": cause_count,
         "in_other_causes": total - shown,
         "first_death": show_time(min((each[4] for each in hours), default=None)),
         "last_death": show_time(max((each[5] for each in hours), default=None)),
