@@ -274,6 +274,21 @@ def test_settings_are_changed_and_taken_back(open_page: Callable[..., Page], api
     assert api.get("/topics/configured")["settings"] == {}
 
 
+def test_a_topic_that_is_compacted_says_what_it_keeps(
+    open_page: Callable[..., Page], api: HttpApi
+) -> None:
+    settings = {"cleanup.policy": "compact"}
+    api.post("/topics", {"name": "newest-only", "num_partitions": 1, "settings": settings})
+    page = open_page("/topics/newest-only?tab=settings")
+    stat = page.locator(".stat", has_text="Kept")
+    expect(stat).to_contain_text("for ever")
+    expect(stat).to_contain_text("the newest of each key")
+    page.get_by_role("button", name="Compact…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Compact").click()
+    expect(dialog.get_by_role("status")).to_contain_text("There was nothing to be compacted.")
+
+
 def test_purging_and_deleting_ask_first_and_say_what_came_of_it(
     open_page: Callable[..., Page], api: HttpApi
 ) -> None:

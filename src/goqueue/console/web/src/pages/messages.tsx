@@ -6,6 +6,8 @@ import { Badge, Button, Card, Empty, Plain, ProblemNote, Time } from "../kit/par
 import { bytes, whole } from "../lib/format";
 import { connection } from "../lib/live";
 import { setQueryFields, usePlace } from "../lib/router";
+import { useStore } from "../lib/store";
+import { clock } from "../lib/theme";
 import type { Message, TopicInfo } from "../lib/types";
 import { type Found, type Search, useSearch } from "./browse";
 import { MessageDetail } from "./message";
@@ -90,6 +92,8 @@ function SearchForm({
     setQueryFields(Object.fromEntries(FIELDS.map((name) => [name, ""])));
     onSearch();
   };
+  // Browsers ask for times by the clock of their machine, whichever the page shows.
+  const whose = useStore(clock) === "utc" ? ", local" : "";
   const isFiltered = FIELDS.some((name) => named[name]);
   const partitions = [
     { value: "", label: "All" },
@@ -140,13 +144,13 @@ function SearchForm({
           onChange={(offset) => set({ offset: offset.replace(/\D/g, "") })}
         />
         <TextField
-          label="From time"
+          label={`From time${whose}`}
           type="datetime-local"
           step="1"
           value={draft.start}
           onChange={(start) => set({ start })}
         />
-        <TextField label="To time" type="datetime-local" step="1" value={draft.end} onChange={(end) => set({ end })} />
+        <TextField label={`To time${whose}`} type="datetime-local" step="1" value={draft.end} onChange={(end) => set({ end })} />
         <SelectField
           label="Order"
           value={searchOf(draft).order}

@@ -3,6 +3,7 @@ import { ask } from "../kit/dialog";
 import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Stat, Status, Time, type Tone } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
+import { oneLine } from "../lib/content";
 import { milliseconds, perSecond, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go, Link, type Params } from "../lib/router";
@@ -167,7 +168,7 @@ export function PipelinePage({ params }: { params: Params }) {
                   ["Master", found.master],
                   ["Driver", `${found.host}, process ${found.pid}`],
                   ["File", <Plain text={found.file ?? "–"} />],
-                  ["Spark's own page", <Plain text={found.spark_ui ?? "–"} />],
+                  ["Spark's own page", <SparkPage at={found.spark_ui} />],
                   ["Heard of", <Time ms={found.updated_at} />],
                 ]}
               />
@@ -176,6 +177,16 @@ export function PipelinePage({ params }: { params: Params }) {
         )}
       </Loaded>
     </>
+  );
+}
+
+/** A link to it, where it is the address of a page. */
+function SparkPage({ at }: { at: string | null }) {
+  if (!at || !/^https?:\/\//i.test(at)) return <Plain text={at ?? "–"} />;
+  return (
+    <a href={at} target="_blank" rel="noreferrer">
+      {oneLine(at, 200)}
+    </a>
   );
 }
 

@@ -79,22 +79,19 @@ function Summary({ topic }: { topic: TopicInfo }) {
   });
   const readers = groups.data?.groups.filter((each) => each.topics?.includes(topic.name)).length;
   const inForce = (name: string) => settings?.find((each) => each.name === name)?.value;
-  const retention = inForce("retention.ms");
   return (
     <div class="stats">
       <Stat label="Messages" value={whole(topic.total_messages)} />
       <Stat label="Size" value={bytes(topic.size_bytes)} />
       <Stat label="Partitions" value={whole(topic.num_partitions)} />
-      <Stat
-        label="Read by"
-        value={readers === undefined ? NONE : many(readers, "group")}
-        to={withQuery("/groups", { filter: topic.name })}
-      />
-      <Stat
-        label="Kept"
-        value={retention === undefined ? NONE : settingDuration(Number(retention))}
-        extra={inForce("cleanup.policy")}
-      />
+      {!topic.internal && (
+        <Stat
+          label="Read by"
+          value={readers === undefined ? NONE : many(readers, "group")}
+          to={withQuery("/groups", { filter: topic.name })}
+        />
+      )}
+      <Stat label="Kept" {...kept(inForce("retention.ms"), inForce("cleanup.policy"))} />
       <Stat
         label="State"
         value={failed ? `${failed} failed` : "Healthy"}
@@ -103,6 +100,14 @@ function Summary({ topic }: { topic: TopicInfo }) {
       />
     </div>
   );
+}
+
+/** For how long messages are kept, and which of them. */
+function kept(retention: string | undefined, policy: string | undefined): { value: string; extra?: string } {
+  if (retention === undefined || policy === undefined) return { value: NONE };
+  const newest = policy.includes("compact") ? { extra: "the newest of each key" } : {};
+  const isDeleted = policy.includes("delete") && Number(retention) >= 0;
+  return { value: isDeleted ? settingDuration(Number(retention)) : "for ever", ...newest };
 }
 
 const TABS: Tab[] = [
