@@ -165,7 +165,8 @@ def timeline(trace: dict[str, Any]) -> list[str]:
     for span in trace["spans"]:
         after = "+" + _took((span["timestamp_ns"] - start_ns) / 1e6)
         lines.append(f"{after:>12}  {span['event']:<{width}}  {_details(span)}".rstrip())
-    return lines
+    more = trace.get("span_count", 0) - len(trace["spans"])
+    return [*lines, f"{'':>12}  and {more} more"] if more > 0 else lines
 
 
 def _details(span: dict[str, Any]) -> str:

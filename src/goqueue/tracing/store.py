@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,9 @@ _T = TypeVar("_T")
 
 MAX_BATCHES_A_SECOND: Final = 200
 """Enough to see every message of a quiet broker, and cheap for a busy one."""
+MAX_FOUND: Final = 20_000
+"""Entries of one trace that are taken from files. A producer may name the same trace in all its
+messages: of more, the newest."""
 _FILE_BATCH: Final = 500
 _FILE_FLUSH_S: Final = 1.0
 _STDOUT_BATCH: Final = 100
@@ -224,8 +228,9 @@ class TraceStore:
                 return where.trace == trace_id
             return where.place == place and offset is not None and where.holds(offset)
 
-        found = self._readable.find(place.encode(), is_wanted)
-        return assemble([*chain.from_iterable(found), *newest], [trace_id]).get(trace_id)
+        portions = self._readable.find(place.encode(), is_wanted)
+        found = deque(chain.from_iterable(portions), maxlen=MAX_FOUND)
+        return assemble([*found, *newest], [trace_id]).get(trace_id)
 
     def _find_in_files(self, topic: str, partition: int, offset: int) -> str | None:
         def is_wanted(where: Where) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from goqueue.tracing.search import FoundTraces
     from goqueue.tracing.views import Trace
 
+SHOWN_SPANS: Final = 1000
+"""Of one trace. One of a single message has a dozen; a producer may name the same in all."""
 _TAG: Final = "traces"
 _MS: Final = 1_000_000
 _EXAMPLE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -121,7 +123,10 @@ class TraceOut(msgspec.Struct):
     start: Annotated[Milliseconds, doc("When the first thing happened.")]
     end: Annotated[Milliseconds, doc("When the last thing happened.")]
     duration_ms: Annotated[float, doc("From the first thing to the last.", 12.5)]
-    spans: Annotated[list[SpanOut], doc("In the order in which they happened.")]
+    spans: Annotated[
+        list[SpanOut], doc(f"In the order in which they happened; {SHOWN_SPANS} at most.")
+    ]
+    span_count: Annotated[int, doc("How many things happened.", 5)]
 
 
 class TraceList(msgspec.Struct):
@@ -243,7 +248,8 @@ def _shown(trace: Trace) -> TraceOut:
         trace.start_ns // _MS,
         trace.end_ns // _MS,
         trace.duration_ns / _MS,
-        [_span(span) for span in trace.spans],
+        [_span(span) for span in trace.spans[:SHOWN_SPANS]],
+        len(trace.spans),
     )
 
 
