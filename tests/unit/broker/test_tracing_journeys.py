@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import PublishRequest
 from goqueue.broker.queue_members import QueueMember
@@ -211,5 +212,20 @@ def test_a_folder_of_traces_that_is_none_costs_traces_and_no_message(tmp_path: P
         await broker.traces.flush()
         (exporter,) = broker.traces.stats(0).exporters
         assert (exporter.exported, exporter.dropped) == (0, 3)
+
+    run(tmp_path, scenario)
+
+
+def test_a_message_that_has_outlived_itself_is_expired(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.create_topic("short", 1)
+        await broker.writer.publish("short", [NewMessage(b"x", ttl_ms=1000)])
+        member = await broker.queue_members.join("g", ["short"], QueueSettings())
+        later(broker, 2000)
+        assert await broker.deliverer.poll(member, limit=1, max_wait_ms=0) == []
+        trace = await broker.traces.of_message("short", 0, 0)
+        assert trace.status == "expired"
+        assert trace.spans[-1].event == "delay.expired"
+        assert (trace.spans[-1].group, trace.spans[-1].attributes) == ("g", {"reason": "ttl"})
 
     run(tmp_path, scenario)
