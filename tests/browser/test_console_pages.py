@@ -177,6 +177,19 @@ def test_a_broker_that_stops_is_told_of_and_the_page_recovers_by_itself(
     expect(dialog.get_by_text("Stored in partition")).to_be_visible()
 
 
+def test_a_broker_that_is_slower_than_a_page_asks_is_waited_for(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page()
+    page.add_init_script("""
+        const ask = window.fetch;
+        const later = (...wanted) => new Promise((resolve) => setTimeout(resolve, 2500, wanted));
+        window.fetch = (...wanted) => later(...wanted).then((them) => ask(...them));
+    """)
+    page.goto("/console/delayed")  # asked for every two seconds
+    expect(page.get_by_text("Pending")).to_be_visible()
+
+
 def test_a_page_that_gets_no_stream_asks_every_now_and_then(
     open_page: Callable[..., Page],
 ) -> None:

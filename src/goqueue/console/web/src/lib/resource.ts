@@ -37,14 +37,28 @@ export function useResource<T>(
   const [turn, setTurn] = useState(0);
   const back = useStore(arrivals);
   const known = useRef(deps);
+  const isAsking = useRef(false);
+  const isStale = useRef(false);
   const reload = useCallback(() => setTurn((count) => count + 1), []);
-  useChanges(options.on ?? NOTHING, reload);
+  /** Asks again, but after the answer that is under way: a slow broker would never get to answer. */
+  const refresh = useCallback(() => {
+    if (isAsking.current) isStale.current = true;
+    else reload();
+  }, [reload]);
+  const answered = () => {
+    isAsking.current = false;
+    setLoading(false);
+    if (isStale.current) reload();
+  };
+  useChanges(options.on ?? NOTHING, refresh);
 
   useEffect(() => {
     if (known.current.some((dep, at) => !Object.is(dep, deps[at]))) {
       known.current = deps;
       setData(undefined);
     }
+    isAsking.current = !options.skip;
+    isStale.current = false;
     if (options.skip) return undefined;
     const aborter = new AbortController();
     setLoading(true);
@@ -53,12 +67,12 @@ export function useResource<T>(
         if (aborter.signal.aborted) return;
         setData(() => found);
         setProblem(null);
-        setLoading(false);
+        answered();
       },
       (error: unknown) => {
         if (aborter.signal.aborted || isAbort(error)) return;
         setProblem(asProblem(error));
-        setLoading(false);
+        answered();
       },
     );
     return () => aborter.abort();
@@ -68,7 +82,7 @@ export function useResource<T>(
     const { everyMs } = options;
     if (!everyMs || options.skip) return undefined;
     const timer = window.setInterval(() => {
-      if (!document.hidden && connection.value !== "away") reload();
+      if (!document.hidden && connection.value !== "away" && !isAsking.current) reload();
     }, everyMs);
     return () => window.clearInterval(timer);
   }, [options.everyMs, options.skip, reload]);
