@@ -51,6 +51,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one():
 
 def test_options_of_sparks_kafka_connector_that_mean_nothing_here_are_taken():
     assert parse(**{"kafkaConsumer.pollTimeoutMs": "1", "groupIdPrefix": "x"}) == parse()
+    assert parse(kafka__max__poll__records="500", kafka__fetch__min__bytes="1") == parse()
     assert parse(**{"kafka.max.poll.records": "500", "kafka.fetch.min.bytes": "1"}) == parse()
 
 
