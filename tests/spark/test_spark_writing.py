@@ -341,6 +341,14 @@ def test_rows_without_keys_take_turns_by_the_batch():
     assert partitioner.partitions([None]) == [1]
 
 
+def test_long_keys_are_not_remembered_and_lead_to_the_same_partition_each_time():
+    partitioner = Partitioner("mmh3", 1000, first=0)
+    keys = [b"short", bytes(257)]
+    expected = [mmh3.hash(key, signed=False) % 1000 for key in keys]
+    assert partitioner.partitions(keys) == partitioner.partitions(keys) == expected
+    assert list(partitioner._known) == [b"short"]
+
+
 @pytest.mark.parametrize(
     ("key", "expected"),
     [

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _MAX_KNOWN_KEYS: Final = 100_000
 """Keys whose partition a task remembers; beyond it they are forgotten and reckoned again."""
+_MAX_KNOWN_BYTES: Final = 256
+"""Of such a key; longer ones are reckoned each time."""
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _U32: Final = 0xFFFFFFFF
@@ -49,7 +51,9 @@ class _Known(dict[bytes | None, int]):
         self._count = count
 
     def __missing__(self, key: bytes) -> int:
-        number = self[key] = self._hash_of(key) % self._count
+        number = self._hash_of(key) % self._count
+        if len(key) <= _MAX_KNOWN_BYTES:
+            self[key] = number
         return number
 
 
