@@ -39,8 +39,10 @@ class Receiver(TraceServiceServicer):
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.tokens: set[str | None] = set()
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - as the contract has it
+        self.tokens.add(dict(context.invocation_metadata()).get("x-token"))
         self.requests.append(request)
         return ExportTraceServiceResponse()
 
@@ -75,6 +77,7 @@ def over_http() -> Iterator[tuple[Receiver, list[str]]]:
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             assert self.path == "/v1/traces"
+            receiver.tokens.add(self.headers.get("x-token"))
             receiver.requests.append(ExportTraceServiceRequest.FromString(body))
             self.send_response(200)
             self.send_header("content-length", "0")
@@ -96,7 +99,8 @@ def test_a_collector_receives_the_same_spans(
     start_server: Callable[..., ServerProcess], request: pytest.FixtureRequest, wire: str
 ) -> None:
     receiver, flags = request.getfixturevalue(wire)
-    server = start_server("--tracing-sampling", "1", *flags)
+    environment = {"OTEL_EXPORTER_OTLP_HEADERS": "x-token=secret"}
+    server = start_server("--tracing-sampling", "1", *flags, environment=environment)
     api = HttpApi(server.http_port)
     api.post("/topics", {"name": "orders", "num_partitions": 1})
     traceparent = {"name": "traceparent", "value": f"00-{TRACE}-{SPAN}-01"}
@@ -136,6 +140,7 @@ def test_a_collector_receives_the_same_spans(
         )
         <= 100
     )
+    assert receiver.tokens == {"secret"}
     stats = api.get("/traces/stats")["exporters"]
     assert [each["dropped"] for each in stats] == [0, 0]
     api.close()

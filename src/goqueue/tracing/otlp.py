@@ -44,17 +44,10 @@ _KINDS: Final[dict[str, SpanKind]] = {
 class OtlpExporter:
     """Sends spans to a collector."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        protocol: str,
-        *,
-        headers: Mapping[str, str],
-        resource: Mapping[str, str],
-    ) -> None:
+    def __init__(self, endpoint: str, protocol: str, *, resource: Mapping[str, str]) -> None:
         self.name = f"OTLP at {endpoint}"
         self._resource = Resource(dict(resource))
-        self._exporter = _exporter(endpoint, protocol, dict(headers))
+        self._exporter = _exporter(endpoint, protocol)
 
     def export(self, entries: list[Entry]) -> None:
         """Send a span for each message.
@@ -76,7 +69,8 @@ class OtlpExporter:
         self._exporter.shutdown()
 
 
-def _exporter(endpoint: str, protocol: str, headers: dict[str, str]) -> SpanExporter:
+def _exporter(endpoint: str, protocol: str) -> SpanExporter:
+    """The library's own, which reads what headers to send from its environment variables."""
     if protocol == "http":
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - one of two
             OTLPSpanExporter as HttpExporter,
@@ -85,13 +79,13 @@ def _exporter(endpoint: str, protocol: str, headers: dict[str, str]) -> SpanExpo
         url = endpoint if "://" in endpoint else f"http://{endpoint}"
         if not url.rstrip("/").endswith("/v1/traces"):
             url = url.rstrip("/") + "/v1/traces"
-        return HttpExporter(url, headers=headers, timeout=_TIMEOUT_S)
+        return HttpExporter(url, timeout=_TIMEOUT_S)
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - one of two
         OTLPSpanExporter as GrpcExporter,
     )
 
     insecure = not endpoint.startswith("https://")
-    return GrpcExporter(endpoint, insecure=insecure, headers=headers, timeout=_TIMEOUT_S)
+    return GrpcExporter(endpoint, insecure=insecure, timeout=_TIMEOUT_S)
 
 
 def span_for(span: Span, resource: Resource) -> ReadableSpan:

@@ -24,7 +24,7 @@ from goqueue.tracing.search import TraceQuery, search, trace_at
 from goqueue.tracing.views import assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from goqueue.runtime.clock import Clock
@@ -54,7 +54,6 @@ class OtlpSettings:
 
     endpoint: str
     protocol: str = "grpc"
-    headers: Mapping[str, str] = field(default_factory=dict)
     service: str = "goqueue"
 
 
@@ -255,7 +254,5 @@ def _otlp_feed(settings: OtlpSettings, node: str) -> Feed:
             f"({error})"
         ) from error
     resource = {"service.name": settings.service, "service.instance.id": node}
-    exporter = otlp.OtlpExporter(
-        settings.endpoint, settings.protocol, headers=settings.headers, resource=resource
-    )
+    exporter = otlp.OtlpExporter(settings.endpoint, settings.protocol, resource=resource)
     return Feed(exporter, otlp.BATCH, otlp.FLUSH_S)
