@@ -134,7 +134,7 @@ def test_a_wait_ends_with_the_append_that_makes_it_enough(tmp_path, isolation):
             await _settle()
             assert not waiting.done()
         _put(broker, "t", 2, 100)
-        assert _sizes(await asyncio.wait_for(waiting, 5)) == [size, 0, 2 * size]
+        assert _sizes(await asyncio.wait_for(waiting, 60)) == [size, 0, 2 * size]
         assert not any(len(p.waiters._waiters) for p in broker.partitions)
 
     _run(tmp_path, scenario)
@@ -153,7 +153,7 @@ def test_a_wait_for_records_that_must_be_on_the_disk_counts_their_bytes(tmp_path
             partition = broker.partitions.partition(PartitionId("always", 0))
             await partition.flusher.durable(count)
             await _settle()
-        assert _sizes(await asyncio.wait_for(waiting, 5)) == [3 * size]
+        assert _sizes(await asyncio.wait_for(waiting, 60)) == [3 * size]
 
     _run(tmp_path, scenario)
 
@@ -200,7 +200,7 @@ def test_deleting_the_topic_ends_a_wait(tmp_path):
         waiting = asyncio.create_task(broker.fetcher.fetch(FetchRequest([_read("t")], LONG_MS)))
         await _settle()
         await broker.delete_topic("t")
-        (fetched,) = await asyncio.wait_for(waiting, 5)
+        (fetched,) = await asyncio.wait_for(waiting, 60)
         assert isinstance(fetched.error, UnknownTopicError)
 
     _run(tmp_path, scenario)

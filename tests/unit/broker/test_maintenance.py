@@ -339,7 +339,7 @@ class SlowDisk(SystemDisk):
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> SystemFile:
         if create and ".cleaned" in path.name:
             self.reached.set()
-            self.may_go_on.wait(30)
+            self.may_go_on.wait(60)
         return super().open(path, create=create, write=write)
 
 

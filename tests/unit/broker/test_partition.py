@@ -78,7 +78,7 @@ def _visible(partition: Partition) -> list[bytes]:
 
 class GatedFile(HastyFile):
     def sync(self) -> None:
-        assert GatedDisk.gate.wait(10)
+        assert GatedDisk.gate.wait(60)
 
 
 class GatedDisk(HastyDisk):
@@ -117,8 +117,8 @@ def test_readers_see_nothing_that_is_not_on_the_disk(tmp_path, gate, is_awaited)
             partition.check_invariants()
             gate.set()
             if is_awaited:
-                await asyncio.wait_for(partition.durable(placed), 10)
-            assert await waiter.wait(10)
+                await asyncio.wait_for(partition.durable(placed), 60)
+            assert await waiter.wait(60)
             assert (partition.high_watermark, _visible(partition)) == (3, [b"a", b"b", b"c"])
 
     asyncio.run(scenario())
@@ -136,7 +136,7 @@ def test_what_comes_during_a_flush_is_flushed_by_the_next_one(tmp_path, gate):
             while partition.high_watermark < 3:
                 waiter = Waiter(1)
                 partition.waiters.add(waiter)
-                assert await waiter.wait(10)
+                assert await waiter.wait(60)
             assert _visible(partition) == [b"a", b"b", b"c"]
 
     asyncio.run(scenario())
@@ -160,7 +160,7 @@ def test_a_promise_made_later_holds_for_what_is_there_already(tmp_path):
             _append(partition, b"a")
             partition.configure(ALWAYS)
             assert partition.high_watermark == 0
-            await asyncio.wait_for(partition.flusher.settle(), 10)
+            await asyncio.wait_for(partition.flusher.settle(), 60)
             assert _visible(partition) == [b"a"]
 
     asyncio.run(scenario())
@@ -173,7 +173,7 @@ def test_what_a_killed_process_left_unsynced_is_synced_within_the_interval(tmp_p
         async with opened(tmp_path, NEVER) as partition:
             _append(partition, b"a")
         async with opened(tmp_path, config) as partition:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while partition.log.flushed_offset == 0:  # noqa: ASYNC110 - nobody tells of it
                     await asyncio.sleep(0)
             assert _visible(partition) == [b"a"]

@@ -256,7 +256,7 @@ def test_only_what_must_be_on_the_disk_is_waited_for(tmp_path, acks, policy):
         waits = policy == "always" and acks is not Acks.NONE
         assert (published.durable is not None) == waits
         if published.durable is not None:
-            await asyncio.wait_for(published.durable, 10)
+            await asyncio.wait_for(published.durable, 60)
             assert broker.partitions.partition(PartitionId("kept", 0)).log.flushed_offset == 2
 
     _run(tmp_path, scenario)
@@ -270,7 +270,7 @@ def test_a_publisher_waits_for_its_sync_and_not_behind_cold_reads(tmp_path):
                 broker.executor.submit(may_go_on.wait, 30)
             published = _publish(broker, bytearray(GOOD))
             assert published.durable is not None
-            await asyncio.wait_for(published.durable, 10)
+            await asyncio.wait_for(published.durable, 60)
         finally:
             may_go_on.set()
 

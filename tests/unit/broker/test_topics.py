@@ -232,9 +232,9 @@ def test_a_topic_made_while_its_namesake_is_being_deleted_has_partitions_of_its_
             held = broker.partitions.partition(PartitionId("t", 0)).upkeep
             async with held:  # something works on the files of the first partition
                 deleting = asyncio.create_task(broker.delete_topic("t"))
-                await asyncio.wait_for(gone.wait(), 10)
+                await asyncio.wait_for(gone.wait(), 60)
                 new = await broker.create_topic("t", 3)
-            await asyncio.wait_for(deleting, 10)
+            await asyncio.wait_for(deleting, 60)
             assert new.topic_id != old.topic_id
             assert publish(broker, "t", b"new").placed.first_offset == 0
             assert [record.value for record in await read_all(broker, "t")] == [b"new"]
@@ -336,7 +336,7 @@ def test_a_change_whose_client_is_gone_is_made_to_the_end(tmp_path):
                 asked.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asked
-            await asyncio.wait_for(asyncio.gather(*broker._changes), 10)
+            await asyncio.wait_for(asyncio.gather(*broker._changes), 60)
             names = set(broker.topics.catalogue.by_name)
             assert {name for name in names if not name.startswith("__")} == {"new"}
             assert publish(broker, "new", b"v").placed.first_offset == 0

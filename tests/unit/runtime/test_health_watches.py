@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.runtime.gc_watch import GcWatch
 from goqueue.runtime.loop_watch import LoopWatch, WorstLately
-from goqueue.runtime.process import count_threads, read_process
+from goqueue.runtime.process import ProcessUse, count_threads, read_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,14 +73,26 @@ def test_collections_are_told_with_their_generation_until_the_watch_stops() -> N
     assert took_s > 0
 
 
-def test_a_process_knows_what_it_uses(tmp_path: Path) -> None:
+TRIES = 50
+"""What other tests have left in this process may open a file, or end a thread, just now."""
+
+
+def with_one_file_more(path: Path) -> tuple[ProcessUse, ProcessUse]:
+    """What was used before a file was opened, and with it."""
     before = read_process()
-    file = os.open(tmp_path / "file", os.O_CREAT)
+    file = os.open(path, os.O_CREAT)
     try:
-        after = read_process()
+        return before, read_process()
     finally:
         os.close(file)
-    assert before.open_files is not None
+
+
+def test_a_process_knows_what_it_uses(tmp_path: Path) -> None:
+    for _ in range(TRIES):
+        before, after = with_one_file_more(tmp_path / "file")
+        assert before.open_files is not None
+        if after.open_files == before.open_files + 1:
+            break
     assert after.open_files == before.open_files + 1
     assert after.max_open_files is None or after.open_files < after.max_open_files
     assert after.resident_bytes is not None
@@ -91,13 +103,22 @@ def test_a_process_knows_what_it_uses(tmp_path: Path) -> None:
     assert after.age_s >= before.age_s > 0
 
 
-def test_a_thread_more_is_a_thread_more() -> None:
+def with_one_thread_more() -> tuple[int, int, int]:
+    """How many threads there were before one was started, and, asked twice, with it."""
     before = count_threads()
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        assert count_threads() == read_process().threads == before + 1
+        return before, count_threads(), read_process().threads
     finally:
         done.set()
         thread.join()
+
+
+def test_a_thread_more_is_a_thread_more() -> None:
+    for _ in range(TRIES):
+        before, counted, read = with_one_thread_more()
+        if counted == read == before + 1:
+            break
+    assert counted == read == before + 1

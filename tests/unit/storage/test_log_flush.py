@@ -35,7 +35,7 @@ class SlowSyncDisk(FaultyDisk):
             self.entered.set()
             self.lock.release()  # other operations go on meanwhile
             try:
-                assert self.gate.wait(10)
+                assert self.gate.wait(60)
             finally:
                 self.lock.acquire()
         return super().strike(operation, path)
@@ -237,12 +237,12 @@ def test_interval_appends_are_acknowledged_at_once_and_synced_once_an_interval(
             await append(log, flusher)
         assert disk.counts["sync .log"] == 0
         assert log.flushed_offset == 0
-        await asyncio.wait_for(flushed.wait(), 10)
+        await asyncio.wait_for(flushed.wait(), 60)
         assert disk.counts["sync .log"] == 1
         assert log.flushed_offset == 50
         flushed.clear()
         await append(log, flusher)
-        await asyncio.wait_for(flushed.wait(), 10)
+        await asyncio.wait_for(flushed.wait(), 60)
         assert (disk.counts["sync .log"], log.flushed_offset) == (2, 51)
         await flusher.stop()
 
@@ -256,7 +256,7 @@ def test_interval_an_idle_log_is_left_alone(memory_path: Path) -> None:
         flushed = asyncio.Event()
         flusher = Flusher(log, on_flushed=flushed.set)
         await append(log, flusher)
-        await asyncio.wait_for(flushed.wait(), 10)
+        await asyncio.wait_for(flushed.wait(), 60)
         assert flusher._timer is None
         await flusher.stop()
 

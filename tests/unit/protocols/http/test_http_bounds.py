@@ -83,12 +83,12 @@ class Client:
         self.writer = writer
 
     async def said(self) -> bytes:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.reader.read()
 
     async def answer(self) -> bytes:
         """One answer with a short body."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
             return head + await self.reader.readexactly(length)
@@ -108,7 +108,7 @@ async def all_gone(listener: HttpListener) -> None:
     """Wait until the server has noticed that every client has gone."""
     service = listener.service
     assert service is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while service.connections:
             service.changed.clear()
             await service.changed.wait()
@@ -146,7 +146,7 @@ def test_what_is_too_slow_or_too_large_is_told_so_and_closed(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("bounds", [{"head_s": 0.05}, {"idle_s": 0.05}])
+@pytest.mark.parametrize("bounds", [{"head_s": 0.05}, {"idle_s": 1}])
 def test_a_connection_without_a_request_is_closed_without_a_word(bounds: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with serving(**bounds) as (_, listener), connected(listener) as client:
@@ -171,7 +171,7 @@ def test_an_answer_that_takes_too_long_is_finished_unseen() -> None:
             assert b'"code":"deadline_exceeded"' in said
             assert not patient.finished.is_set()
             patient.may_go_on.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await patient.finished.wait()
 
     asyncio.run(scenario())
@@ -194,13 +194,13 @@ def test_a_poll_whose_client_goes_ends_and_other_work_does_not() -> None:
         async with serving() as (patient, listener):
             async with connected(listener, get("/poll")):
                 await patient.began.wait()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await patient.cancelled.wait()
             patient.began.clear()
             async with connected(listener, post("/later", 0)):
                 await patient.began.wait()
             patient.may_go_on.set()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await patient.finished.wait()
 
     asyncio.run(scenario())
@@ -270,7 +270,7 @@ def test_a_stop_answers_what_has_begun() -> None:
         async with serving() as (patient, listener), connected(listener) as client:
             client.writer.write(post("/later", 0))
             await patient.began.wait()
-            stopping = asyncio.create_task(listener.stop(5))
+            stopping = asyncio.create_task(listener.stop(60))
             await asyncio.sleep(0)
             assert not stopping.done()
             patient.may_go_on.set()
@@ -296,7 +296,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
 
 def test_the_bytes_of_bodies_are_given_back_however_a_request_ends() -> None:
     async def scenario() -> None:
-        async with serving(answer_s=0.05) as (patient, listener):
+        async with serving(answer_s=0.5) as (patient, listener):
             service = listener.service
             assert service is not None
             async with connected(listener, post("/later", 10) + bytes(10)) as client:

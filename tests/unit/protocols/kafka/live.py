@@ -128,7 +128,7 @@ async def listening(*families: object, **settings: Any) -> AsyncIterator[Listene
 
 async def eventually(condition: Callable[[], object]) -> None:
     """Give the event loop turns until something that is bound to happen has happened."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the condition is another part's own state
             await asyncio.sleep(0.001)
 
@@ -143,13 +143,13 @@ class RawClient:
 
     async def answer(self) -> tuple[int, bytes]:
         """The correlation id and the rest of the next answer."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(size)
         return struct.unpack_from(">i", data)[0], data[4:]
 
     async def is_closed_by_server(self) -> bool:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionError:

@@ -229,7 +229,7 @@ def test_half_received_requests_over_the_listener_s_bound_all_get_through():
             for _, writer in clients:
                 writer.write(data[len(data) // 2 :])
             for reader, writer in clients:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     (size,) = struct.unpack(">i", await reader.readexactly(4))
                     await reader.readexactly(size)
                 writer.transport.abort()

@@ -331,7 +331,7 @@ def test_stopping_answers_what_is_under_way_and_refuses_new_connections():
             port = listener.port
             client.send(slow_frame(1))
             await eventually(lambda: 1 in api.held)
-            stopping = asyncio.create_task(listener.stop(deadline_s=10))
+            stopping = asyncio.create_task(listener.stop(deadline_s=60))
             await asyncio.sleep(0)
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", port)

@@ -99,7 +99,7 @@ async def survives(client: RawClient, data: bytes) -> bool:
         await client.writer.drain()
         return False
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 (size,) = struct.unpack(">i", await client.reader.readexactly(4))
                 if (await client.reader.readexactly(size))[:4] == PING[8:12]:
