@@ -23,6 +23,16 @@ export function Shell() {
     if (isFirst.current) isFirst.current = false;
     else main.current?.focus({ preventScroll: true });
   }, [path]);
+  useEffect(() => {
+    if (!isOpen) return undefined;
+    const close = (event: KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      setOpen(false);
+      document.getElementById("navigation-button")?.focus();
+    };
+    document.addEventListener("keydown", close);
+    return () => document.removeEventListener("keydown", close);
+  }, [isOpen]);
   return (
     <div class={isOpen ? "shell nav-open" : "shell"}>
       <a class="skip" href="#main">
@@ -30,6 +40,7 @@ export function Shell() {
       </a>
       <header class="topbar">
         <IconButton
+          id="navigation-button"
           label={isOpen ? "Close navigation" : "Open navigation"}
           icon={isOpen ? "close" : "menu"}
           aria-expanded={isOpen}

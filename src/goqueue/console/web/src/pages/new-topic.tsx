@@ -4,6 +4,7 @@ import { Dialog } from "../kit/dialog";
 import { Form, SelectField, TextField } from "../kit/form";
 import { toast } from "../kit/toasts";
 import { api, path, wholeNumber } from "../lib/api";
+import { many } from "../lib/format";
 import { go } from "../lib/router";
 import type { TopicInfo } from "../lib/types";
 
@@ -34,7 +35,7 @@ export function NewTopic({ onClose }: { onClose: () => void }) {
       ...(retention ? { retention_hours: Number(retention) } : {}),
       ...(cleanup === "delete" ? {} : { settings: { "cleanup.policy": cleanup } }),
     });
-    toast.ok(`Topic ${made.name} is there, with ${made.num_partitions} partitions.`);
+    toast.ok(`Topic ${made.name} is there, with ${many(made.num_partitions, "partition")}.`);
     onClose();
     go(path("topics", made.name));
   };

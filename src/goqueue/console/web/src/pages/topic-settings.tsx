@@ -6,7 +6,7 @@ import { Badge, Button, Card, Empty, Loaded, Note } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { toast } from "../kit/toasts";
 import { api, path, wholeNumber } from "../lib/api";
-import { bytes, settingDuration, whole } from "../lib/format";
+import { bytes, many, settingDuration } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { go } from "../lib/router";
 import type { TopicInfo } from "../lib/types";
@@ -179,7 +179,6 @@ function EditSetting({
 /** What can be done to the topic as a whole; nothing here can be undone. */
 function Whole({ topic, onChanged }: Props) {
   const [isGrowing, setGrowing] = useState(false);
-  const messages = whole(topic.total_messages);
   const compacts = topic.settings["cleanup.policy"]?.includes("compact") ?? false;
   return (
     <Card title="The topic as a whole">
@@ -203,7 +202,9 @@ function Whole({ topic, onChanged }: Props) {
         <li>
           <div>
             <strong>Purge messages</strong>
-            <p class="muted">All {messages} messages go; the topic and its settings stay.</p>
+            <p class="muted">
+              {many(topic.total_messages, "message goes", "messages go")}; the topic and its settings stay.
+            </p>
           </div>
           <Button kind="danger" icon="eraser" onClick={() => purge(topic, onChanged)}>
             Purge…
@@ -235,8 +236,8 @@ function purge(topic: TopicInfo, onChanged: () => void): void {
     body: (
       <>
         <p>
-          This removes all <b>{whole(topic.total_messages)}</b> messages ({bytes(topic.size_bytes)}) from
-          all {topic.num_partitions} partitions. They cannot be brought back.
+          This removes <b>{many(topic.total_messages, "message")}</b> ({bytes(topic.size_bytes)}), all there are
+          in {many(topic.num_partitions, "partition")}. They cannot be brought back.
         </p>
         <p>Offsets go on from where they are. Groups that are behind skip to the end.</p>
       </>
@@ -245,7 +246,7 @@ function purge(topic: TopicInfo, onChanged: () => void): void {
       const done = await api.delete<Purged>(path("topics", topic.name, "messages"), {
         query: { confirm: true },
       });
-      return `${whole(done.removed)} messages were removed from ${topic.name}.`;
+      return `${many(done.removed, "message was", "messages were")} removed from ${topic.name}.`;
     },
     then: onChanged,
   });
@@ -260,9 +261,9 @@ function remove(topic: TopicInfo): void {
     body: (
       <>
         <p>
-          This deletes the topic with all <b>{whole(topic.total_messages)}</b> messages (
-          {bytes(topic.size_bytes)}) in {topic.num_partitions} partitions, and how far groups have read
-          it. It cannot be brought back.
+          This deletes the topic with <b>{many(topic.total_messages, "message")}</b> ({bytes(topic.size_bytes)})
+          in {many(topic.num_partitions, "partition")}, and how far groups have read it. It cannot be brought
+          back.
         </p>
         <p>A client that goes on publishing to it may make it anew, empty.</p>
       </>
@@ -287,7 +288,7 @@ function compact(topic: TopicInfo, onChanged: () => void): void {
     run: async () => {
       const done = await api.post<Compacted>(`/admin${path("topics", topic.name, "compact")}`, {});
       const gone = done.partitions.reduce((sum, each) => sum + (each.records_before ?? 0) - (each.records_after ?? 0), 0);
-      return gone ? `${whole(gone)} messages were removed.` : "There was nothing to be compacted.";
+      return gone ? `${many(gone, "message was", "messages were")} removed.` : "There was nothing to be compacted.";
     },
     then: onChanged,
   });
@@ -299,7 +300,7 @@ function Grow({ topic, onClose, onChanged }: Props & { onClose: () => void }) {
     const made = await api.post<TopicInfo>(path("topics", topic.name, "partitions"), {
       count: wholeNumber(count, "num_partitions"),
     });
-    toast.ok(`${topic.name} has ${made.num_partitions} partitions now.`);
+    toast.ok(`${topic.name} has ${many(made.num_partitions, "partition")} now.`);
     onChanged();
     onClose();
   };

@@ -1,5 +1,5 @@
 // One message's journey: every event after the other, as bars on a line of time.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useWidth } from "../kit/chart";
 import { Card, CopyButton, Facts, Loaded, PageHead, Plain, Stat, Time } from "../kit/parts";
 import { api, path } from "../lib/api";
@@ -32,6 +32,17 @@ type Span = {
 
 type Trace = Omit<TraceSummary, "spans"> & { spans: Span[] };
 
+const NEW_MS = 3000;
+const OLD_MS = 30_000;
+const OVER = ["completed", "failed", "cancelled", "expired"];
+
+/** How often to ask again: an old trace is looked for in files, and one that is over does not change. */
+function pace(trace: Trace | undefined): number {
+  if (!trace) return NEW_MS;
+  if (OVER.includes(trace.status)) return 0;
+  return Date.now() - trace.end > 60_000 ? OLD_MS : NEW_MS;
+}
+
 /** `/traces/:id`, or by the place of a message: `/traces/message/:topic/:partition/:offset`. */
 export function TracePage({ params }: { params: Params }) {
   const { id, topic, partition, offset } = params;
@@ -39,7 +50,9 @@ export function TracePage({ params }: { params: Params }) {
     id !== undefined
       ? path("traces", id)
       : path("topics", topic ?? "", "partitions", partition ?? "", "messages", offset ?? "", "trace");
-  const trace = useResource((signal) => api.get<Trace>(at, { signal }), [at], { everyMs: 3000 });
+  const [everyMs, setEvery] = useState(NEW_MS);
+  const trace = useResource((signal) => api.get<Trace>(at, { signal }), [at], { everyMs });
+  useEffect(() => setEvery(trace.problem ? 0 : pace(trace.data)), [trace.data, trace.problem]);
   return (
     <>
       <PageHead
