@@ -17,6 +17,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,11 +47,13 @@ from goqueue.spark.lake import (
     reading,
     vacuum,
 )
-from goqueue.spark.lake.committing import Batch, commit, discard, opened
+from goqueue.spark.lake.committing import Batch, commit, discard, opened, prepare
 from goqueue.spark.lake.options import parse_lake_options
 from goqueue.spark.lake.parquet_files import PartitionedWriter
+from goqueue.spark.lake.shape import table_schema
 from goqueue.spark.lake.staging import Attempt, Staging
 from goqueue.spark.lake.stores import Change, LiveFile, open_store
+from goqueue.spark.lake.task import Plan, write_files
 from support.lake import (
     NUMBERS,
     append,
@@ -199,6 +202,24 @@ def test_every_type_is_read_by_others_as_it_was_written(table):
     kept = describe_table(table).schema
     assert kept["at"].dataType == TimestampType()
     assert kept["local"].dataType == TimestampNTZType()
+
+
+def test_times_are_stored_in_utc_whatever_the_zone_of_the_session(table):
+    at, local = datetime(1960, 5, 6, 7, 8, 9, 123456, UTC), datetime(1960, 1, 2)  # noqa: DTZ001 - of no zone
+    inside = columns(t=TimestampType())
+    schema = columns(
+        id=LongType(), at=TimestampType(), s=inside, m=MapType(StringType(), inside),
+        l=ArrayType(TimestampType(), containsNull=False), local=TimestampNTZType(),
+    )  # fmt: skip
+    row = {"id": 1, "at": at, "s": {"t": at}, "m": [("k", {"t": at})], "l": [at], "local": local}
+    sent = pa.RecordBatch.from_pylist([row], to_arrow_schema(schema, timezone="Asia/Kolkata"))
+    fitted = table_schema(schema, (), table.format)
+    plan = Plan(table, fitted, prepare(table, fitted, None), 1 << 20, "zstd")
+    files = write_files([sent], plan, Attempt("query", 0, 0, 0))
+    commit(table, Batch(fitted, files, "query", 0))
+    (found,) = rows_by_others(table)
+    assert (found["at"], found["s"], found["l"], found["local"]) == (at, {"t": at}, [at], local)
+    assert dict(found["m"]) == {"k": {"t": at}}
 
 
 def test_new_columns_are_added_and_missing_ones_are_null(table):

@@ -209,12 +209,15 @@ def test_bytes_are_cut_out_of_any_slice(values, skip, as_text):
 far_us = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the years 1 to 9999
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(-5000, 5000), far_us)))
-def test_time_stamps_are_rounded_down_to_milliseconds(micros):
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-5000, 5000), far_us)),
+    st.sampled_from(["UTC", "Asia/Kolkata"]),  # the session's
+)
+def test_time_stamps_are_rounded_down_to_milliseconds(micros, zone):
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array(["x"] * len(micros), pa.string()),
-            pa.array(micros, pa.timestamp("us", "UTC")),
+            pa.array(micros, pa.timestamp("us", zone)),
         ],
         names=["value", "timestamp"],
     )

@@ -39,12 +39,13 @@ class StreamOffset:
 
     def to_json(self) -> dict[str, Any]:
         """What Spark stores."""
-        return {topic: self._topic(topic) for topic in sorted(self.ids)}
-
-    def _topic(self, topic: str) -> dict[str, Any]:
-        found = {"id": self.ids[topic], "offsets": _numbers(topic, self.offsets)}
-        starts = _numbers(topic, self.starts)
-        return found | {"starts": starts} if starts else found
+        tree: dict[str, Any] = {
+            topic: {"id": self.ids[topic], "offsets": {}} for topic in sorted(self.ids)
+        }
+        for name, places in (("offsets", self.offsets), ("starts", self.starts)):
+            for topic, number in sorted(places):
+                tree[topic].setdefault(name, {})[str(number)] = places[topic, number]
+        return tree
 
     @classmethod
     def from_json(cls, tree: Any) -> StreamOffset:
@@ -69,8 +70,3 @@ class StreamOffset:
                 f"{str(tree)[:200]}. A query that changes its source needs a new checkpoint"
             ) from error
         return cls(ids, offsets, starts)
-
-
-def _numbers(topic: str, offsets: Mapping[Place, int]) -> dict[str, int]:
-    numbers = sorted(number for name, number in offsets if name == topic)
-    return {str(number): offsets[topic, number] for number in numbers}
