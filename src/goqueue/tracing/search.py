@@ -20,7 +20,7 @@ MAX_LIMIT: Final = 1000
 MAX_EXAMINED: Final = 20_000
 """Traces that one search looks at. A ring holds far more when whole batches are traced; a search
 that finds too little among the newest says that it has not looked at all."""
-_AT_ONCE: Final = 500
+_FIRST: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,10 @@ def search(
     """The newest traces that are wanted, by what happened last to each."""
     candidates = _candidates(entries, query)
     found: list[Trace] = []
-    while portion := list(islice(candidates, min(_AT_ONCE, examined))):
+    size = _FIRST
+    while portion := list(islice(candidates, min(size, examined))):
         examined -= len(portion)
+        size *= 2  # as each portion costs a pass over all entries
         traces = assemble(entries, portion)
         found += (traces[each] for each in portion if query.matches(traces[each]))
         if len(found) >= query.limit:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Span, span_of
 from goqueue.tracing.statuses import Status, status_of
 
@@ -57,26 +58,21 @@ def _began(span: Span) -> int:
 def assemble(entries: Iterable[Entry], trace_ids: Iterable[str]) -> dict[str, Trace]:
     """The traces with these ids, as far as the entries tell; in one pass over them."""
     wanted = set(trace_ids)
-    prefixes: dict[str, dict[int, str]] = {}
+    places: dict[str, dict[int, str]] = {}
+    for trace_id in wanted:
+        place = trace_id[:PLACE_CHARS]
+        offset = offset_in(place, trace_id)
+        if offset is not None:
+            places.setdefault(place, {})[offset] = trace_id
     spans: dict[str, list[Span]] = {}
     for entry in entries:
         if entry.trace:
             if entry.trace in wanted:
                 spans.setdefault(entry.trace, []).append(span_of(entry, entry.offset))
-            continue
-        offsets = prefixes.get(entry.place)
-        if offsets is None:
-            offsets = prefixes[entry.place] = _offsets(entry, wanted)
-        for offset, trace_id in _held(entry, offsets):
-            spans.setdefault(trace_id, []).append(span_of(entry, offset))
+        elif entry.place in places:
+            for offset, trace_id in _held(entry, places[entry.place]):
+                spans.setdefault(trace_id, []).append(span_of(entry, offset))
     return {trace_id: trace_of(found) for trace_id, found in spans.items()}
-
-
-def _offsets(entry: Entry, wanted: set[str]) -> dict[int, str]:
-    """Offset and id of the wanted traces that are of the entry's partition."""
-    whole = msgspec.structs.replace(entry, offset=0, count=1 << 63)
-    found = ((whole.belongs_to(trace_id), trace_id) for trace_id in wanted)
-    return {offset: trace_id for offset, trace_id in found if offset is not None}
 
 
 def _held(entry: Entry, offsets: dict[int, str]) -> Iterable[tuple[int, str]]:
