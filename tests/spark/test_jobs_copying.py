@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from itertools import count
+from itertools import count, cycle
 
 import mmh3
 import pytest
@@ -263,6 +263,68 @@ def test_compaction_leaves_the_newest_of_each_key_and_no_tombstone(spark, broker
     assert len(wanted) < len(newest)
     assert by_key(committed(broker, target)) == by_key(wanted)
     assert report.summary["dropped"] == 1200 - len(wanted)
+
+
+@pytest.fixture
+def dies(monkeypatch):
+    """Let a job die before or after the n-th time that it writes down how far it is."""
+    store, left, is_before = Ledger.store, 0, False
+
+    def dying(ledger):
+        nonlocal left
+        left -= 1
+        if left == 0 and is_before:
+            raise KeyboardInterrupt
+        store(ledger)
+        if left == 0:
+            raise KeyboardInterrupt
+
+    def run_until(run, at, *, before):
+        """Whether it died, and did not come to an end."""
+        nonlocal left, is_before
+        left, is_before = at, before
+        try:
+            run()
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    monkeypatch.setattr(Ledger, "store", dying)
+    return run_until
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("job", ["replay", "repartition", "dedupe", "compact", "restore"])
+def test_whenever_a_job_dies_it_goes_on_and_each_message_is_there_once(  # noqa: PLR0917 - fixtures
+    spark, broker, topic, tmp_path, dies, job
+):
+    address, target = broker.kafka_address, next(names)
+    how = {"piece_rows": 500, "checkpoint": tmp_path / "checkpoint"}
+    wanted = found = committed(broker, topic)
+    if job == "restore":
+        jobs.archive(spark, address, topic, tmp_path / "lake", merge=False)
+    if job == "dedupe":
+        wanted = dedupe_by(found, lambda e: e.key and (e.key, e.timestamp_ms // 60_000), "first")
+    if job == "compact":
+        how["piece_rows"] = 20
+        wanted = [e for e in dedupe_by(found, lambda e: e.key, "last") if e.value is not None]
+    run = {
+        "replay": lambda: jobs.replay(spark, address, topic, target, **how),
+        "repartition": lambda: jobs.repartition(spark, address, topic, target, 5, **how),
+        "dedupe": lambda: jobs.dedupe(spark, address, topic, target, window_ms=60_000, **how),
+        "compact": lambda: jobs.compact(spark, address, topic, target, **how),
+        "restore": lambda: jobs.restore(spark, address, tmp_path / "lake", target, **how),
+    }[job]
+    # Just after it has begun; done and not written down; written down; before anything.
+    fates = cycle([(1, False), (2, True), (2, False), (1, True)])
+    deaths = 0
+    for at, is_before in fates:
+        if not dies(run, at, before=is_before):
+            break
+        deaths += 1
+    assert deaths > 4
+    assert by_key(committed(broker, target)) == by_key(wanted)
 
 
 def test_an_empty_topic_is_copied_as_one(spark, broker, writer):

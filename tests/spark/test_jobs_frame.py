@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from datetime import timedelta
@@ -19,7 +20,7 @@ from goqueue.cli.calls import Call, Globals, command, root_callback
 from goqueue.cli.commands import app as whole
 from goqueue.cli.errors import UsageError
 from goqueue.cli.job_frame import JobCall, _with_shared
-from goqueue.cli.job_options import asked
+from goqueue.cli.job_options import asked, stopping
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table, silent
 from goqueue.testing import Broker
@@ -118,6 +119,18 @@ def test_ctrl_c_ends_a_job_as_shells_expect_and_leaves_nothing_behind(run, monke
     assert (stopped.exit_code, stopped.stdout) == (130, "")
     assert stopped.stderr.splitlines() == ["counting ..."]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_ctrl_c_asks_a_job_that_follows_to_end_and_the_second_ends_it(capsys):
+    before = signal.getsignal(signal.SIGINT)
+    with stopping() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "stopping after the piece under way" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
