@@ -104,6 +104,8 @@ def test_a_moment_is_milliseconds_or_a_time_with_its_zone():
     assert parse(endingTimestamp="2023-11-14T23:13:20+01:00").end.moment_ms == 1_700_000_000_000
     assert "with its zone" in problems(startingTimestamp="2023-11-14T22:13:20")[0]
     assert "no moment" in problems(startingTimestamp="yesterday")[0]
+    assert "0 and up, not" in problems(startingTimestamp=str(2**63))[0]
+    assert "0 and up, not -1" in problems(startingOffsetsByTimestamp='{"a": {"0": -1}}')[0]
     assert parse(endingTimestamp="2023-11-14T22:13:20.0001Z").end.moment_ms == 1_700_000_000_001
     # -1 and -2 are no moments but the ends of the log.
     assert "before 1970" in problems(startingTimestamp="1969-12-31T23:59:59.999Z")[0]

@@ -35,6 +35,7 @@ from goqueue.spark.write_task import Attempt, write_rows
 from goqueue.spark.writers import GoQueueBatchWriter, GoQueueStreamWriter
 from goqueue.testing import Broker
 from support.committed import committed
+from support.pace import TooLateError, unhurried
 
 names = (f"written-{number}" for number in count())
 KEEP_MS = 60_000
@@ -153,14 +154,20 @@ def test_a_task_without_rows_writes_nothing(job, seen):
 
 
 def test_a_transaction_that_takes_too_long_fails_its_batch(broker, topic, seen):
-    job = Job(broker, topic, **{"kafka.transaction.timeout.ms": "50"})
-    late = job.task(0, rows(1))
-    broker.publish(topic, "7", partition=0)
-    deadline = time.monotonic() + 20
-    while seen() != [7]:  # the broker gives up on the task, and lets readers go on
-        assert time.monotonic() < deadline
-    with pytest.raises(TransactionLostError):
-        job.commit(0, late)
+    def scenario(time_ms):
+        job = Job(broker, topic, **{"kafka.transaction.timeout.ms": str(time_ms)})
+        try:
+            late = job.task(0, rows(1))
+        except TransactionLostError:
+            raise TooLateError from None
+        broker.publish(topic, "7", partition=0)
+        deadline = time.monotonic() + 90
+        while seen() != [7]:  # the broker gives up on the task, and lets readers go on
+            assert time.monotonic() < deadline
+        with pytest.raises(TransactionLostError):
+            job.commit(0, late)
+
+    unhurried(scenario)
     assert seen() == [7]
 
 
@@ -390,6 +397,10 @@ def test_all_problems_of_the_options_are_said_together():
     with pytest.raises(OptionsError, match="a stream has its own numbers"):
         parse_write_options(
             {"bootstrap.servers": "a:1", "txnAppId": "x", "txnVersion": "1"}, "stream"
+        )
+    with pytest.raises(OptionsError, match="txnVersion: expected a number from 0 to"):
+        parse_write_options(
+            {"bootstrap.servers": "a:1", "txnAppId": "x", "txnVersion": str(2**63)}, "batch"
         )
 
 

@@ -16,6 +16,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MAX_MS: Final = 2**63 - 1
 WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
 
 
@@ -67,7 +68,7 @@ def parse_moment(text: str) -> int:
     """
     text = text.strip()
     if text.isdecimal():
-        return int(text)
+        return _checked_ms(int(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -89,9 +90,13 @@ def parse_moments(text: str) -> Bound:
         ValueError: it is something else.
     """
     moments = parse_places(text, '{"topic": {"0": milliseconds}}')
-    if any(moment < 0 for moment in moments.values()):
-        raise ValueError("moments are milliseconds since 1970, 0 and up")
-    return Bound(moments=moments)
+    return Bound(moments={place: _checked_ms(moment) for place, moment in moments.items()})
+
+
+def _checked_ms(moment: int) -> int:
+    if not 0 <= moment <= _MAX_MS:
+        raise ValueError(f"moments are milliseconds since 1970, 0 and up, not {moment}")
+    return moment
 
 
 def parse_places(text: str, expected: str) -> dict[Place, int]:

@@ -51,6 +51,7 @@ DEFAULT_BATCH_BYTES: Final = 512 * 1024
 _BATCH_BYTES: Final = (1024, 32 << 20)
 _NAME_CHARACTERS: Final = 150
 """A transactional id has room for some more."""
+_MAX_NUMBER: Final = 2**63 - 1
 _COMPRESSIONS: Final = {each.name.lower(): each for each in Compression}
 _GUARANTEES: Final[dict[str, Guarantee]] = {
     "exactly-once": "exactly-once",
@@ -141,6 +142,6 @@ def _rate(text: str) -> float:
 
 
 def _number(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise ValueError(f"expected a number of 0 and up, not {text!r}")
+    if not text.strip().isdecimal() or int(text) > _MAX_NUMBER:
+        raise ValueError(f"expected a number from 0 to {_MAX_NUMBER}, not {text!r}")
     return int(text)
