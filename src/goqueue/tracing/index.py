@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from goqueue.tracing.context import TraceContext
 
@@ -49,18 +49,18 @@ class _Batches:
     def __len__(self) -> int:
         return len(self._known) - self._gone
 
-    def add(self, traced: Traced) -> Iterator[Traced]:
+    def add(self, traced: Traced) -> Sequence[Traced]:
         """Note what was not known of a batch; tells which parts of it these are."""
         known = self._known
-        if not len(self) or known[-1].end <= traced.first:
+        if not known or known[-1].end <= traced.first:
             known.append(traced)
-            yield traced
-            return
+            return (traced,)
+        parts = []
         for first, end in self._unknown(traced.first, traced.end):
             own = {at: context for at, context in traced.own.items() if first <= at < end}
-            part = Traced(first, end, own)
-            insort(known, part, lo=self._gone, key=_first)
-            yield part
+            parts.append(Traced(first, end, own))
+            insort(known, parts[-1], lo=self._gone, key=_first)
+        return parts
 
     def _unknown(self, first: int, end: int) -> list[tuple[int, int]]:
         """What of [first, end) is in none of them."""
