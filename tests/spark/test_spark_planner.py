@@ -38,7 +38,7 @@ def options_for(broker, topic, mode="stream", **options):
         "bootstrap.servers": broker.kafka_address,
         "subscribe": topic,
         "idlePoll": "20ms",
-        "kafka.default.api.timeout.ms": "5000",
+        "kafka.default.api.timeout.ms": "60000",
         **options,
     }
     if "subscribePattern" in given or "assign" in given:
@@ -154,6 +154,18 @@ def test_new_partitions_are_read_from_their_beginning(broker, writer, topic):
     end = latest(planner, start)
     assert numbers(end) == [0, 0, 7]
     assert sizes(planner.tasks(start, end)) == [[(2, 0, 7)]]
+
+
+def test_a_replayed_batch_misses_what_retention_has_taken_from_a_new_partition(
+    broker, writer, topic
+):
+    planner = planner_for(broker, topic)
+    start = latest(planner, planner.initial())
+    writer.create_partitions(topic, 3)
+    writer.numbers(topic, 2, 0, 5)
+    end = latest(planner, start)
+    writer.delete_records(topic, 2, 3)
+    assert sizes(planner_for(broker, topic).tasks(start, end)) == [[(2, 0, 5)]]
 
 
 def test_topics_that_come_to_match_a_pattern_are_read_from_their_beginning(broker, writer, topic):

@@ -5,9 +5,10 @@
 The id tells a topic that was made anew from the one that was read before. Spark compares offsets as
 text, and the same ones in another order would be news: names and numbers are always sorted.
 
-Spark stores where a micro-batch ends. Where the first one begins is nowhere: a query that is
-restarted in the middle of it is asked for its beginning again, and `latest` is later by then. So
-the end of the first batch says it, too, as `starts`.
+Spark stores where a micro-batch ends, and that is where the next one begins. Where the first one
+begins is nowhere: a query that is restarted in the middle of it is asked for its beginning again,
+and `latest` is later by then. Nor is it where the first batch begins that reads a new partition. So
+the ends of such batches say it, too, as `starts`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class StreamOffset:
     ids: Mapping[str, str]
     offsets: Mapping[Place, int]
     starts: Mapping[Place, int] = field(default_factory=dict)
-    """Where the first micro-batch begins, in its own end and in what comes before that."""
+    """In the end of a micro-batch: where it begins in partitions that it is the first to read."""
 
     @property
     def is_beginning(self) -> bool:

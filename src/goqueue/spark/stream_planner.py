@@ -100,7 +100,7 @@ class StreamPlanner:
         end = self._limited(end, starts, max_offsets, max_bytes)
         if (end.ids, end.offsets) == (start.ids, start.offsets):
             return start
-        return _with_beginning(end, start) if start.is_beginning else end
+        return StreamOffset(end.ids, end.offsets, _first_reads(start, end, starts))
 
     def _next_end(self, start: StreamOffset) -> tuple[StreamOffset, dict[Place, int]]:
         """Everything that is there behind `start`, and where the next batch starts in it."""
@@ -194,27 +194,16 @@ class StreamPlanner:
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[tuple[OffsetRange, ...]]:
         """The ranges of each task of a micro-batch.
 
-        The first one knows itself where it begins: asked again, `start` may be behind its end.
-        Partitions may be new in its end.
+        What it is the first to read, its end says itself: for a first batch that is done again,
+        `start` may be behind its end. Nothing is looked up, so it is the same tasks each time.
         """
-        begin = StreamOffset(end.ids, end.starts) if end.starts else start
         known = {
             place: at
-            for place, at in begin.offsets.items()
-            if begin.ids[place[0]] == end.ids.get(place[0])
-        }
-        new = [place for place in end.offsets if place not in known]
-        if new:
-            there = find_topics(self.cluster, self._options.subscription)
-            alive = [
-                place
-                for place in new
-                if place[0] in there and place[1] in there[place[0]].partitions
-            ]
-            known |= dict.fromkeys(new, 0)
-            known |= find_ends(self.cluster, alive, self._options.isolation).earliest
+            for place, at in start.offsets.items()
+            if start.ids[place[0]] == end.ids.get(place[0])
+        } | dict(end.starts)
         ranges = [
-            OffsetRange(topic, end.ids[topic], number, known[topic, number], at)
+            OffsetRange(topic, end.ids[topic], number, known.get((topic, number), 0), at)
             for (topic, number), at in sorted(end.offsets.items())
         ]
         count = task_count(
@@ -239,11 +228,14 @@ class StreamPlanner:
         self._committed = done
 
 
-def _with_beginning(end: StreamOffset, start: StreamOffset) -> StreamOffset:
-    """The end of a first batch, which says where it began; not of topics that were made anew."""
-    starts = {
-        place: at
-        for place, at in start.offsets.items()
-        if place in end.offsets and start.ids[place[0]] == end.ids[place[0]]
+def _first_reads(
+    start: StreamOffset, end: StreamOffset, starts: Mapping[Place, int]
+) -> dict[Place, int]:
+    """Where a batch begins in the partitions that no batch before it has read."""
+    return {
+        (topic, number): at
+        for (topic, number), at in starts.items()
+        if start.is_beginning
+        or (topic, number) not in start.offsets
+        or start.ids[topic] != end.ids[topic]
     }
-    return StreamOffset(end.ids, end.offsets, starts)
