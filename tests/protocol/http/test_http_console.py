@@ -47,6 +47,11 @@ def test_no_path_leads_out_of_the_console(api: HttpApi, path: str) -> None:
     assert api.ask("GET", path).body == INDEX.read_bytes()
 
 
+def test_the_server_by_itself_leads_to_the_console(api: HttpApi) -> None:
+    answer = api.ask("GET", "/")
+    assert (answer.status, answer.headers["location"]) == (307, "/console")
+
+
 def test_a_file_that_the_console_does_not_have_is_not_found(api: HttpApi) -> None:
     assert api.ask("GET", "/console/app-0LDHASH0.js").code == "no_such_path"
 

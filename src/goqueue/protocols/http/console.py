@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import re
 from functools import cached_property
+from http import HTTPStatus
 from importlib import resources
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -97,6 +98,14 @@ class ConsoleRoutes:
     def _assets(self) -> dict[str, Asset]:
         folder = resources.files("goqueue").joinpath("console").joinpath("static")
         return {name: Asset.of(name, data) for name, data in _files(folder)}
+
+    @route("GET", "/", tag=_TAG, answers={307: "text/plain"})
+    async def root(self, request: Request) -> Response:
+        """Whoever names this server and no path is led to the console."""
+        if request.raw_path != b"/":
+            raise NoSuchPathError("there is nothing here; /docs says what there is")
+        where = (("location", "/console"), ("cache-control", "no-cache"))
+        return Response(HTTPStatus.TEMPORARY_REDIRECT, b"/console\n", "text/plain", where)
 
     @route("GET", "/console", tag=_TAG, answers={200: "text/html", 304: "text/html"})
     async def index(self, request: Request) -> Response:
