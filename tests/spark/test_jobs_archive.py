@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 from itertools import count
@@ -111,6 +112,9 @@ def test_what_was_deleted_before_it_was_archived_is_named(spark, broker, writer,
     assert report.summary["rows"] == 5
     assert report.warnings == ["offsets 10 to 24 of partition 0 were gone"]
     assert sorted(row[1] for row in rows_of(spark, table)) == [*range(10), *range(25, 30)]
+    shutil.rmtree(table)
+    with pytest.raises(OptionsError, match=r"15 messages were archived to .* no table any more"):
+        jobs.archive(spark, address, topic, table)
 
 
 def test_a_table_of_two_topics_gives_one_back_when_it_is_named(spark, broker, writer, tmp_path):

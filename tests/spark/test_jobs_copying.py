@@ -110,6 +110,12 @@ def test_a_replay_can_keep_partitions_take_some_keys_and_is_done_once(
     assert {(e.key, e.partition) for e in found} == {(e.key, e.partition) for e in wanted}
     with pytest.raises(OptionsError, match=r"another job: keys was \['6b31', '6b32'\]"):
         run(keys=[b"k3"])
+    broker.delete_topic(target)
+    for _ in range(2):  # and not half of it, whether somebody has made it anew or not
+        with pytest.raises(OptionsError, match=f"written to a topic {target} that was deleted"):
+            run()
+        if target not in broker.topics():
+            broker.create_topic(target, partitions=3)
 
 
 def test_a_piece_that_was_written_and_not_noted_counts_once(

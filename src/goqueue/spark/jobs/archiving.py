@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
+from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.copying import as_path
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, find_topic, ranges_of
@@ -95,6 +96,12 @@ def archive(
     messages = TopicMessages(spark, link, topic, Filters(end_ms=as_ms(until)))
     with open_ledger(folder, identity) as ledger:
         before = describe_table(to)
+        if before is None and ledger.entries.rows:
+            text = (
+                f"checkpoint: {ledger.entries.rows} messages were archived to {to.path}, and there "
+                f"is no table any more: to archive them again, remove {folder}"
+            )
+            raise OptionsError([text])
         outcome = do_pieces(
             Work(
                 spark=spark,

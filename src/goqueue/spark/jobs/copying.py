@@ -12,6 +12,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.admin import create_topic, topic_settings
 from goqueue.spark.jobs.messages import Filters
 from goqueue.spark.jobs.moments import as_asked, as_ms
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.moments import Moment
     from goqueue.spark.jobs.piecework import Outcome
     from goqueue.spark.jobs.report import Progress
+    from goqueue.spark.kafka.cluster import Cluster
 
 _PIECE_SECONDS: Final = 60
 """A piece at a limited rate takes about this long: transactions are not to be open for longer."""
+_TARGET_ID: Final = "target_id"
 _WRITTEN_COLUMNS: Final = ("key", "value", "timestamp", "headers")
 
 
@@ -188,10 +191,34 @@ def settle(ledger: Ledger, messages: Messages) -> Sequence[TopicRange]:
     return entries.settled
 
 
+def require_target(cluster: Cluster, ledger: Ledger, topic: str) -> None:
+    """See to it that what was written is still where it was.
+
+    Raises:
+        OptionsError: the topic was deleted meanwhile: going on would leave it half empty.
+    """
+    known = ledger.entries.notes.get(_TARGET_ID)
+    found = cluster.topics([topic]).get(topic)
+    if known is not None and (found is None or found.topic_id != known):
+        text = (
+            f"checkpoint: what is done was written to a topic {topic} that was deleted since: to "
+            "begin anew, remove the checkpoint or name another one"
+        )
+        raise OptionsError([text])
+
+
+def note_target(cluster: Cluster, ledger: Ledger, topic: str) -> None:
+    """Write down which topic it is, before anything is written to it."""
+    found = cluster.topics([topic]).get(topic)
+    if found is not None and ledger.entries.notes.get(_TARGET_ID) != found.topic_id:
+        ledger.entries.notes[_TARGET_ID] = found.topic_id
+        ledger.store()
+
+
 def ensure_target(
     link: Link,
+    ledger: Ledger,
     target: Target,
-    settled: Sequence[TopicRange],
     partitions: int | None,
     *,
     like: str | None = None,
@@ -200,10 +227,12 @@ def ensure_target(
 
     Raises:
         OptionsError: it has too few partitions for messages to stay in theirs, or another number
-            of them than is wanted.
+            of them than is wanted; or it is not the one that this job has written to before.
     """
+    settled = ledger.entries.settled or ()
     needed = max((each.partition + 1 for each in settled), default=1)
     with link.cluster() as cluster:
+        require_target(cluster, ledger, target.topic)
         found = cluster.topics([target.topic]).get(target.topic)
         count = (partitions or needed) if found is None else len(found.partitions)
         problems = []
@@ -218,6 +247,7 @@ def ensure_target(
         if found is None:
             settings = topic_settings(cluster, like, only_own=True) if like is not None else {}
             create_topic(cluster, target.topic, count, settings)
+        note_target(cluster, ledger, target.topic)
     return found is None
 
 

@@ -20,6 +20,7 @@ from goqueue.spark.jobs.copying import (
     check_target,
     copy_messages,
     ensure_target,
+    require_target,
 )
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, find_topic
@@ -213,13 +214,15 @@ def _run(
         _work_folder(as_path(checkpoint)) as folder,
     ):
         notes = ledger.entries.notes
+        with link.cluster() as cluster:
+            require_target(cluster, ledger, to.topic)
         if notes.get("is_over"):
             outcome = Outcome(warnings=["all of it was done before"])
         else:
             if "read" not in notes:
                 messages = TopicMessages(spark, link, topic, wanted.filters(ledger))
                 _keep_survivors(rule, messages, ledger, folder, progress)
-            ensure_target(link, to, ledger.entries.settled or (), partitions, like=topic)
+            ensure_target(link, ledger, to, partitions, like=topic)
             survivors = TableMessages(spark, lambda: spark.read.parquet(str(folder)))
             outcome = copy_messages(
                 spark, link, survivors, to,

@@ -15,6 +15,8 @@ from goqueue.spark.jobs.copying import (
     check_target,
     copy_messages,
     kept_headers,
+    note_target,
+    require_target,
 )
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, TopicRange, find_topic, ranges_of
@@ -133,6 +135,7 @@ def _make_target(link: Link, ledger: Ledger, topic: str, target: str, partitions
     """Made by the first run; that it is about to be is written down before."""
     notes = ledger.entries.notes
     with link.cluster() as cluster:
+        require_target(cluster, ledger, target)
         is_there = target in cluster.topics([target])
         if "starts" not in notes:
             if is_there:
@@ -148,6 +151,7 @@ def _make_target(link: Link, ledger: Ledger, topic: str, target: str, partitions
         if not is_there:
             settings = topic_settings(cluster, topic, only_own=True)
             create_topic(cluster, target, partitions, settings)
+        note_target(cluster, ledger, target)
 
 
 def _target_rows(link: Link, target: str) -> list[Row]:

@@ -95,7 +95,7 @@ def replay(
     with open_ledger(as_path(checkpoint), identity) as ledger:
         messages = TopicMessages(spark, link, topic, wanted.filters(ledger), fail_on_data_loss)
         settled = settle(ledger, messages)
-        is_new = ensure_target(link, to, settled, partitions, like=topic)
+        is_new = ensure_target(link, ledger, to, partitions, like=topic)
         outcome = copy_messages(
             spark, link, messages, to,
             ledger=ledger, settled=settled, progress=progress,

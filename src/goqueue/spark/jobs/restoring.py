@@ -107,7 +107,7 @@ def restore(
         if ledger.entries.settled is None:
             _check_one_topic(load(), topic)
         settled = settle(ledger, messages)
-        is_new = ensure_target(link, to, settled, partitions)
+        is_new = ensure_target(link, ledger, to, partitions)
         outcome = copy_messages(
             spark, link, messages, to,
             ledger=ledger, settled=settled, pace=Pace(piece_rows), progress=progress,
