@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import threading
 import time
 from itertools import count
 
@@ -14,7 +16,7 @@ from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.lag import lag_report
-from goqueue.spark.jobs.lag_history import course_of
+from goqueue.spark.jobs.lag_history import course_of, history_rows, queue_offsets
 from goqueue.spark.jobs.showing import show_span
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
@@ -100,7 +102,7 @@ def test_a_group_of_a_queue_is_behind_by_what_it_is_not_done_with(broker, topic,
         if kind == "shared":
             writer.numbers(topic, 0, 0, 5, at_ms=1000)
         member = joined["member_id"]
-        taken = api.get(f"/groups/{group}/poll?member_id={member}&timeout=5s&limit=2")["messages"]
+        taken = api.get(f"/groups/{group}/poll?member_id={member}&timeout=60s&limit=2")["messages"]
         api.post(
             "/messages/ack/batch", {"receipt_handles": [each["receipt_handle"] for each in taken]}
         )
@@ -190,6 +192,26 @@ def test_what_the_broker_remembers_of_groups_is_shown_and_nothing_else_is_said(
         quiet = lag_report(broker.kafka_address, groups="known", topics=topic, http=elsewhere)
         assert "history" not in quiet.as_dict()
         assert quiet.warnings == []
+
+
+class Counting(socketserver.BaseRequestHandler):
+    """Hangs up on whoever calls, and counts."""
+
+    def handle(self):
+        self.server.calls += 1
+
+
+def test_whoever_does_not_answer_is_asked_once():
+    with socketserver.TCPServer(("127.0.0.1", 0), Counting) as server:
+        server.calls = 0
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        nobody = Http("http://{}:{}".format(*server.server_address))
+        groups = [f"g{number}" for number in range(20)]
+        assert (queue_offsets(nobody, groups), history_rows(nobody, groups)) == ({}, [])
+        server.shutdown()
+        thread.join()
+    assert server.calls == 2
 
 
 def test_arguments_that_make_no_sense_are_refused(broker):

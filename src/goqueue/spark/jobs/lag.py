@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import urllib.parse
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.lag_history import history_rows
+from goqueue.spark.jobs.lag_history import history_rows, queue_offsets
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_span, show_time
@@ -192,7 +191,7 @@ class _Look:
         offsets = committed(self._cluster, self._lines)
         if self._http is not None:
             silent_ones = [name for name, of_group in offsets.items() if not of_group]
-            offsets |= {name: _queue_offsets(self._http, name) for name in silent_ones}
+            offsets |= queue_offsets(self._http, silent_ones)
         wanted = {place for each in offsets.values() for place in each if self._is_meant(place)}
         known = self._cluster.topics({topic for topic, _ in wanted})
         places = [(topic, number) for topic, number in wanted if _has(known, topic, number)]
@@ -207,19 +206,6 @@ class _Look:
 
     def _is_meant(self, place: Place) -> bool:
         return fnmatchcase(place[0], self._topics)
-
-
-def _queue_offsets(http: Http, group: str) -> dict[Place, int]:
-    """Where a queue group is, as the broker tells it over HTTP; nothing when it does not."""
-    try:
-        found = http.ask(f"/groups/{urllib.parse.quote(group, safe='')}")
-        return {
-            (topic, int(number)): offset
-            for topic, numbers in found["offsets"].items()
-            for number, offset in numbers.items()
-        }
-    except (OSError, KeyError, TypeError):
-        return {}
 
 
 def _has(known: Mapping[str, TopicView], topic: str, number: int) -> bool:

@@ -1,18 +1,20 @@
-"""How groups got on lately, as the broker remembers it: its HTTP side tells."""
+"""What only the broker's HTTP side tells of groups: where queues are, and how lag went lately."""
 
 from __future__ import annotations
 
 import urllib.error
 import urllib.parse
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.spark.jobs.showing import line_of, show_span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import Row
+    from goqueue.spark.kafka.cluster import Place
 
 MAX_GROUPS: Final = 200
 """That are asked about: a broker remembers no more of them."""
@@ -22,21 +24,38 @@ _MOVED: Final = 0.1
 """A lag grows or shrinks when it does so by this share of its largest value."""
 
 
+def queue_offsets(http: Http, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
+    """Where queue groups are; nothing of those that the broker does not tell of."""
+    found = {}
+    for group, answer in _answers(http, groups, ""):
+        with suppress(KeyError, TypeError, AttributeError):  # somebody else's JSON
+            found[group] = {
+                (topic, int(number)): offset
+                for topic, numbers in answer["offsets"].items()
+                for number, offset in numbers.items()
+            }
+    return found
+
+
 def history_rows(http: Http, groups: Sequence[str]) -> list[Row]:
     """The course of the lag of each group; nothing of those that nobody remembers."""
     rows = []
-    for group in groups[:MAX_GROUPS]:
-        try:
-            answer = http.ask(f"/groups/{urllib.parse.quote(group, safe='')}/history")
-            row = course_of(group, answer)
-        except urllib.error.HTTPError as error:
-            error.close()
-            continue  # not this one; another may be known
-        except (OSError, KeyError, TypeError):
-            break  # nobody is there, or somebody else
-        if row is not None:
-            rows.append(row)
+    for group, answer in _answers(http, groups[:MAX_GROUPS], "/history"):
+        with suppress(KeyError, TypeError, AttributeError):
+            if (row := course_of(group, answer)) is not None:
+                rows.append(row)
     return rows
+
+
+def _answers(http: Http, groups: Sequence[str], below: str) -> Iterator[tuple[str, Any]]:
+    """What the broker says of groups; whoever does not answer is not asked again."""
+    for group in groups:
+        try:
+            yield group, http.ask(f"/groups/{urllib.parse.quote(group, safe='')}{below}")
+        except urllib.error.HTTPError as error:
+            error.close()  # not of this one; another may be known
+        except OSError:
+            return
 
 
 def course_of(group: str, answer: Any) -> Row | None:
