@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines.planning import Plan
     from goqueue.spark.pipelines.surveying import Survey
     from goqueue.spark.pipelines.yaml_file import Loaded
+
+_MAX_SHOWN: Final = 100
 
 app = typer.Typer(
     no_args_is_help=True, help="Pipelines on Spark: topics in, topics and tables out."
@@ -303,17 +305,25 @@ def _survey(call: Call, pipeline: Pipeline, plan: Plan, *, is_asked: bool) -> Su
 def _row(found: dict[str, Any]) -> dict[str, Any]:
     queries = found.get("queries") or ()
     lags = [each["lag"] for each in queries if each.get("lag") is not None]
+    is_going = found["state"] == "running"
     rates = [each["rows_per_second"] for each in queries if each.get("rows_per_second")]
     return {
         "pipeline": found["name"],
         "state": found["state"],
         "queries": len(queries),
-        "rows/s": round(sum(rates)) if rates else None,
+        "rows/s": round(sum(rates)) if rates and is_going else None,
         "lag": sum(lags) if lags else None,
         "since": _moment(found.get("started_at")),
         "heard": _ago(found.get("updated_at")),
-        "error": found.get("error"),
+        "error": _shortened(found.get("error")),
     }
+
+
+def _shortened(text: str | None) -> str | None:
+    """As much as a list has room for; `status` shows all of it."""
+    if text is None or len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[: _MAX_SHOWN - 1]}…"
 
 
 def _moment(timestamp_ms: int | None) -> str | None:

@@ -28,6 +28,7 @@ from goqueue.cli.speaking import speaking_alone, standing_aside
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.pipelines.model import ConsoleSink
+from goqueue.spark.pipelines.only_run import only_run
 from goqueue.spark.pipelines.progress import RunProgress, RunReport, RunState
 
 if TYPE_CHECKING:
@@ -109,7 +110,11 @@ def _forget(pipeline: Pipeline, *, force: bool) -> None:
             "already is written once more.",
             force=force,
         )
-        shutil.rmtree(folder)
+        try:
+            with only_run(pipeline):  # what a run is using stays
+                shutil.rmtree(folder)
+        except GoQueueError as error:
+            raise CliError(str(error)) from error
 
 
 class _Running(threading.Thread):

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli.conftest import parsed
 
+from goqueue.spark.pipelines.model import Pipeline
+from goqueue.spark.pipelines.only_run import only_run
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -123,6 +126,28 @@ def test_fresh_deletes_nothing_without_a_yes(run: Run, good: Path) -> None:
     assert folder.exists()
 
 
+def test_fresh_deletes_nothing_that_a_run_is_using(run: Run, good: Path) -> None:
+    pytest.importorskip("pyspark", reason="run looks for Spark first")
+    checkpoints = good.parent / "checkpoints"
+    pipeline = Pipeline(name=good.read_text().split()[1], checkpoints=str(checkpoints))
+    with only_run(pipeline):
+        result = run("pipeline", "run", str(good), "--fresh", "--force", code=1)
+    assert f"pipeline {pipeline.name} runs already, in process " in result.stderr
+    assert list((checkpoints / pipeline.name).iterdir()) != []
+
+
+@pytest.mark.parametrize(
+    ("starting", "waiting"), [("latest", 0), ("2026-01-31T12:00:00Z", 5), ("4102444800000", 0)]
+)
+def test_plan_counts_from_where_a_first_run_begins(
+    run: Run, good: Path, starting: str, waiting: int
+) -> None:
+    text = good.read_text()
+    good.write_text(text.replace("orders: {topic:", f"orders: {{starting: {starting}, topic:"))
+    found = json.loads(run("pipeline", "plan", str(good), "-o", "json").stdout)
+    assert found["waiting"] == {"copy": waiting, "other": waiting}
+
+
 def test_plan_shows_topics_and_what_waits_in_them(run: Run, good: Path) -> None:
     topic = good.read_text().split("topic: ")[1].split("}")[0]
     result = run("pipeline", "plan", str(good))
@@ -166,14 +191,7 @@ def test_list_and_status_show_what_drivers_have_told_the_broker(
             {"name": "two", "sink": "topic two", "state": "failed", "error": "no luck"},
         ],
     }
-    request = urllib.request.Request(
-        f"{goqueue_broker.http_url}/pipelines/{name}",
-        json.dumps(report).encode(),
-        {"content-type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=30):
-        pass
+    tell(goqueue_broker, name, report)
     (line,) = [each for each in run("pipeline", "list").stdout.splitlines() if name in each]
     assert line.split()[1:5] == ["running", "2", "3", "5"]
     shown = run("pipeline", "status", name).stdout
@@ -184,6 +202,22 @@ def test_list_and_status_show_what_drivers_have_told_the_broker(
     found = json.loads(run("pipeline", "status", name, "-o", "json").stdout)
     assert found["queries"][0]["lag"] == 5
     assert "nobody" in run("pipeline", "status", "nobody", code=1).stderr
+    tell(goqueue_broker, name, {**report, "state": "failed", "error": "no luck " * 100})
+    (line,) = [each for each in run("pipeline", "list").stdout.splitlines() if name in each]
+    assert line.split()[1:5] == ["failed", "2", "-", "5"]
+    assert len(line) < 250
+    assert "no luck " * 50 in run("pipeline", "status", name).stdout
+
+
+def tell(broker: Broker, name: str, report: dict[str, Any]) -> None:
+    request = urllib.request.Request(
+        f"{broker.http_url}/pipelines/{name}",
+        json.dumps(report).encode(),
+        {"content-type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=30):
+        pass
 
 
 def test_validating_needs_neither_spark_nor_arrow(tmp_path: Path) -> None:

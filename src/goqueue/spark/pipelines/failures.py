@@ -22,6 +22,7 @@ _RULE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?= SQLSTATE|\Z)", re
 _CLASS: Final = re.compile(r"^(?:\s*\[[A-Z][A-Z0-9_.]+\]\s*)+")
 _NOISE: Final = re.compile(
     r"\s*(?:SQLSTATE: \w+|=== Streaming Query ===|== SQL|\n\s*at [\w.$]+\(|JVM stacktrace:"
+    r"|This stopped SparkContext was created at:"
     r"|Driver stacktrace:|\n'|\n\+- |;\n).*",
     re.DOTALL,
 )

@@ -10,8 +10,13 @@ _ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """`s3a://bucket`, `hdfs:/lake`, `file:///lake`: Spark knows what they are."""
 
 
+def is_elsewhere(path: str) -> bool:
+    """Whether only Spark knows where it is."""
+    return _ELSEWHERE.match(path) is not None
+
+
 def beside(path: str, folder: str) -> str:
     """A path as Spark gets it."""
-    if _ELSEWHERE.match(path):
+    if is_elsewhere(path):
         return path
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 - a Path would swallow `//`, and the text is all we keep

@@ -16,6 +16,7 @@ from goqueue.spark.pipelines.building import build_tables
 from goqueue.spark.pipelines.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
 from goqueue.spark.pipelines.model import PipelineError, Problem
 from goqueue.spark.pipelines.naming import group_name
+from goqueue.spark.pipelines.only_run import only_run
 from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
 from goqueue.spark.pipelines.reporting import Reporter
 from goqueue.spark.pipelines.sessions import DEFAULT_MASTER, active, is_remote, session_for
@@ -73,20 +74,21 @@ def run_pipeline(
         How it ended; when a query has failed, `state` says so and `last.error` which one, and why.
 
     Raises:
-        PipelineError: it cannot be started; says all that is wrong.
+        PipelineError: it cannot be started, or runs already; says all that is wrong.
         BrokerAwayError: the broker did not answer for `kafka.default.api.timeout.ms`.
         SessionError: there is no Spark to run on.
     """
-    run = _Run(pipeline, progress, stop or threading.Event(), available_now=available_now)
-    try:
-        run.begin(spark)
-        run.watch(None if timeout_s is None else time.monotonic() + timeout_s)
-        return run.end()
-    except BaseException as error:
-        run.give_up(error)
-        raise
-    finally:
-        run.close()
+    with only_run(pipeline):
+        run = _Run(pipeline, progress, stop or threading.Event(), available_now=available_now)
+        try:
+            run.begin(spark)
+            run.watch(None if timeout_s is None else time.monotonic() + timeout_s)
+            return run.end()
+        except BaseException as error:
+            run.give_up(error)
+            raise
+        finally:
+            run.close()
 
 
 @dataclass(slots=True)

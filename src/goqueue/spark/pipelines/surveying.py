@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.spark.bounds import WORDS, parse_moment, parse_offsets
 from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
@@ -74,11 +75,12 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
         places = [(name, number) for name, each in known.items() for number in each.partitions]
         starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
         ends = cluster.offsets_at(dict.fromkeys(places, LATEST), READ_COMMITTED)
+        first = _first_offsets(pipeline, cluster, starts, ends)
     finally:
         cluster.close()
     topics = _states(pipeline, known, starts, ends)
     waiting = {
-        each.name: _waiting(pipeline, each, known, starts, ends)
+        each.name: _waiting(pipeline, each, known, first, ends)
         for each in queries
         if each.is_stream
     }
@@ -132,14 +134,56 @@ def _states(
     return found
 
 
+def _first_offsets(
+    pipeline: Pipeline, cluster: Cluster, starts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> dict[Place, int]:
+    """Where a first run begins to read; of sources that read the same, the earliest."""
+    found: dict[Place, int] = {}
+    for source in pipeline.sources:
+        if isinstance(source, TopicSource):
+            places = [place for place in starts if _reads(source, place[0])]
+            for place, at in _located(cluster, source, places, starts, ends).items():
+                found[place] = min(at, found.get(place, at))
+    return {place: found.get(place, at) for place, at in starts.items()}
+
+
+def _reads(source: TopicSource, topic: str) -> bool:
+    if source.pattern is not None:
+        return re.fullmatch(source.pattern, topic) is not None
+    return topic in source.topics
+
+
+def _located(
+    cluster: Cluster,
+    source: TopicSource,
+    places: Sequence[Place],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
+) -> dict[Place, int]:
+    said = (source.starting or "earliest").strip()
+    words = {EARLIEST: starts, LATEST: ends}
+    if said.startswith("{") or said.lower() in WORDS:
+        bound = parse_offsets(said)
+        asked = {place: bound.offsets.get(place, bound.everywhere) for place in places}
+    else:
+        moments = dict.fromkeys(places, parse_moment(said))
+        found = cluster.offsets_at(moments, READ_COMMITTED)
+        asked = {place: LATEST if at < 0 else at for place, at in found.items()}
+    return {
+        place: words[at][place] if at in words else max(at, starts[place])
+        for place, at in asked.items()
+        if at is not None
+    }
+
+
 def _waiting(
     pipeline: Pipeline,
     query: QueryPlan,
     known: Mapping[str, TopicView],
-    starts: Mapping[Place, int],
+    first: Mapping[Place, int],
     ends: Mapping[Place, int],
 ) -> int:
-    """From where the checkpoint is, or from the beginning where it says nothing."""
+    """From where the checkpoint is, or from where a first run begins."""
     done = read_checkpoint(checkpoint_of(pipeline, query.name))
     names = {
         name
@@ -150,7 +194,7 @@ def _waiting(
     total = 0
     for name in names:
         for number in known[name].partitions:
-            at = max(done.get((name, number), 0), starts[name, number])
+            at = done.get((name, number), first[name, number])
             total += max(ends[name, number] - at, 0)
     return total
 
