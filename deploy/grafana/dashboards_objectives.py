@@ -14,7 +14,9 @@ _ALLOWED: Final = "(1 - $target / 100)"
 _FAILED: Final = (
     f"(sum(increase(goqueue_broker_messages_failed_total{{{_FAULTS}}}[$__range])) or vector(0))"
 )
-_TAKEN: Final = f"sum(increase(goqueue_broker_messages_published_total{{{NODE}}}[$__range]))"
+_TAKEN: Final = (
+    f"(sum(increase(goqueue_broker_messages_published_total{{{NODE}}}[$__range])) or vector(0))"
+)
 _SUCCESS: Final = f"{_TAKEN} / ({_TAKEN} + {_FAILED})"
 
 _TARGET: Final[dict[str, Any]] = {
