@@ -36,8 +36,8 @@ FLAGS: Final = (
     "--disable-sync",
 )
 WIDE: Final = {"width": 1440, "height": 900}
-PATIENCE_MS: Final = 15_000
-"""What a page may take to show something; it mostly takes a hundredth of it."""
+PATIENCE_MS: Final = 90_000
+"""What a page may take to show something; it mostly takes a thousandth of it."""
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -58,7 +58,7 @@ class Chromium:
             self._playwright = sync_playwright().start()
             sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
             self._browser = self._playwright.chromium.launch(
-                executable_path=path, args=[*FLAGS, *sandbox]
+                executable_path=path, args=[*FLAGS, *sandbox], timeout=2 * PATIENCE_MS
             )
         return self._browser
 

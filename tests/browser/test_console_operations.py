@@ -37,7 +37,7 @@ def taken(api: HttpApi, group: str, topic: str, count: int) -> list[dict[str, An
     member = joined["member_id"]
     found: list[dict[str, Any]] = []
     while len(found) < count:
-        found += api.get(f"/groups/{group}/poll?member_id={member}&timeout=5s")["messages"]
+        found += api.get(f"/groups/{group}/poll?member_id={member}&timeout=60s")["messages"]
     return found
 
 
@@ -302,11 +302,17 @@ def test_a_transaction_that_hangs_is_aborted(
     open_page: Callable[..., Page], api: HttpApi, broker: ServerProcess
 ) -> None:
     topic = topic_of(api, "hanging")
-    producer = Producer({"bootstrap.servers": broker.kafka_address, "transactional.id": "hangs-1"})
-    producer.init_transactions(20)
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.kafka_address,
+            "transactional.id": "hangs-1",
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    producer.init_transactions(90)
     producer.begin_transaction()
     producer.produce(topic, b"never")
-    producer.flush(20)
+    producer.flush(90)
     page = open_page("/transactions")
     expect(row_of(page, "hangs-1")).to_contain_text("Ongoing")
     page.get_by_role("button", name="Abort hangs-1").click()
@@ -336,7 +342,13 @@ def test_pipelines_show_how_they_get_on(
         "lag": 340,
         "error": f"no column {HOSTILE}\n  at line 3" if state == "failed" else None,
     }
-    report = {"state": state, "master": "local[*]", "host": "laptop", "queries": [query]}
+    report = {
+        "state": state,
+        "master": "local[*]",
+        "host": "laptop",
+        "queries": [query],
+        "interval_ms": 600_000,
+    }
     answer = api.ask("PUT", f"/pipelines/revenue-{state}", report)
     assert answer.status == 200, answer.json
     page = open_page("/pipelines")

@@ -99,7 +99,7 @@ def test_a_stream_fills_a_table_and_a_lost_commit_log_doubles_nothing(
     feed(range(40))
     feed(range(40, 70))
     query = stream(partitionBy="day,place")
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(250)
     assert ids_by_others(table) == Counter(range(70))
     assert last_number(table, query.id) == 1  # a stream's name is its query's id
     # The driver dies after the table's commit, before Spark has noted it: the batch comes again.
@@ -107,7 +107,7 @@ def test_a_stream_fills_a_table_and_a_lost_commit_log_doubles_nothing(
         path.unlink()
     feed(range(70, 80), more="x")
     query = stream(columns=f"{COLUMNS}, more string")
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(250)
     assert ids_by_others(table) == Counter(range(80))
     assert not leftovers(table)
     assert len(visible_files(table.path)) == describe_table(table).file_count
@@ -138,9 +138,9 @@ def test_a_batch_whose_task_fails_is_invisible_and_comes_again_whole(
     def change(frame):
         return frame.withColumn("id", F.udf(fails_once, "bigint", useArrow=False)("id"))
 
-    assert "the task is lost" in failure(lambda: stream(change).awaitTermination(100))
+    assert "the task is lost" in failure(lambda: stream(change).awaitTermination(250))
     assert read_table(spark, table).count() == 0  # the table is there, and nothing in it
-    assert stream(change).awaitTermination(100)
+    assert stream(change).awaitTermination(250)
     assert ids_by_others(table) == Counter(range(30))
     assert not leftovers(table)
 
@@ -178,7 +178,7 @@ def test_in_complete_mode_each_batch_takes_the_place_of_the_one_before(spark, fe
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .outputMode("complete").trigger(availableNow=True).start()
     )  # fmt: skip
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(250)
     assert [row.rows for row in read_table(spark, table).collect()] == [15, 15]
     assert last_number(table, query.id) == 2
 

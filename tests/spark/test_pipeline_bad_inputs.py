@@ -49,7 +49,7 @@ def described(broker, topic, tmp_path):
             "name": f"bad-{topic}",
             "servers": broker.kafka_address,
             "checkpoints": str(tmp_path / "checkpoints"),
-            "connection": {"kafka.default.api.timeout.ms": "3000"},
+            "connection": {"kafka.default.api.timeout.ms": "60000"},
             "file": str(tmp_path / "bad.yaml"),
         }
         parts = {"sources": (source, *sources), "steps": steps, "sinks": sinks or (sink,)}

@@ -37,7 +37,7 @@ def read(spark, broker, topic):
     """`read(option=value)`: a data frame of the topic."""
 
     def make(schema=None, address=None, **options):
-        reader = spark.read.format("goqueue").option("kafka.default.api.timeout.ms", "5000")
+        reader = spark.read.format("goqueue").option("kafka.default.api.timeout.ms", "60000")
         reader = reader.option("bootstrap.servers", address or broker.kafka_address)
         if not {"subscribePattern", "assign", "subscribe"} & options.keys():
             reader = reader.option("subscribe", topic)
@@ -57,7 +57,7 @@ def stream(spark, broker, topic, tmp_path):
             "bootstrap.servers": address or broker.kafka_address,
             "subscribe": topic,
             "startingOffsets": "earliest",
-            "kafka.default.api.timeout.ms": "20000",
+            "kafka.default.api.timeout.ms": "60000",
             **{name.replace("__", "."): value for name, value in options.items()},
         }
         reader = spark.readStream.format("goqueue").options(**given)
@@ -245,12 +245,12 @@ def test_a_stream_goes_on_from_its_checkpoint_and_keeps_to_its_limit(stream, wri
     writer.numbers(topic, 1, 0, 20)
     rows = Rows()
     query = stream(rows, maxOffsetsPerTrigger="30")
-    query.awaitTermination(60)
+    query.awaitTermination(250)
     assert [len(batch) for batch in rows.batches.values()] == [30, 30, 10]
     writer.numbers(topic, 0, 50, 25)
     writer.create_partitions(topic, 3)
     writer.numbers(topic, 2, 0, 5)
-    stream(rows, maxOffsetsPerTrigger="30").awaitTermination(60)
+    stream(rows, maxOffsetsPerTrigger="30").awaitTermination(250)
     assert rows.all == [
         (partition, n, b"%d" % n) for partition, size in enumerate((75, 20, 5)) for n in range(size)
     ]
@@ -269,28 +269,28 @@ def test_a_batch_that_failed_is_read_again_as_it_was(stream, writer, topic):
 
     failed = []
     with pytest.raises(PySparkException, match="the sink is away"):
-        stream(fails_once).awaitTermination(60)
+        stream(fails_once).awaitTermination(250)
     writer.numbers(topic, 0, 10, 5)
-    stream(fails_once).awaitTermination(60)
+    stream(fails_once).awaitTermination(250)
     assert failed[0] == rows.batches[0]
     assert [row[1] for row in rows.all] == list(range(15))
 
 
 def test_lost_data_ends_a_stream_unless_it_is_told_to_go_on(stream, broker, writer, topic):
     writer.numbers(topic, 0, 0, 10)
-    stream(Rows()).awaitTermination(60)
+    stream(Rows()).awaitTermination(250)
     broker.delete_topic(topic)
     broker.create_topic(topic, partitions=2, settings={"retention.ms": -1})
     writer.numbers(topic, 0, 0, 3)
     with pytest.raises(PySparkException, match=f"{topic} was deleted and made anew"):
-        stream(Rows()).awaitTermination(60)
+        stream(Rows()).awaitTermination(250)
     rows = Rows()
-    stream(rows, failOnDataLoss="false").awaitTermination(60)
+    stream(rows, failOnDataLoss="false").awaitTermination(250)
     assert [row[1] for row in rows.all] == [0, 1, 2]
 
 
 def wait_for(condition, query, what):
-    for _ in range(600):
+    for _ in range(2500):
         if condition():
             return
         assert query.exception() is None, query.exception()
@@ -338,7 +338,7 @@ def committed(broker, group):
     done = subprocess.run(
         [sys.executable, "-m", "goqueue.cli", "group", "describe", group,
          "--server", broker.http_url, "-o", "json"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     if done.returncode:
         return {}

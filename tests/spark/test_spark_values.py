@@ -537,7 +537,7 @@ def register(url, subject, schema, kind="AVRO", references=()):
     request = urllib.request.Request(
         f"{url}/subjects/{subject}/versions", body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)["id"]
 
 
