@@ -176,8 +176,9 @@ def test_queues_show_what_is_in_flight_and_how_lanes_share_turns(
     page = open_page("/queues")
     crew = row_of(page, "crew")
     expect(crew).to_be_visible()
-    crew.locator("td").nth(2).click()
+    crew.get_by_role("button", name="crew").press("Enter")
     lane = row_of(page, "high")
+    expect(lane).to_be_in_viewport()
     expect(lane).to_contain_text("100 %")
     expect(page.get_by_role("heading", name="What became of messages")).to_be_visible()
 

@@ -16,8 +16,8 @@ _DAY: Final = 24 * _HOUR
 STEPS_MS: Final = (
     *(_SECOND * each for each in (1, 2, 5, 10, 30)),
     *(_MINUTE * each for each in (1, 2, 5, 10, 30)),
-    *(_HOUR * each for each in (1, 2, 6, 12)),
-    *(_DAY * each for each in (1, 7, 30)),
+    *(_HOUR * each for each in (1, 2, 3, 6, 12)),
+    *(_DAY * each for each in (1, 2, 7, 30)),
 )
 """Stretches that people think in; of those that reach far enough the shortest is taken."""
 

@@ -1,6 +1,6 @@
 // The small parts that every page is made of.
 import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../lib/api";
 import { ago, bothTimes, time } from "../lib/format";
 import { oneLine, visible } from "../lib/content";
@@ -217,6 +217,13 @@ export function Ago({ ms }: { ms: number }) {
       {ago(ms, now)}
     </time>
   );
+}
+
+/** For what opens below a list: brought into sight whenever one of `changes` does. */
+export function useInSight<E extends HTMLElement>(...changes: unknown[]) {
+  const element = useRef<E>(null);
+  useEffect(() => element.current?.scrollIntoView({ block: "nearest" }), changes);
+  return element;
 }
 
 export function useNow(everyMs: number): number {

@@ -1,8 +1,8 @@
 // Messages that nobody could process: which topics have them, why they died, and the way back.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ask } from "../kit/dialog";
 import { SelectField } from "../kit/form";
-import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Time, type Tone } from "../kit/parts";
+import { Ago, Badge, Button, Card, Empty, Facts, Lines, Loaded, Note, PageHead, Plain, Time, type Tone, useInSight } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { ValueViewer } from "../kit/value";
 import { toast } from "../kit/toasts";
@@ -222,11 +222,7 @@ function LetterCard({ topic, place, onDone }: { topic: string; place: string; on
     (signal) => api.get<LetterDetail>(path("topics", topic, "dlq", partition, offset), { signal }),
     [topic, place],
   );
-  const element = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    // The card is below the list, which may fill the screen.
-    element.current?.scrollIntoView({ block: "nearest" });
-  }, [place, letter.data !== undefined]);
+  const element = useInSight<HTMLDivElement>(place, letter.data !== undefined);
   return (
     <div ref={element}>
       <Card

@@ -1,10 +1,10 @@
 // Work queues: what is in flight, what waits to be tried again, what died, and how lanes share turns.
-import { Badge, Card, Empty, Facts, Loaded, PageHead, Stat, Ago } from "../kit/parts";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Stat, Ago, useInSight } from "../kit/parts";
 import { type Column, Filter, Table, useFiltered } from "../kit/table";
 import { api, path } from "../lib/api";
 import { percent, settingDuration, whole } from "../lib/format";
 import { useResource } from "../lib/resource";
-import { Link, useQueryField } from "../lib/router";
+import { Link, setQueryFields, useQueryField } from "../lib/router";
 import { QueueSettings } from "./queue-settings";
 
 type Reliability = {
@@ -40,11 +40,15 @@ const COLUMNS: Column<Row>[] = [
     title: "Queue group",
     wide: true,
     sort: (row) => row.group,
-    cell: (row) => <Link to={path("groups", row.group)}>{row.group}</Link>,
+    cell: (row) => (
+      <button type="button" class="link" onClick={() => setQueryFields({ group: row.group })}>
+        {row.group}
+      </button>
+    ),
   },
   { id: "flight", title: "In flight", number: true, sort: (row) => row.visibility.in_flight, cell: (row) => whole(row.visibility.in_flight) },
-  { id: "retries", title: "Retries waiting", number: true, sort: (row) => row.visibility.waiting, cell: (row) => whole(row.visibility.waiting) },
-  { id: "acks", title: "Acked", number: true, sort: (row) => row.acknowledgement.acks, cell: (row) => whole(row.acknowledgement.acks) },
+  { id: "retries", title: "Retries", number: true, sort: (row) => row.visibility.waiting, cell: (row) => whole(row.visibility.waiting) },
+  { id: "acks", title: "Acked", number: true, minor: true, sort: (row) => row.acknowledgement.acks, cell: (row) => whole(row.acknowledgement.acks) },
   { id: "nacks", title: "Nacked", number: true, minor: true, sort: (row) => row.acknowledgement.nacks, cell: (row) => whole(row.acknowledgement.nacks) },
   { id: "timeouts", title: "Timed out", number: true, minor: true, sort: (row) => row.visibility.expired, cell: (row) => whole(row.visibility.expired) },
   {
@@ -96,10 +100,14 @@ export function QueuesPage() {
                 isCurrent={(row) => row.group === chosen}
                 first={{ column: "flight", descending: true }}
                 empty={
-                  <Empty title="There is no queue group">
-                    A group is a queue once its first member joins as one, as in <code>goqueue consume --queue</code>,
-                    or a Kafka share consumer.
-                  </Empty>
+                  all?.length ? (
+                    <Empty title="No queue group has that in its name" />
+                  ) : (
+                    <Empty title="There is no queue group">
+                      A group is a queue once its first member joins as one: over HTTP, with GoQueue's own client, or as a
+                      Kafka share consumer.
+                    </Empty>
+                  )
                 }
               />
             </Card>
@@ -118,14 +126,17 @@ function QueueDetail({ group, found }: { group: string; found: Reliability }) {
     { everyMs: 3000 },
   );
   const reasons = Object.entries(found.dead_letters.reasons);
+  const top = useInSight<HTMLDivElement>(group, lanes.data !== undefined);
   return (
     <>
-      <Loaded from={lanes}>
-        {(answer) => {
-          const mine = answer.groups[group];
-          return mine ? <LanesCard group={group} order={answer.priorities} found={mine} /> : <Empty title="No lanes yet" />;
-        }}
-      </Loaded>
+      <div ref={top}>
+        <Loaded from={lanes}>
+          {(answer) => {
+            const mine = answer.groups[group];
+            return mine ? <LanesCard group={group} order={answer.priorities} found={mine} /> : <Empty title="No lanes yet" />;
+          }}
+        </Loaded>
+      </div>
       <Card title="What became of messages" actions={<Link to={path("groups", group)}>The group</Link>}>
         <Facts
           items={[
@@ -152,7 +163,7 @@ const LANES: Column<LaneRow>[] = [
   { id: "ready", title: "Ready", number: true, sort: (row) => row.ready, cell: (row) => whole(row.ready) },
   { id: "flight", title: "In flight", number: true, sort: (row) => row.in_flight, cell: (row) => whole(row.in_flight) },
   { id: "served", title: "Served", number: true, sort: (row) => row.served, cell: (row) => whole(row.served) },
-  { id: "share", title: "Share (weight)", number: true, sort: (row) => row.share, cell: (row) => `${percent(row.share)} (${percent(row.due)})` },
+  { id: "share", title: "Share (weight)", number: true, minor: true, sort: (row) => row.share, cell: (row) => `${percent(row.share)} (${percent(row.due)})` },
   { id: "boosts", title: "Saved", number: true, minor: true, sort: (row) => row.boosts, cell: (row) => whole(row.boosts) },
   { id: "last", title: "Last served", minor: true, cell: (row) => (row.last_served ? <Ago ms={row.last_served} /> : "–") },
 ];
