@@ -80,7 +80,8 @@ def test_idle_connections_do_not_hold_up_a_stop(start_server: StartServer) -> No
 def test_a_second_signal_ends_the_process_at_once(start_server: StartServer) -> None:
     server = start_server("--broker-stop-timeout", "5m")
     with socket.create_connection((HOST, server.http_port)) as slow:
-        slow.sendall(b"GET /health HTTP/1.1\r\n")  # and no more: this request is never complete
+        # And no more of its body: this request is never complete.
+        slow.sendall(b"POST /topics HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
         server.signal(signal.SIGTERM)
         server.wait_for_line("SIGTERM: stopping")
         server.signal(signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from typing import Any, NamedTuple
 
 HOST = "127.0.0.1"
@@ -28,11 +29,16 @@ class Answer(NamedTuple):
         return str(problem["code"])
 
 
+KEPT_S = 20.0
+"""A server closes a connection that nothing comes over for a minute."""
+
+
 class HttpApi:
     """Keeps its connection from request to request."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(HOST, port, timeout=150)
+        self._used_s = time.monotonic()
 
     def ask(
         self,
@@ -43,11 +49,15 @@ class HttpApi:
         raw: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> Answer:
+        if time.monotonic() - self._used_s > KEPT_S:
+            self.close()  # and another one is made
         data = raw if body is None else json.dumps(body).encode()
         self._connection.request(method, path, data, headers or {})
         with self._connection.getresponse() as response:  # closed also when the server dies
             found = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, found, response.read())
+            answer = Answer(response.status, found, response.read())
+        self._used_s = time.monotonic()
+        return answer
 
     def get(self, path: str) -> Any:
         """The JSON of a GET that must succeed."""

@@ -132,6 +132,6 @@ def test_no_request_makes_the_server_fail_or_say_something_else_than_described(
             @EXAMPLES
             @given(strategy(operation, kind))
             def check(case: Any) -> None:
-                bounded(case).call_and_validate(checks=CHECKS, session=session)
+                bounded(case).call_and_validate(checks=CHECKS, session=session, timeout=90)
 
             check()

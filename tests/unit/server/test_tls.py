@@ -48,10 +48,10 @@ async def seen_by_a_client(certificates: Certificates, client: ssl.SSLContext, n
 
 def _shown(port: int, client: ssl.SSLContext, name: str | None) -> str:
     with (
-        socket.create_connection(("127.0.0.1", port), 5) as raw,
+        socket.create_connection(("127.0.0.1", port), 60) as raw,
         client.wrap_socket(raw, server_hostname=name or "127.0.0.1") as secure,
     ):
-        secure.settimeout(5)
+        secure.settimeout(60)
         if secure.recv(1) != b"!":  # with TLS 1.3 a refusal comes after the handshake
             raise ConnectionResetError
         return dict(part[0] for part in secure.getpeercert()["subject"])["commonName"]
