@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 import urllib.request
 from collections import Counter
 from dataclasses import replace
@@ -18,6 +19,7 @@ from goqueue.cli.commands import app
 from goqueue.cli.job_options import moment
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError, SparkSourceError
+from goqueue.spark.jobs import posting
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.gone import is_in, look_up, merged, receipts_topic, spans_of
 from goqueue.spark.jobs.http import Http
@@ -25,6 +27,8 @@ from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import sample_of, size
 from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
 from goqueue.spark.jobs.triage import dlq_triage, redrive_command
+from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.resolving import find_ends
 from support.topic_writer import TopicWriter
 
 names = (f"dying-{number}" for number in count())
@@ -225,7 +229,7 @@ def test_letters_go_back_once_whoever_sends_them(spark, broker, topic, letters):
     )  # one for each transaction and partition
 
 
-def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker):
+def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker, monkeypatch):
     name = broker.create_topic(next(names), partitions=2, settings={"max.message.bytes": 1000})
     broker.create_topic(f"{name}.dlq", partitions=2, settings={"retention.ms": -1})
     rows = [letter(at, name, "odd") for at in range(8)]
@@ -235,6 +239,23 @@ def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker):
         for at, record in enumerate(rows):
             writer.append(f"{name}.dlq", at % 2, [record])
     address, http = broker.kafka_address, Http(broker.http_url)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:  # between what is sent and what is decided
+        patch.setattr(posting, "answers_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            dlq_redrive(spark, address, name, http=http, portion=3, limit=2)
+    assert values(broker, name) == []
+    # Nothing is left open, for which readers would wait for a quarter of an hour.
+    places, deadline = [(name, 0), (name, 1)], time.monotonic() + 60
+    with Link(address).cluster() as cluster:
+        ends = find_ends(cluster, places, READ_UNCOMMITTED).latest
+        assert sum(ends.values()) > 0
+        while find_ends(cluster, places, READ_COMMITTED).latest != ends:
+            assert time.monotonic() < deadline
+            ends = find_ends(cluster, places, READ_UNCOMMITTED).latest
     some = dlq_redrive(spark, address, name, http=http, portion=3, limit=2).summary
     assert (some["sent"], some["refused"], some["looked_at"]) == (2, 0, 3)
     report = dlq_redrive(spark, address, name, http=http)

@@ -89,37 +89,37 @@ class Sender:
             check_support(cluster)
             if self._receipts_in not in cluster.topics([self._receipts_in]):
                 create_topic(cluster, self._receipts_in, 1, {"retention.ms": "-1"})
-        rows = self._messages(letters).mapInArrow(portion.send, posting.ANSWER).collect()
-        answers = posting.answers_of(rows)
+        try:
+            rows = self._messages(letters).mapInArrow(portion.send, posting.ANSWER).collect()
+            answers = posting.answers_of(rows)
+            sent = [each for each in letters if _id_of(each) not in answers.refused]
+            with self._link.cluster() as cluster:
+                self._decide(cluster, portion, answers, sent)
+        except BaseException:
+            self._give_up(portion)
+            raise
         refused = [
-            (each, answers.refused[id_])
+            (each, answers.refused[_id_of(each)])
             for each in letters
-            if (id_ := LetterId(each.partition, each.offset)) in answers.refused
+            if _id_of(each) in answers.refused
         ]
-        sent = [each for each in letters if (each.partition, each.offset) not in answers.refused]
-        with self._link.cluster() as cluster:
-            self._decide(cluster, portion, answers, sent)
         return sent, refused
+
+    def _give_up(self, portion: Portion) -> None:
+        """End what tasks have left open; readers would wait for it until its timeout."""
+        with contextlib.suppress(SparkSourceError), self._link.cluster() as cluster:
+            abort_together(cluster, portion.series, portion.number, ())
 
     def _decide(
         self, cluster: Cluster, portion: Portion, answers: Answers, sent: Sequence[Letter]
     ) -> None:
-        """Let what was sent count, with what is written down of it, or nothing."""
-        members = list(answers.members)
-        try:
-            self._check(answers, sent)
-            if sent:
-                before = gone.end_of_receipts(self._link, self._letters_in)
-                members.append(self._write_down(cluster, portion, sent))
-                is_new = commit_together(
-                    cluster, portion.series, portion.number, members, STREAM_KEEP_MS
-                )
-        except SparkSourceError:
-            with contextlib.suppress(SparkSourceError):  # else they end by their timeout
-                abort_together(cluster, portion.series, portion.number, members)
-            raise
+        """Let what was sent count, with what is written down of it."""
+        self._check(answers, sent)
         if not sent:
             return
+        before = gone.end_of_receipts(self._link, self._letters_in)
+        members = [*answers.members, self._write_down(cluster, portion, sent)]
+        is_new = commit_together(cluster, portion.series, portion.number, members, STREAM_KEEP_MS)
         if not is_new and not self._is_written(before):  # who asks twice is told that it was done
             raise SparkSourceError(
                 f"another job sends letters of {self._letters_in} back at this moment: nothing of "
@@ -189,6 +189,10 @@ class Sender:
                 sql.col("offset").alias("letter"),
             )
         )
+
+
+def _id_of(letter: Letter) -> LetterId:
+    return LetterId(letter.partition, letter.offset)
 
 
 def _target_of(places: Mapping[tuple[int, int], Letter]) -> Any:
