@@ -20,7 +20,7 @@ from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.1", "127.0.0.2")

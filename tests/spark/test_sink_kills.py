@@ -20,7 +20,7 @@ from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CONFIGURATION = {
     "spark.driver.host": "127.0.0.1",
@@ -31,7 +31,7 @@ CONFIGURATION = {
 ROWS = 12_000
 PER_BATCH = 4000
 PARTITIONS = 3
-WAIT_S = 180.0
+WAIT_S = 240.0
 
 
 class Job:
