@@ -138,13 +138,21 @@ def test_a_pipeline_runs_through_a_connect_server(connect_address, server, tmp_p
     assert Counter(json.loads(each.value)["n"] for each in letters) == Counter(range(1, ROWS, 2))
 
 
-def test_a_job_runs_through_connect(connect_address, server, tmp_path):
+def test_jobs_run_through_connect(connect_address, server, tmp_path):
     to = ["archive", "numbers", str(tmp_path / "archive"), "--format", "delta"]
     where = ["-b", server.kafka_address, "--master", connect_address]
     archived = goqueue(tmp_path, "pipeline", "job", *to, *where)
     assert archived["lag"] == 0
     table = deltalake.DeltaTable(str(tmp_path / "archive")).to_pyarrow_table()
     assert Counter(map(int, table["value"].to_pylist())) == Counter(range(ROWS))
+    with TopicWriter(server.kafka_address) as writer:
+        writer.create("copy.dlq", 2)
+        for number in range(2):
+            writer.numbers("copy.dlq", number, number * 50, 50)
+    redrive = ["dlq-redrive", "copy", "--force", "-s", server.http_url]
+    assert goqueue(tmp_path, "pipeline", "job", *redrive, *where)["sent"] == 100
+    found = committed(server, "copy")
+    assert sorted(int(each.value) for each in found) == [*range(100)]
 
 
 def test_what_does_not_work_through_connect_says_so(connect_address, server, tmp_path):
