@@ -140,6 +140,9 @@ def test_the_first_ctrl_c_asks_a_job_that_follows_to_end_and_the_second_ends_it(
         ("dedupe a b --window often", "--window: 'often' is no span of time"),
         ("archive a b --until soon", "--until: 'soon' is no time"),
         ("archive a b --format csv", "tableFormat: expected parquet or delta"),
+        ("skew-report a --until soon", "--until: 'soon' is no time"),
+        ("trace-report a --since soon", "--since: 'soon' is no time"),
+        ("schema-audit a --since soon", "--since: 'soon' is no time"),
     ],
 )
 def test_arguments_that_make_no_sense_are_said_before_spark_starts(arguments, text):
@@ -182,13 +185,21 @@ def test_the_http_address_is_taken_from_the_server_unless_that_is_another_machin
 def test_a_topic_that_is_missing_is_said_before_spark_starts():
     with Broker() as broker:
         broker.create_topic("payments")
-        for line in ("replay paymets b", "archive paymets b", "repartition paymets b 3"):
+        near = "there is no topic 'paymets'; did you mean 'payments'?"
+        none = "there is no topic 'paymets', and none with .dlq behind it"
+        for line, said in (
+            ("replay paymets b", near),
+            ("archive paymets b", near),
+            ("repartition paymets b 3", near),
+            ("skew-report paymets", near),
+            ("schema-audit paymets", near),
+            ("dlq-triage paymets", none),
+            ("dlq-redrive paymets", none),
+        ):
             failed = CliRunner().invoke(
                 whole, ["pipeline", "job", *line.split(), "-b", broker.kafka_address]
             )
-            assert failed.stderr == (
-                "goqueue: there is no topic 'paymets'; did you mean 'payments'?\n"
-            )
+            assert failed.stderr == f"looking up topics ...\ngoqueue: {said}\n"
             assert failed.exit_code == 1
 
 

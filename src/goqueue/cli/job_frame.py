@@ -15,6 +15,7 @@ import functools
 import inspect
 import os
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 from urllib.parse import urlsplit
@@ -158,11 +159,26 @@ class JobCall:
 
         Raises:
             TopicMissingError: there is no such topic.
+            ImportError: there is no Spark, and no reason to wait for a broker.
         """
         from goqueue.spark.jobs.link import Link, find_topic  # noqa: PLC0415 - start-up stays light
 
+        self._look_up()
         with Link(self.servers, self.options).cluster() as cluster:
             find_topic(cluster, topic)
+
+    def require_letters(self, topics: Sequence[str]) -> None:
+        """The same for topics with dead letters, or whose letters are meant."""
+        self._look_up()
+        from goqueue.spark.jobs.letters import find_letter_topics  # noqa: PLC0415 - an extra
+        from goqueue.spark.jobs.link import Link  # noqa: PLC0415 - start-up stays light
+
+        find_letter_topics(Link(self.servers, self.options), topics)
+
+    def _look_up(self) -> None:
+        if find_spec("pyspark") is None:
+            raise ImportError("No module named 'pyspark'")
+        self.progress("looking up topics", 0)
 
     def close(self, *, failed: bool) -> None:
         """Stop Spark, if it runs."""

@@ -57,6 +57,7 @@ def triage(
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
     died = moment(since, "--since"), moment(until, "--until")
+    call.require_letters(topics or ())
     return jobs.dlq_triage(
         call.spark,
         call.servers,
@@ -129,6 +130,7 @@ def redrive(
     if problems := selection.problems():
         raise UsageError(problems[0])
     http = call.require_http("which knows the letters that have gone back")
+    call.require_letters([topic])
     if not dry_run:
         where = "where they came from" if to is None else to
         confirm(f"Dead letters of {topic} will be published to {where} again.", force=force)
@@ -202,12 +204,14 @@ def skew(
     """Show hot keys, how full partitions are, sizes and the course of time."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
+    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    call.require_topic(topic)
     report = jobs.skew_report(
         call.spark,
         call.servers,
         topic,
-        since_ms=moment(since, "--since"),
-        until_ms=moment(until, "--until"),
+        since_ms=start_ms,
+        until_ms=end_ms,
         top=top,
         every=every,
         sample=sample,
@@ -246,12 +250,13 @@ def traces(
     """Show how long each stage of a message's life takes, from trace files."""
     from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
 
+    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
     return jobs.trace_report(
         call.spark,
         paths,
         topics=topics or (),
-        since_ms=moment(since, "--since"),
-        until_ms=moment(until, "--until"),
+        since_ms=start_ms,
+        until_ms=end_ms,
         slowest=slowest,
         sample=sample,
         progress=call.progress,
@@ -282,14 +287,16 @@ def audit(
 
     why = "or where the registry is (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
+    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    call.require_topic(topic)
     return jobs.schema_audit(
         call.spark,
         call.servers,
         topic,
         at,
         subject=subject,
-        since_ms=moment(since, "--since"),
-        until_ms=moment(until, "--until"),
+        since_ms=start_ms,
+        until_ms=end_ms,
         samples=samples,
         sample=sample,
         options=call.options,
