@@ -128,7 +128,7 @@ def _without_words(
         if name.lower() in words:
             findings.error(
                 f"{path}.options.{name}",
-                f"{name} is not said by an option here: use {words[name.lower()]}",
+                f"{name} is said outside of options here, with {words[name.lower()]}",
             )
     return {name: value for name, value in options.items() if name.lower() not in words}
 
