@@ -134,6 +134,11 @@ function isKnown(group: GroupInfo): boolean {
 
 function behind(group: GroupInfo): { value: string; extra: string } {
   if (!isKnown(group)) return { value: "–", extra: "nothing is committed" };
+  if (group.queue) {
+    // What is done behind the oldest message that is not counts as behind, too.
+    const left = group.queue.ready + group.queue.in_flight + group.queue.waiting;
+    return { value: whole(group.total_lag), extra: `from the oldest on, ${whole(left)} of them to do` };
+  }
   const unknown = rowsOf(group).filter((row) => row.lag === null).length;
   const extra = unknown ? `messages, and ${many(unknown, "partition")} without a commit` : "messages";
   return { value: whole(group.total_lag), extra };
@@ -191,7 +196,7 @@ const MEMBERS: Column<Member>[] = [
   },
   {
     id: "unacked",
-    title: "Unacknowledged",
+    title: "Unacked",
     number: true,
     sort: (row) => row.unacked,
     cell: (row) => whole(row.unacked),
