@@ -38,9 +38,12 @@ START_S: Final = 120.0
 STOP_S: Final = 120.0
 
 
-_PORTS: Final = range(15_000, 32_000)
+_SHARES: Final = 8
+_share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
+_PORTS: Final = range(15_000 + 2000 * _share, 17_000 + 2000 * _share)
 """Below those that Linux hands out by itself: a client that connects while a killed server is away
-cannot be given the server's port."""
+cannot be given the server's port. Tests that run at the same time draw from ports of their own, or
+two would sometimes draw one that is free until their servers have started."""
 _drawn: Final[set[int]] = set()
 _luck: Final = random.SystemRandom()
 """Not the one that Hypothesis seeds: all processes would draw alike."""
