@@ -152,8 +152,10 @@ class ConsumerMembership:
         self.stats.heartbeat()
         self._restart_session(member, now_ms)
         is_news = member.assigned != before.assigned
+        # It shows an epoch or partitions of before: an answer with what is assigned was lost.
+        is_behind = request.epoch != before.epoch or request.owned not in {None, member.assigned}
         result = self._result(member.member_id, member.epoch)
-        if request.epoch == JOINING_EPOCH or request.is_full or is_news:
+        if request.epoch == JOINING_EPOCH or request.is_full or is_news or is_behind:
             result = replace(result, assignment=member.assigned)
         return result
 

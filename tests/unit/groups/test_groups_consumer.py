@@ -70,6 +70,19 @@ class TestJoining:
         )
         assert result.assignment == parts(0, 1, 2, 3)
 
+    def test_a_member_that_missed_an_answer_is_told_its_assignment_again(
+        self, driver: Driver
+    ) -> None:
+        driver.consume_first("m1")
+        joined = driver.consume_first("m2")
+        driver.consume("m1", -1)
+        everything = parts(0, 1, 2, 3)
+        assert driver.consume("m2", joined.epoch).assignment == everything
+        again = driver.consume("m2", joined.epoch, owned=frozenset())  # it did not hear that
+        assert (again.epoch, again.assignment) == (3, everything)
+        assert driver.consume("m2", 3, owned=parts(0)).assignment == everything
+        assert driver.consume("m2", 3, owned=everything).assignment is None
+
     def test_topics_that_do_not_exist_are_simply_not_assigned(self, driver: Driver) -> None:
         result = driver.consume_first("m1", subscribed_names=frozenset({"t", "absent"}))
         assert result.assignment == parts(0, 1, 2, 3)
