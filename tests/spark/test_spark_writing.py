@@ -16,6 +16,7 @@ from pyspark.taskcontext import TaskContext
 
 from goqueue.spark import write_batches
 from goqueue.spark.errors import (
+    BrokerRefusedError,
     ColumnsError,
     OptionsError,
     RowError,
@@ -24,6 +25,7 @@ from goqueue.spark.errors import (
     TransactionLostError,
 )
 from goqueue.spark.kafka import sharing
+from goqueue.spark.kafka.producing import Producer
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import abort_together, commit_together
 from goqueue.spark.partitioning import Partitioner, murmur2
@@ -145,6 +147,12 @@ def test_a_batch_that_is_given_up_is_dropped_with_its_unknown_attempts(job, seen
     assert seen() == []
     job.commit(0, job.task(0, rows(1, 2)))
     assert seen() == [1, 2]
+
+
+def test_a_batch_of_more_tasks_than_the_broker_takes_is_refused_with_what_to_do(job):
+    tasks = [Producer(f"{job.series}::0-{number}-0", number, 0) for number in range(10_001)]
+    with pytest.raises(BrokerRefusedError, match=r"10001 tasks with rows .* Coalesce the rows"):
+        job.commit(0, *tasks)
 
 
 def test_a_task_without_rows_writes_nothing(job, seen):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kio.schema.errors import ErrorCode
+
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import TRANSACTION_KEY
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from goqueue.spark.kafka.producing import Producer
 
 _API_VERSIONS_VERSION: Final = 0
-_UNSUPPORTED: Final = 35
 
 
 def check_support(cluster: Cluster) -> None:
@@ -29,7 +30,7 @@ def check_support(cluster: Cluster) -> None:
         raise BrokerRefusedError(
             f"{cluster.settings.addresses} cannot commit transactions together: it is no GoQueue, "
             "or an older one. With guarantee=at-least-once any broker will do",
-            _UNSUPPORTED,
+            ErrorCode.unsupported_version,
         )
 
 
@@ -78,5 +79,11 @@ def _ask(
             for each in members
         ],
     )
+    if answer.error_code == ErrorCode.invalid_request:
+        raise BrokerRefusedError(
+            f"batch {number} of {series}: the broker does not take {len(members)} tasks with rows "
+            "in one batch. Coalesce the rows into fewer partitions before they are written",
+            answer.error_code,
+        )
     check_transaction_code(answer.error_code, f"batch {number} of {series}")
     return bool(answer.is_new)
