@@ -136,15 +136,15 @@ def with_kafka_python(access: Access, topic: str, value: bytes) -> bytes:
 def _kafka_python_producer(access: Access) -> kafka.KafkaProducer | str:
     """A producer, or why there is none."""
     with complaints("kafka.net.manager") as said:
-        for patience_s in (access.patience_s, WAIT_S):
+        patience_s = access.patience_s
+        while True:
             try:
                 patience_ms = patience_s * 1000
                 return kafka.KafkaProducer(**access.of_python(), bootstrap_timeout_ms=patience_ms)
             except kafka.errors.KafkaError as error:
-                why = said[0] if said else str(error)
-            if said:
-                break
-        return why
+                if said or patience_s > WAIT_S / 3:
+                    return said[0] if said else str(error)
+            patience_s *= 4  # it was not even told why not
 
 
 @contextmanager

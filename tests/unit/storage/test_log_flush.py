@@ -52,7 +52,7 @@ async def append(log: Log, flusher: Flusher, data: bytearray | None = None) -> i
 
 
 async def entered(disk: SlowSyncDisk) -> None:
-    assert await asyncio.to_thread(disk.entered.wait, 10)
+    assert await asyncio.to_thread(disk.entered.wait, 60)
 
 
 def test_always_many_waiting_appends_share_one_sync(memory_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_full_batch_goes_out_without_waiting():
         feed = Feed(kept, batch=2, flush_s=60)
         feed.start()
         feed.put_all([entry(0), entry(1), entry(2)])
-        assert await asyncio.to_thread(kept.came.wait, 10)
+        assert await asyncio.to_thread(kept.came.wait, 60)
         await feed.stop()
 
     asyncio.run(scenario())
