@@ -36,7 +36,10 @@ READY: Final = "ready in "
 HOST: Final = "127.0.0.1"
 START_S: Final = 120.0
 STOP_S: Final = 120.0
-
+FOR_TESTS: Final = {
+    "GOQUEUE_STORAGE_RETENTION_CHECK": "1d",  # messages of tests may be as old as they like
+    "GOQUEUE_STORAGE_DISK_LIMIT_PERCENT": "100",  # a full disk is no business of a test's
+}
 
 _SHARES: Final = 8
 _share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
@@ -79,9 +82,10 @@ class ServerProcess:
         self.flags = flags
         self.log: list[str] = []
         """Every line that it has written, across restarts."""
-        self._environment = {
+        inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("GOQUEUE_")
-        } | (environment or {})
+        }
+        self._environment = inherited | FOR_TESTS | (environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._ready = threading.Event()

@@ -21,6 +21,7 @@ FOR_TESTS: Final[Mapping[str, object]] = {
     "groups.initial_rebalance_delay": 0,  # a group of one need not wait for a second member
     "groups.offsets_partitions": 4,
     "storage.disk_limit_percent": 100,  # a laptop's full disk is no business of a test's
+    "storage.retention_check": "1d",  # or messages that a test has dated back go after a minute
     "broker.stop_timeout": "1s",
 }
 """What differs from a server's defaults. A test's own settings go over it."""
