@@ -1,6 +1,6 @@
 // Forms: labelled fields, and one place for what the broker says is wrong, beside the field it names.
 import { type AllHTMLAttributes, type ComponentChildren, createContext } from "preact";
-import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../lib/api";
 import { oneLine } from "../lib/content";
 import { Button, ProblemNote } from "./parts";
@@ -83,7 +83,8 @@ export function Field({ label, hint, name, children }: FieldProps) {
   const id = useId();
   const { problem, onTold } = useContext(FormProblem);
   const isAtFault = Boolean(name && problem?.field && problem.field.split(/[.[]/).some((part) => part.replace("]", "") === name));
-  useEffect(() => {
+  // Before anything is painted: a problem that stood below as well, for a moment, would be read twice.
+  useLayoutEffect(() => {
     if (isAtFault) onTold();
   }, [isAtFault, problem]);
   return (
