@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from goqueue.cli.commands import app
@@ -15,8 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.testing import Broker
-
-Run: TypeAlias = Callable[..., Any]
+    from support.commands import Run
 
 
 @pytest.fixture
@@ -34,8 +30,3 @@ def run(goqueue_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return result
 
     return invoke
-
-
-def parsed(output: str, form: str) -> Any:
-    """What a program reads out of a command's output."""
-    return json.loads(output) if form == "json" else yaml.safe_load(output)

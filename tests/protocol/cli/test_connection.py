@@ -15,7 +15,7 @@ from goqueue.testing import Broker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.conftest import Run
+    from support.commands import Run
 
 SETTINGS = {"tls.enabled": True, "tls.self_signed": True}
 

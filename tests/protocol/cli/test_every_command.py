@@ -7,14 +7,14 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli.conftest import parsed
+
+from support.commands import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 # What is said, with {topic} and {group} filled in; where to look in the answer; what must be there.
 COMMANDS = [

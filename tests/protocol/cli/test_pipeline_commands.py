@@ -10,17 +10,16 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli.conftest import parsed
 
 from goqueue.spark.pipelines.model import Pipeline
 from goqueue.spark.pipelines.only_run import only_run
+from support.commands import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 GOOD = """\
 name: {name}

@@ -18,7 +18,7 @@ from goqueue.testing import Broker
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.conftest import Run
+    from support.commands import Run
 
 GOQUEUE = [sys.executable, "-m", "goqueue.cli"]
 

@@ -8,12 +8,12 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli.conftest import parsed
+
+from support.commands import parsed
 
 if TYPE_CHECKING:
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 COMMANDS = [
     ("queue list", lambda a: [each["group"] for each in a], "{group}"),

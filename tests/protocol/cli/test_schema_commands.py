@@ -10,9 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 WIDER = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'

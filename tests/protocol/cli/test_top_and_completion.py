@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 GOQUEUE = Path(sys.executable).with_name("goqueue")
 

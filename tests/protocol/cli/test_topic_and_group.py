@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 BAD_INPUT = [
     ("topic describe {topic}x", 1, "Did you mean {topic}?"),

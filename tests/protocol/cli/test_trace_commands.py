@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from cli.conftest import parsed
 
 from goqueue import Client
 from goqueue.cli.trace import timeline
+from support.commands import parsed
 
 if TYPE_CHECKING:
-    from cli.conftest import Run
-
     from goqueue.testing import Broker
+    from support.commands import Run
 
 
 @pytest.fixture
