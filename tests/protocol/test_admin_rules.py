@@ -44,7 +44,7 @@ def test_every_topic_to_be_made_has_a_result(raw, topic, name, version):
         _new(good, 2, retention_ms="1000"),
         _new(topic),
         _new("not a name"),
-        _new("__mine"),
+        _new("__queue_state"),
         _new(twice),
         _new(twice),
         _new(name("made"), 0),

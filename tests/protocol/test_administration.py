@@ -85,7 +85,7 @@ def test_confluent_asks_whether_a_topic_could_be_made(confluent, name):
         ({"topic": "not a name"}, KafkaError.TOPIC_EXCEPTION),
         ({"topic": ".."}, KafkaError.TOPIC_EXCEPTION),
         ({"topic": "x" * 250}, KafkaError.TOPIC_EXCEPTION),
-        ({"topic": "__mine"}, KafkaError.TOPIC_EXCEPTION),
+        ({"topic": "__delay_state"}, KafkaError.TOPIC_EXCEPTION),
         ({"topic": "ok", "num_partitions": 10_001}, KafkaError.INVALID_PARTITIONS),
         ({"topic": "ok", "replication_factor": 3}, KafkaError.INVALID_REPLICATION_FACTOR),
         ({"topic": "ok", "config": {"no.such": "1"}}, KafkaError.INVALID_CONFIG),
@@ -252,7 +252,7 @@ def test_kafka_python_asks_whether_a_topic_could_be_made(python, name):
     python.create_topics([topic], validate_only=True)
     assert topic not in python.list_topics()
     with pytest.raises(kafka.errors.InvalidTopicError):
-        python.create_topics(["__mine"], validate_only=True)
+        python.create_topics(["__delay_state"], validate_only=True)
 
 
 def test_kafka_python_places_replicas_only_where_there_is_a_broker(python, name):

@@ -22,6 +22,7 @@ from kafka_clients import (
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch
 
+from goqueue.model.internal_topics import is_internal_topic
 from goqueue.protocols.kafka.api_keys import ApiKey
 from support.server import ServerProcess
 
@@ -96,9 +97,9 @@ def test_names_against_the_rule_are_refused_and_not_made(raw, wrong):
 
 
 def test_nobody_makes_an_internal_topic_by_asking(raw):
-    (found,) = _metadata(raw, "__mine").topics
+    (found,) = _metadata(raw, "__pipelines").topics
     assert found.error_code == ErrorCode.invalid_topic_exception
-    (again,) = _metadata(raw, "__mine", create=False).topics
+    (again,) = _metadata(raw, "__pipelines", create=False).topics
     assert again.error_code == ErrorCode.unknown_topic_or_partition
 
 
@@ -106,7 +107,7 @@ def test_internal_topics_say_that_they_are(raw, broker):
     wish = {"allow_auto_topic_creation": True, **NO_OPERATIONS}
     everything = raw.ask(ApiKey.METADATA, 9, topics=None, **wish)
     flags = {each.name: each.is_internal for each in everything.topics}
-    assert all(is_internal == topic.startswith("__") for topic, is_internal in flags.items())
+    assert all(is_internal == is_internal_topic(topic) for topic, is_internal in flags.items())
 
 
 @pytest.mark.parametrize("version", [12, 13])

@@ -83,10 +83,10 @@ def test_topics_that_are_not_there_are_all_named(broker, described, topic):
 
 
 def test_a_sink_that_may_not_write_is_refused(described):
-    sink = TopicSink(name="own", input="items", topic="__offsets", create=1, line=4)
+    sink = TopicSink(name="own", input="items", topic="__queue_state", create=1, line=4)
     found = problems(described(sinks=(sink,)))
     assert found["sinks.own"].line == 4
-    assert "__offsets" in found["sinks.own"].message
+    assert "__queue_state" in found["sinks.own"].message
 
 
 def test_what_spark_has_against_steps_is_said_in_one_go(spark, broker, described, tmp_path):

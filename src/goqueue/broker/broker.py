@@ -42,6 +42,7 @@ from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
+from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.store import TraceStore, TracingSettings
@@ -166,6 +167,7 @@ class Broker:
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.topics.load()
+        await self._restore_internal_settings()
         await self.users.load()
         await self.tracer.start()
         for topic in self.topics.catalogue.by_name.values():
@@ -235,6 +237,31 @@ class Broker:
             return topic
 
         return await self._to_the_end(create())
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+        if name in self.topics.catalogue.by_name:
+            return
+
+        async def create() -> None:
+            settings = INTERNAL_TOPICS[name]
+            topic = await self.topics.create(name, partition_count, settings, internal=True)
+            self.partitions.open_topic(topic)
+
+        await self._to_the_end(create())
+
+    async def _restore_internal_settings(self) -> None:
+        """Give internal topics the settings that their state depends on.
+
+        They have others if they were made by an older version, which let clients change them.
+        """
+        for name, required in INTERNAL_TOPICS.items():
+            topic = self.topics.catalogue.by_name.get(name)
+            if topic is None or required.items() <= topic.settings.overrides.items():
+                continue
+            overrides = {**topic.settings.overrides, **required}
+            await self.topics.configure(name, overrides, internal=True)
+            logger.warning("internal topic %s: restored the settings %s", name, dict(required))
 
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic and remove its files."""

@@ -24,6 +24,7 @@ from goqueue.groups.messages import (
     SyncResult,
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
+from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from goqueue.groups.topics import TopicPartition
     from goqueue.metrics.registry import Histogram
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 OFFSETS_PARTITIONS: Final = 50
 GROUPS: Final = 1
 """The kind of snapshot that holds groups."""
@@ -71,9 +72,7 @@ class Groups:
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it."""
         topics = self._broker.topics
-        if OFFSETS_TOPIC not in topics.catalogue.by_name:
-            settings = {"cleanup.policy": "compact"}
-            await self._broker.create_topic(OFFSETS_TOPIC, self._partition_count, settings)
+        await self._broker.create_internal_topic(OFFSETS_TOPIC, self._partition_count)
         self._partition_count = topics.catalogue.topic(OFFSETS_TOPIC).partition_count
         for number in range(self._partition_count):
             partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))

@@ -16,6 +16,7 @@ from goqueue.broker.state_log import StateLog
 from goqueue.delay.due_index import DueIndex
 from goqueue.delay.entries import CLASSES
 from goqueue.delay.slots import SlotFiles
+from goqueue.model import internal_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
     from goqueue.broker.delay_recovery import Recovered
     from goqueue.delay.book import DelayBook
 
-DELAYED_TOPIC: Final = "__delayed"
-STATE_TOPIC: Final = "__delay_state"
+DELAYED_TOPIC: Final = internal_topics.DELAYED
+STATE_TOPIC: Final = internal_topics.DELAY_STATE
 DELAYS: Final = 9
 """The kind of snapshot that holds delayed messages."""
 DELAYS_NAME: Final = "delays"
 SLOTS_FOLDER: Final = "delay-slots"
-
-_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,8 @@ async def _open_logs(
     broker: Broker, on_saved: Callable[[float], None]
 ) -> tuple[DelayStore, StateLog]:
     """Make the internal topics if need be."""
-    if DELAYED_TOPIC not in broker.topics.catalogue.by_name:
-        await broker.create_topic(DELAYED_TOPIC, CLASSES, _FOR_EVER)
-    if STATE_TOPIC not in broker.topics.catalogue.by_name:
-        await broker.create_topic(STATE_TOPIC, 1, {**_FOR_EVER, "goqueue.fsync": "always"})
+    await broker.create_internal_topic(DELAYED_TOPIC, CLASSES)
+    await broker.create_internal_topic(STATE_TOPIC, 1)
     partition = broker.partitions.partition
     store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
     state = partition(PartitionId(STATE_TOPIC, 0))

@@ -15,6 +15,7 @@ import msgspec
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
+from goqueue.model import internal_topics
 from goqueue.model.errors import (
     PipelinesUnavailableError,
     StorageError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-PIPELINES_TOPIC: Final = "__pipelines"
+PIPELINES_TOPIC: Final = internal_topics.PIPELINES
 PIPELINES: Final = 10
 """The kind of snapshot that holds reports."""
 PIPELINES_NAME: Final = "pipelines"
@@ -41,8 +42,6 @@ LOST_AFTER: Final = 3
 """Intervals without a report, after which a pipeline that should run is said to be lost."""
 LOST: Final = "lost"
 FAILED: Final = "failed"
-_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(8 << 20)}
-"""Reports come every few seconds and only the newest counts: small segments are compacted early."""
 
 State: TypeAlias = Literal["starting", "running", "finished", "failed", "stopped", "lost"]
 QueryState: TypeAlias = Literal["running", "finished", "failed", "stopped"]
@@ -207,8 +206,7 @@ class Pipelines:
 
     async def _store(self, name: str, value: bytes | None) -> None:
         if self._state is None:
-            if PIPELINES_TOPIC not in self._broker.topics.catalogue.by_name:
-                await self._broker.create_topic(PIPELINES_TOPIC, 1, _SETTINGS)
+            await self._broker.create_internal_topic(PIPELINES_TOPIC, 1)
             self._load()
         assert self._state is not None
         try:

@@ -17,6 +17,7 @@ from goqueue.delivery import operations as ops
 from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.groups.offsets import CommittedOffset
+from goqueue.model import internal_topics
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation, Range
 
-QUEUE_TOPIC: Final = "__queue_state"
+QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
 QUEUE_PARTITIONS: Final = 8
 QUEUES: Final = 7
 """The kind of snapshot that holds queue groups."""
@@ -127,9 +128,7 @@ class Queues:
     async def _shard(self, group_id: str) -> QueueShard:
         """The shard of a group, made with the topic that it lives in where it is not there."""
         async with self._making:
-            if QUEUE_TOPIC not in self._broker.topics.catalogue.by_name:
-                settings = {"cleanup.policy": "delete", "retention.ms": "-1"}
-                await self._broker.create_topic(QUEUE_TOPIC, self._partition_count, settings)
+            await self._broker.create_internal_topic(QUEUE_TOPIC, self._partition_count)
             number = self._shard_number(group_id)
             return self._shards.get(number) or self._load_shard(number)
 

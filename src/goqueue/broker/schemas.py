@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
+from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError, StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.registry import Registry
@@ -25,16 +26,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-SCHEMAS_TOPIC: Final = "__schemas"
+SCHEMAS_TOPIC: Final = internal_topics.SCHEMAS
 SCHEMAS: Final = 9
 """The kind of snapshot that holds schemas."""
 SCHEMAS_NAME: Final = "schemas"
-_SETTINGS: Final = {
-    "cleanup.policy": "compact",
-    "goqueue.fsync": "always",
-    "max.message.bytes": str(8 << 20),
-}
-"""A schema is registered once and needed for as long as there are messages of it."""
 
 
 class Schemas:
@@ -128,8 +123,7 @@ class Schemas:
 
     async def _open(self) -> StateLog:
         if self._state is None:
-            if SCHEMAS_TOPIC not in self._broker.topics.catalogue.by_name:
-                await self._broker.create_topic(SCHEMAS_TOPIC, 1, _SETTINGS)
+            await self._broker.create_internal_topic(SCHEMAS_TOPIC, 1)
             self._load()
         assert self._state is not None
         return self._state

@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from goqueue.model.internal_topics import is_internal_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 MAX_PARTITIONS: Final = 10_000
 """Of one topic; more are refused with `InvalidPartitionCountError`."""
 
-INTERNAL_PREFIX: Final = "__"
 _PREFIX: Final = "topics/"
 _DELETED: Final = "deleted-topics/"
 """One key for each topic whose files are to be removed; it goes when they are gone."""
@@ -62,7 +62,7 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         """The broker keeps its own state here."""
-        return self.name.startswith(INTERNAL_PREFIX)
+        return is_internal_topic(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,26 @@ class Topics:
             topics[name] = self._topic(name, stored, entry.revision)
         self._publish(_catalogue(self.catalogue.version + 1, topics))
 
-    def plan(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
-        """The topic that `create` would make.
+    def plan(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        internal: bool = False,
+    ) -> Topic:
+        """The topic that `create` would make; `internal` is for the broker itself.
 
         Raises:
             InvalidTopicNameError, InvalidPartitionCountError, InvalidTopicConfigError,
             TopicExistsError: it cannot be made.
+            InternalTopicError: the broker keeps its own state under this name.
         """
         check_name(name)
+        if is_internal_topic(name) and not internal:
+            raise InternalTopicError(
+                f"topic {name!r} is internal and only the broker creates it: choose another name"
+            )
         if name in self.catalogue.by_name:
             raise TopicExistsError(f"topic {name!r} exists already")
         if not 1 <= partition_count <= MAX_PARTITIONS:
@@ -158,10 +170,16 @@ class Topics:
         return self._topic(name, stored, ABSENT)
 
     async def create(
-        self, name: str, partition_count: int, overrides: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        internal: bool = False,
     ) -> Topic:
         """Make a topic. Raises like `plan`."""
-        return await self._store_topic(self.plan(name, partition_count, overrides or {}))
+        topic = self.plan(name, partition_count, overrides or {}, internal=internal)
+        return await self._store_topic(topic)
 
     async def grow(self, name: str, partition_count: int) -> Topic:
         """Give a topic more partitions; the new ones follow the old. Raises like `plan_growth`."""
@@ -183,10 +201,25 @@ class Topics:
             )
         return topic
 
-    async def configure(self, name: str, overrides: Mapping[str, str]) -> Topic:
-        """Replace all overrides of a topic's settings."""
-        topic = self.catalogue.topic(name)
+    def plan_settings(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """The topic that `configure` would change.
+
+        Raises:
+            UnknownTopicError: there is none.
+            InternalTopicError: the broker alone changes it, `internal` being true.
+            InvalidTopicConfigError: a setting has no such name or cannot have that value.
+        """
+        topic = self.catalogue.topic(name) if internal else self._changeable(name)
         check_overrides(overrides)
+        return topic
+
+    async def configure(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """Replace all overrides of a topic's settings. Raises like `plan_settings`."""
+        topic = self.plan_settings(name, overrides, internal=internal)
         stored = _StoredTopic(str(topic.topic_id), topic.partition_count, dict(overrides))
         return await self._store_topic(self._topic(name, stored, topic.revision))
 
@@ -213,7 +246,10 @@ class Topics:
     def _changeable(self, name: str) -> Topic:
         topic = self.catalogue.topic(name)
         if topic.is_internal:
-            raise InternalTopicError(f"{name} belongs to the broker and cannot be changed so")
+            raise InternalTopicError(
+                f"topic {name!r} is internal: the broker keeps its own state in it, and clients "
+                "cannot change or delete it"
+            )
         return topic
 
     async def _store_topic(self, topic: Topic) -> Topic:

@@ -15,6 +15,7 @@ from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.transaction_ends import TransactionEnds
 from goqueue.broker.transaction_shard import TransactionShard
+from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.transactions.registry import EVERYTHING, verify
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
+TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
 TRANSACTIONS_PARTITIONS: Final = 16
 TRANSACTIONS: Final = 2
 """The kind of snapshot that holds transactions."""
@@ -100,11 +101,8 @@ class Transactions:
 
     async def _ensure_topic(self) -> None:
         """The topic is made for the first transactional id: most brokers never have one."""
-        topics = self._broker.topics
         async with self._making_topic:
-            if TRANSACTIONS_TOPIC not in topics.catalogue.by_name:
-                settings = {"cleanup.policy": "compact"}
-                await self._broker.create_topic(TRANSACTIONS_TOPIC, self._partition_count, settings)
+            await self._broker.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds that never go back."""

@@ -8,6 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.internal_topics import is_internal_topic
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -19,8 +21,6 @@ _LARGEST: Final = frozenset(
     {"consumer_oldest_unacked_age_seconds", "consumer_time_to_drain_seconds"}
 )
 """What makes no sense added up: of the topics of a group, the worst counts."""
-
-INTERNAL_PREFIX: Final = "__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _topics(before: Sample, now: Sample) -> list[dict[str, Any]]:
     consumed = "broker_messages_consumed_total"
     found = []
     for name, partitions in now.by_topic.get("broker_topic_partitions", {}).items():
-        if name.startswith(INTERNAL_PREFIX):
+        if is_internal_topic(name):
             continue
         ends = now.by_topic.get("storage_log_end_offset", {}).get(name, 0)
         starts = now.by_topic.get("storage_log_start_offset", {}).get(name, 0)

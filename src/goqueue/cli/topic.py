@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -10,8 +10,6 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import RefusedError, UsageError
 from goqueue.cli.times import parse_retention_ms, show_size
-
-INTERNAL_PREFIX: Final = "__"
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
 
@@ -41,7 +39,7 @@ def list_topics(
             "size_bytes": each["size_bytes"],
         }
         for name, each in sorted(stats.items())
-        if internal or not name.startswith(INTERNAL_PREFIX)
+        if internal or not each["internal"]
     ]
     call.show(topics, [_sized(each) for each in topics])
 

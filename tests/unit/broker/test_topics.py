@@ -25,11 +25,14 @@ from goqueue.model.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.storage.config import Fsync
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk
 
-NAMES = ("a", "b", "c.d-e_f", "__internal")
+INTERNAL = "__queue_state"
+NAMES = ("a", "b", "c.d-e_f", "__mine", INTERNAL)
 DEFAULTS = {"retention.ms": "1000"}
 
 
@@ -79,8 +82,9 @@ class TopicsMachine(RuleBasedStateMachine):
             st.sampled_from(["5", "compact"]),
             max_size=2,
         ),
+        internal=st.booleans(),
     )
-    def create(self, name, count, overrides):
+    def create(self, name, count, overrides, internal):
         error = None
         if not _valid(overrides):
             error = InvalidTopicConfigError
@@ -88,7 +92,9 @@ class TopicsMachine(RuleBasedStateMachine):
             error = InvalidPartitionCountError
         if name in self.twin:
             error = TopicExistsError
-        topic = self._do(self.topics.create(name, count, overrides), error)
+        if name == INTERNAL and not internal:
+            error = InternalTopicError
+        topic = self._do(self.topics.create(name, count, overrides, internal=internal), error)
         if topic is not None:
             self.twin[name] = (count, overrides)
             assert topic.topic_id not in self.used_ids
@@ -112,8 +118,7 @@ class TopicsMachine(RuleBasedStateMachine):
     )
     def configure(self, name, overrides):
         error = None if _valid(overrides) else InvalidTopicConfigError
-        if name not in self.twin:
-            error = UnknownTopicError
+        error = self._changeable(name) or error
         if self._do(self.topics.configure(name, overrides), error) is not None:
             self.twin[name] = (self.twin[name][0], overrides)
 
@@ -126,7 +131,7 @@ class TopicsMachine(RuleBasedStateMachine):
     def _changeable(self, name):
         if name not in self.twin:
             return UnknownTopicError
-        return InternalTopicError if name.startswith("__") else None
+        return InternalTopicError if name == INTERNAL else None
 
     @rule()
     def restart(self):
@@ -355,5 +360,34 @@ def test_a_topic_that_was_deleted_meanwhile_has_no_partitions(tmp_path):
             await broker.delete_topic("t")
             with pytest.raises(UnknownTopicError):
                 broker.partitions.of_topic(topic)
+
+    asyncio.run(scenario())
+
+
+def test_a_start_restores_the_settings_that_the_state_of_an_internal_topic_depends_on(
+    tmp_path, caplog
+):
+    required = INTERNAL_TOPICS["__delay_state"]
+
+    async def scenario():
+        async with running_broker(tmp_path) as broker:
+            changed = {"retention.ms": "1", "segment.bytes": "4096"}
+            await broker.topics.configure("__delay_state", changed, internal=True)
+        async with running_broker(tmp_path) as broker:
+            topic = broker.topics.catalogue.topic("__delay_state")
+            assert topic.settings.overrides == {**required, "segment.bytes": "4096"}
+            assert broker.partitions.of_topic(topic)[0].log.config.fsync is Fsync.ALWAYS
+        assert "restored the settings" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_a_server_wide_limit_by_size_does_not_touch_the_state_of_queues(tmp_path):
+    async def scenario():
+        defaults = {"retention.bytes": "1000", "retention.ms": "1000"}
+        async with running_broker(tmp_path, topic_defaults=defaults) as broker:
+            await broker.create_internal_topic("__queue_state", 1)
+            settings = broker.topics.catalogue.topic("__queue_state").settings
+            assert (settings.text("retention.bytes"), settings.text("retention.ms")) == ("-1", "-1")
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.settings import SETTINGS, check_overrides
+from goqueue.broker.settings import SETTINGS
 from goqueue.model.errors import GoQueueError, InvalidTopicConfigError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import UnsupportedResourceError, code_for
@@ -203,8 +203,7 @@ class AdminConfigsApi:
         try:
             _require_topic(resource)
             if dry:
-                self._broker.topics.catalogue.topic(resource.resource_name)
-                check_overrides(overrides)
+                self._broker.topics.plan_settings(resource.resource_name, overrides)
             else:
                 await self._broker.configure_topic(resource.resource_name, overrides)
         except GoQueueError as error:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.broker.settings import SETTINGS
-from goqueue.broker.topics import INTERNAL_PREFIX
 from goqueue.model.errors import (
     GoQueueError,
-    InternalTopicError,
     InvalidReplicationError,
 )
 from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
@@ -57,8 +55,6 @@ class AdminTopicsApi:
         overrides = {each.name: each.value or "" for each in asked.configs}
         try:
             count = self._partition_count(asked)
-            if asked.name.startswith(INTERNAL_PREFIX):
-                raise InternalTopicError("names that start with '__' are the broker's own")
             if dry:
                 topic = self._broker.topics.plan(asked.name, count, overrides)
             else:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.topics import INTERNAL_PREFIX
 from goqueue.model.errors import (
     GoQueueError,
-    InternalTopicError,
     TopicExistsError,
     UnknownTopicError,
 )
@@ -94,8 +92,6 @@ class MetadataApi:
     async def _missing(self, name: str, *, may_create: bool) -> Topic:
         if not (may_create and self._broker.settings.auto_create_topics):
             raise UnknownTopicError(f"there is no topic {name!r}, and it is not made by asking")
-        if name.startswith(INTERNAL_PREFIX):
-            raise InternalTopicError("names that start with '__' are the broker's own")
         try:
             topic = await self._broker.create_topic(name)
         except TopicExistsError:
