@@ -129,6 +129,10 @@ class Topics:
         for callback in self._watchers:
             callback()
 
+    async def revision(self) -> int:
+        """How many changes the metadata store has made since it began."""
+        return (await self._store.status()).revision
+
     async def load(self) -> None:
         """Read the catalogue from the metadata store."""
         snapshot = await self._store.range(_PREFIX)

@@ -7,7 +7,6 @@ understand, with the versions of ApiVersions itself that we do serve; it asks ag
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -21,25 +20,12 @@ if TYPE_CHECKING:
 
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.features import Feature
     from goqueue.protocols.kafka.reading import Struct
 
 _SOFTWARE_FROM: Final = 3
 _ZERO_MINIMUM_FROM: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """A feature of the cluster that admin tools show and some clients follow.
-
-    `transaction.version` is none of ours: finalised at 2 it makes the Java producer leave out
-    AddPartitionsToTxn, in the belief that the broker adds partitions by itself.
-    """
-
-    name: str
-    min_version: int
-    max_version: int
-    finalised_version: int | None = None
 
 
 class ApiVersionsApi:

@@ -133,10 +133,20 @@ class Registry:
 
 def _endpoints_of(family: object) -> Iterator[Endpoint]:
     home = family if isinstance(family, ModuleType) else type(family)
+    for name, spec in _stamped(home):
+        yield Endpoint(spec, getattr(family, name))
+
+
+def declared_specs(home: type) -> list[ApiSpec]:
+    """What the functions of a class declare, without an instance of it."""
+    return [spec for _, spec in _stamped(home)]
+
+
+def _stamped(home: object) -> Iterator[tuple[str, ApiSpec]]:
     for name in dir(home):
         spec = getattr(getattr(home, name), _STAMP, None)
         if isinstance(spec, ApiSpec):
-            yield Endpoint(spec, getattr(family, name))
+            yield name, spec
 
 
 def _check_versions(spec: ApiSpec) -> None:

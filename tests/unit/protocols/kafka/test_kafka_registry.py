@@ -8,8 +8,9 @@ import pytest
 from live import SmallApi, connected, frame, listening, registry_of, run
 
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.api_versions import Feature, with_api_versions
+from goqueue.protocols.kafka.api_versions import with_api_versions
 from goqueue.protocols.kafka.codec import encode_body
+from goqueue.protocols.kafka.features import Feature
 from goqueue.protocols.kafka.reading import reader_of
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.protocols.kafka.schema import schema_of
