@@ -171,7 +171,9 @@ class Flusher:
         return None
 
     def _go_on(self) -> None:
-        """Flush what came during the flush, where readers wait for it whoever else may not."""
-        behind = self._log.flushed_offset < self._log.end_offset
-        if behind and self._log.config.fsync is Fsync.ALWAYS:
-            self._start()
+        """Arrange for what was appended during the flush: the policy holds for it, too.
+
+        Such an append joined the flush that was running, which does not cover it.
+        """
+        if self._log.flushed_offset < self._log.end_offset:
+            self.appended()

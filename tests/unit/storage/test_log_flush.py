@@ -249,6 +249,50 @@ def test_interval_appends_are_acknowledged_at_once_and_synced_once_an_interval(
     asyncio.run(scenario())
 
 
+def test_interval_an_append_during_the_flush_of_a_roll_is_synced_an_interval_later(
+    memory_path: Path,
+) -> None:
+    async def scenario() -> None:
+        disk = SlowSyncDisk(memory_path)
+        all_flushed = asyncio.Event()
+        log = open_log(disk, Fsync.INTERVAL, segment_bytes=400, fsync_interval_ms=10)
+
+        def on_flushed() -> None:
+            if log.flushed_offset == log.end_offset:
+                all_flushed.set()
+
+        flusher = Flusher(log, on_flushed=on_flushed)
+        while len(log.segments) < 2:
+            await append(log, flusher, batch(value=b"x" * 100))
+        await entered(disk)
+        if flusher._timer is not None:  # of the appends before the roll: it ends meanwhile
+            flusher._timer.cancel()
+            flusher._on_timer()
+        await append(log, flusher)
+        disk.gate.set()
+        await asyncio.wait_for(all_flushed.wait(), 60)
+        await flusher.stop()
+
+    asyncio.run(scenario())
+
+
+def test_never_a_segment_sealed_during_the_flush_of_another_is_synced(memory_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SlowSyncDisk(memory_path)
+        log = open_log(disk, Fsync.NEVER, segment_bytes=400)
+        flusher = Flusher(log)
+        while len(log.segments) < 2:
+            await append(log, flusher, batch(value=b"x" * 100))
+        await entered(disk)
+        while len(log.segments) < 3:
+            await append(log, flusher, batch(value=b"x" * 100))
+        disk.gate.set()
+        await flusher.stop()
+        assert not log.checkpoint_due
+
+    asyncio.run(scenario())
+
+
 def test_interval_an_idle_log_is_left_alone(memory_path: Path) -> None:
     async def scenario() -> None:
         disk = FaultyDisk(memory_path)
