@@ -340,6 +340,12 @@ class FaultyDisk:
     def size(self, path: Path) -> int:
         return self._real.size(path)
 
+    def modified_ms(self, path: Path) -> int:
+        return self._real.modified_ms(path)
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._real.set_modified_ms(path, modified_ms)
+
     def make_folder(self, folder: Path) -> None:
         with self.lock:
             if not folder.exists():

@@ -15,6 +15,7 @@ from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
+from goqueue.broker.due_marks import MaintenanceMarks
 from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
 from goqueue.broker.health import Health
@@ -113,6 +114,7 @@ class Broker:
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
         self.topics = Topics(store, settings.topic_defaults)
+        self.marks = MaintenanceMarks()
         self.partitions = Partitions(
             settings.data_dir / TOPICS_FOLDER,
             self.topics,
@@ -120,6 +122,7 @@ class Broker:
             self.clock,
             executor=self._syncs,
             measures=self.measures,
+            marks=self.marks,
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)

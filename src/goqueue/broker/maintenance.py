@@ -1,7 +1,9 @@
 """What a broker does by itself, now and then: retention, compaction, checkpoints, the disk, repair.
 
-Each pass can be called on its own; `start` runs them all at their intervals. What is long happens
-in a thread, what changes a log happens here on the loop, and other work has its turn in between.
+Each pass can be called on its own; `start` runs them all at their intervals. A pass looks only at
+partitions that are marked (`goqueue.broker.due_marks`), so idle ones cost nothing. What is long
+happens in a thread, what changes a log happens here on the loop, and other work has its turn in
+between.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.history import STEP_S
 from goqueue.broker.upkeep import (
@@ -17,23 +19,28 @@ from goqueue.broker.upkeep import (
     MaintenanceSettings,
     RetrySchedule,
     checkpoint_due,
-    compaction_due,
     disk_state,
 )
 from goqueue.metrics import names
 from goqueue.model.errors import GoQueueError, LogFailedError
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
+from goqueue.storage.cleanable import cleanable
 from goqueue.storage.compaction import Compaction
+from goqueue.storage.retention import next_look_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.due_marks import DueMarks
     from goqueue.broker.partition import Partition, PartitionId
     from goqueue.broker.settings import TopicSettings
     from goqueue.storage.compaction import CompactionStats
 
 logger = logging.getLogger(__name__)
+
+_COMPACT_AGAIN_MS: Final = 60_000
+"""Before another attempt at a log whose compaction failed."""
 
 
 class Maintenance:
@@ -67,12 +74,20 @@ class Maintenance:
         """End every pass; one that works in a thread is waited for."""
         await self._tasks.stop()
 
-    def _partitions(self) -> Iterator[tuple[Partition, TopicSettings]]:
-        """Every partition that is still there when its turn comes."""
-        for partition in self._broker.partitions:
-            topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
-            if topic is not None and not partition.is_closed:
-                yield partition, topic.settings
+    def _marked(self, marks: DueMarks) -> Iterator[tuple[Partition, TopicSettings]]:
+        """Every partition that a pass has to look at, if it is still there when its turn comes."""
+        for partition_id in marks.take(self._broker.clock.now_ms()):
+            found = self._find(partition_id)
+            if found is not None:
+                found[0].unmark()
+                yield found
+
+    def _find(self, partition_id: PartitionId) -> tuple[Partition, TopicSettings] | None:
+        partition = self._broker.partitions.find(partition_id)
+        topic = self._broker.topics.catalogue.by_name.get(partition_id.topic)
+        if partition is None or partition.is_closed or topic is None:
+            return None
+        return partition, topic.settings
 
     # --- Retention -------------------------------------------------------------------------------
 
@@ -82,33 +97,57 @@ class Maintenance:
         Producers of which nothing was heard for long are forgotten too.
         """
         dropped = 0
-        idle_before_ms = self._broker.clock.now_ms() - self._settings.producer_idle_ms
-        for partition, settings in self._partitions():
-            partition.state.forget_idle(idle_before_ms)
+        for partition, settings in self._marked(self._broker.marks.retention):
             try:
-                dropped += partition.expire(
-                    retention_ms=settings.retention_ms if settings.deletes else None,
-                    retention_bytes=settings.retention_bytes if settings.deletes else None,
-                )
+                dropped += self._expire(partition, settings)
             except GoQueueError as error:
+                self._broker.marks.retention.touch(partition.id)
                 logger.warning("%s: retention failed: %s", partition.id, error)
             await asyncio.sleep(0)
         if dropped:
             logger.info("retention removed %d segments", dropped)
         return dropped
 
+    def _expire(self, partition: Partition, settings: TopicSettings) -> int:
+        """Apply retention to one partition, and note when it needs the next look."""
+        now_ms, log = self._broker.clock.now_ms(), partition.log
+        idle_ms = self._settings.producer_idle_ms
+        partition.state.forget_idle(now_ms - idle_ms)
+        retention_ms = settings.retention_ms if settings.deletes else None
+        retention_bytes = settings.retention_bytes if settings.deletes else None
+        segments_before = log.stats.segments_created
+        dropped = partition.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        if log.stats.segments_created > segments_before:
+            self._broker.marks.compaction.touch(partition.id)  # what was sealed may be dirty
+        next_ms = next_look_ms(log.segments, now_ms, log.config, retention_ms)
+        heard_ms = partition.sequences.oldest_heard_ms
+        if heard_ms is not None:
+            forget_ms = heard_ms + idle_ms + 1
+            next_ms = forget_ms if next_ms is None else min(next_ms, forget_ms)
+        self._broker.marks.retention.look_at(partition.id, next_ms)
+        return dropped
+
     # --- Compaction ------------------------------------------------------------------------------
 
     async def compact_due(self) -> int:
-        """Compact every log that is dirty enough, one after the other; returns how many."""
+        """Compact every marked log that is dirty enough, one after the other; returns how many."""
         count = 0
-        for partition, settings in self._partitions():
-            if compaction_due(partition.log, settings):
-                try:
-                    await self.compact(partition.id)
+        marks = self._broker.marks.compaction
+        for partition, settings in self._marked(marks):
+            if not settings.compacts or partition.log.failure is not None:
+                continue
+            now_ms = self._broker.clock.now_ms()
+            try:
+                found = cleanable(partition.log, settings.compaction_limits, now_ms)
+                marks.look_at(partition.id, found.next_ms)
+                if found.is_due:
+                    await self._compact(partition, settings, found.until)
+                    marks.touch(partition.id)  # a pass may stop half-way, at its bound of keys
                     count += 1
-                except GoQueueError as error:
-                    logger.warning("%s: compaction failed: %s", partition.id, error)
+            except GoQueueError as error:
+                marks.look_at(partition.id, now_ms + _COMPACT_AGAIN_MS)
+                logger.warning("%s: compaction failed: %s", partition.id, error)
+            await asyncio.sleep(0)
         return count
 
     async def compact(self, partition_id: PartitionId) -> CompactionStats | None:
@@ -119,14 +158,19 @@ class Maintenance:
             DiskError, LogFailedError: the disk refused.
         """
         topic, partition = self._broker.partitions.resolve(partition_id)
+        return await self._compact(partition, topic.settings, partition.log_end)
+
+    async def _compact(
+        self, partition: Partition, settings: TopicSettings, until: int
+    ) -> CompactionStats | None:
         async with partition.upkeep:
             if partition.is_closed:
                 return None
             compaction = Compaction(
                 partition.log,
                 self._broker.clock.now_ms(),
-                until=partition.last_stable,
-                tombstone_ms=topic.settings.number("delete.retention.ms"),
+                until=min(until, partition.last_stable),
+                tombstone_ms=settings.number("delete.retention.ms"),
                 aborted=partition.transactions.frozen(),
             )
             await in_thread(self._broker.executor, compaction.build, compaction.cancel)
@@ -137,7 +181,7 @@ class Maintenance:
                 for _ in steps:
                     await asyncio.sleep(0)
                     await partition.flusher.settle()
-        self._report_compaction(partition_id, compaction.stats)
+        self._report_compaction(partition.id, compaction.stats)
         return compaction.stats
 
     def _report_compaction(self, partition_id: PartitionId, stats: CompactionStats) -> None:
@@ -161,12 +205,14 @@ class Maintenance:
     async def checkpoint(self) -> int:
         """Checkpoint every log that was appended to since its last one; returns how many."""
         count = 0
-        for partition, _ in self._partitions():
+        marks = self._broker.marks.checkpoints
+        for partition, _ in self._marked(marks):
             if checkpoint_due(partition.log):
                 try:
                     await partition.checkpoint()
                     count += 1
                 except GoQueueError as error:
+                    marks.touch(partition.id)
                     logger.warning("%s: no checkpoint: %s", partition.id, error)
         return count
 
@@ -197,7 +243,10 @@ class Maintenance:
 
     async def recover(self) -> int:
         """Try to bring failed logs back; returns how many accept appends again."""
-        failing = [p for p, _ in self._partitions() if p.log.failure is not None]
+        marked = self._broker.marks.failing
+        found = [self._find(each) for each in sorted(marked)]
+        failing = [each[0] for each in found if each and each[0].log.failure is not None]
+        marked.intersection_update(partition.id for partition in failing)
         count = 0
         now_s = self._broker.clock.monotonic_s()
         for partition in self._retries.due(failing, now_s):

@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.due_marks import MaintenanceMarks
 from goqueue.broker.log_state import LogState
 from goqueue.broker.measures import Measures
 from goqueue.broker.waiting import Waiters
@@ -96,10 +97,14 @@ class Partition:
         executor: Executor,
         leader_epoch: int = 0,
         measures: Measures | None = None,
+        marks: MaintenanceMarks | None = None,
     ) -> None:
         self.id = partition_id
+        self._marks = marks or MaintenanceMarks()
+        self._is_marked = False
         self.leader_epoch = leader_epoch
         self.log = Log(folder, config, disk=disk, clock=clock)
+        self.log.on_failure = self._note_failure
         self._measures = measures or Measures(Metrics(""))
         self.flusher = Flusher(self.log, executor, self._after_flush, self._measures.synced)
         self.waiters = Waiters()
@@ -116,6 +121,10 @@ class Partition:
         self.state = self._rebuilt()
         self._visible_to = self.high_watermark
         self._stable_to = self.last_stable
+        if self.log.end_offset > 0:
+            self._mark()
+        if self.log.failure is not None:
+            self._note_failure()
 
     def _show_what_was_shown(self) -> None:
         """After a crash, sync what recovery found: readers may have seen it, and will ask for it.
@@ -180,6 +189,8 @@ class Partition:
         if follows:
             placed = info._replace(base_offset=appended.first_offset)
             self.state.note(placed, batch, self._clock.now_ms())
+        if not self._is_marked:
+            self._mark()
         self.flusher.appended()
         self._show(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
@@ -203,6 +214,7 @@ class Partition:
         info = peek(batch)
         appended = self.log.append(batch, self.leader_epoch, checked=True)
         self.state.note(info._replace(base_offset=appended.first_offset), batch, now_ms)
+        self._mark()
         self.flusher.appended()
         self._show(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
@@ -293,7 +305,19 @@ class Partition:
     def _state_now(self) -> Snapshot:
         return Snapshot(LOG_STATE, self.log.end_offset - 1, self._clock.now_ms(), self.state.dump())
 
-    # --- Looking after it ------------------------------------------------------------------------
+    # --- Maintenance -----------------------------------------------------------------------------
+
+    def _mark(self) -> None:
+        """Let every maintenance pass look at this partition, once."""
+        self._is_marked = True
+        self._marks.touch(self.id)
+
+    def unmark(self) -> None:
+        """A pass looks at the partition now; the next append marks it again."""
+        self._is_marked = False
+
+    def _note_failure(self) -> None:
+        self._marks.failing.add(self.id)
 
     def delete_before(self, offset: int) -> int:
         """Let the log start at `offset`. Returns where it starts now. Raises like the log."""
@@ -311,6 +335,7 @@ class Partition:
     def configure(self, config: LogConfig) -> None:
         """Follow other settings from now on, also with what is already in the log."""
         self.log.configure(config)
+        self._mark()
         if self.log.flushed_offset < self.log.end_offset:
             self.flusher.appended()  # readers may have to wait for the disk from now on
 
@@ -347,6 +372,7 @@ class Partition:
                 return
             self.log.recover()
             self.state = self._rebuilt()
+            self._mark()
             self._after_flush()
 
     # --- Ending ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from goqueue.broker.due_marks import MaintenanceMarks
     from goqueue.broker.measures import Measures
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
@@ -38,6 +39,7 @@ class Partitions:
         *,
         executor: Executor,
         measures: Measures,
+        marks: MaintenanceMarks,
     ) -> None:
         self._folder = folder
         self._topics = topics
@@ -45,6 +47,7 @@ class Partitions:
         self._clock = clock
         self._executor = executor
         self._measures = measures
+        self._marks = marks
         self._open: dict[PartitionId, Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -89,6 +92,7 @@ class Partitions:
                     clock=self._clock,
                     executor=self._executor,
                     measures=self._measures,
+                    marks=self._marks,
                 )
 
     def configure_topic(self, topic: Topic) -> None:
@@ -113,6 +117,8 @@ class Partitions:
         # All at once: while the first is being removed, a topic of the same name may be made.
         ids = [PartitionId(topic.name, number) for number in range(topic.partition_count)]
         doomed = [self._open.pop(each) for each in ids if each in self._open]
+        for each in ids:
+            self._marks.forget(each)
         # What refuses to go stays marked as deleted; the others go nevertheless.
         await asyncio.gather(*(each.delete() for each in doomed), return_exceptions=True)
         self.remove_files(topic.name, topic.topic_id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.records import Compression
+from goqueue.storage.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
 
 if TYPE_CHECKING:
@@ -85,16 +86,13 @@ _WITHOUT_EFFECT: Final = {
     "flush.messages": str(_LARGEST),
     "follower.replication.throttled.replicas": "",
     "leader.replication.throttled.replicas": "",
-    "max.compaction.lag.ms": str(_LARGEST),
     "message.downconversion.enable": "true",
     "message.timestamp.after.max.ms": str(_LARGEST),
     "message.timestamp.before.max.ms": str(_LARGEST),
     "message.timestamp.difference.max.ms": str(_LARGEST),
-    "min.compaction.lag.ms": "0",
     "preallocate": "false",
     "remote.storage.enable": "false",
     "segment.index.bytes": "10485760",
-    "segment.jitter.ms": "0",
     "unclean.leader.election.enable": "false",
 }
 
@@ -116,6 +114,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             "segment.bytes", 64 << 20, 1024, "The size of a segment file.", high=1 << 31, kind="int"
         ),
         _number("segment.ms", 7 * _DAY_MS, 1, "How long a segment may stay open."),
+        _number("segment.jitter.ms", 0, 0, "How much earlier a segment may be sealed, at random."),
         _number(
             "index.interval.bytes",
             4096,
@@ -143,6 +142,15 @@ SETTINGS: Final[dict[str, Setting]] = {
             "min.insync.replicas", 1, 1, "How many replicas an acks=all publish needs.", kind="int"
         ),
         _number("delete.retention.ms", _DAY_MS, 0, "How long compaction keeps tombstones."),
+        _number(
+            "min.compaction.lag.ms", 0, 0, "For how long compaction leaves a record alone at least."
+        ),
+        _number(
+            "max.compaction.lag.ms",
+            _LARGEST,
+            1,
+            "After how long a record is compacted, however little there is to compact.",
+        ),
         Setting(
             "min.cleanable.dirty.ratio",
             "0.5",
@@ -287,6 +295,16 @@ class TopicSettings:
         """Old segments go."""
         return "delete" in self.text("cleanup.policy")
 
+    @cached_property
+    def compaction_limits(self) -> CompactionLimits:
+        """When records of a compacted topic are compacted."""
+        max_lag_ms = self.number("max.compaction.lag.ms")
+        return CompactionLimits(
+            float(self.text("min.cleanable.dirty.ratio")),
+            self.number("min.compaction.lag.ms"),
+            None if max_lag_ms == _LARGEST else max_lag_ms,
+        )
+
     @property
     def retention_ms(self) -> int | None:
         """None is for ever."""
@@ -335,11 +353,19 @@ class TopicSettings:
         text = self.text("goqueue.trace")
         return None if text == "default" else float(text)
 
+    @property
+    def _segment_ms(self) -> int:
+        """How long a segment may stay open: compaction reaches only what is sealed."""
+        segment_ms, max_lag_ms = self.number("segment.ms"), self.compaction_limits.max_lag_ms
+        bounded = self.compacts and max_lag_ms is not None
+        return min(segment_ms, max_lag_ms) if bounded and max_lag_ms else segment_ms
+
     def log_config(self) -> LogConfig:
         """What the log of each partition is told."""
         return LogConfig(
             segment_bytes=self.number("segment.bytes"),
-            segment_ms=self.number("segment.ms"),
+            segment_ms=self._segment_ms,
+            segment_jitter_ms=self.number("segment.jitter.ms"),
             index_interval_bytes=self.number("index.interval.bytes"),
             fsync=Fsync(self.text("goqueue.fsync")),
             fsync_interval_ms=self.number("flush.ms"),

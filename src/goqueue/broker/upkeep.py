@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from goqueue.storage.compaction import dirty_ratio
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.broker.partition import Partition, PartitionId
-    from goqueue.broker.settings import TopicSettings
     from goqueue.storage.log import Log
 
 
@@ -21,9 +18,9 @@ class MaintenanceSettings:
     """How often each pass runs, and where its limits are."""
 
     retention_s: float = 60.0
-    """Between looks for segments that are too old, too many, or open for too long."""
-    compaction_s: float = 600.0
-    """Between looks for logs that are worth compacting."""
+    """Between looks at logs that were appended to, or of which a segment has reached its limit."""
+    compaction_s: float = 15.0
+    """Between looks at the compacted logs that were appended to, or whose time has come."""
     checkpoint_s: float = 60.0
     """Between checkpoints: what a killed broker's next start has to scan at most."""
     disk_s: float = 30.0
@@ -62,14 +59,6 @@ def disk_state(used_percent: float, limit_percent: float, warning_points: float)
 def checkpoint_due(log: Log) -> bool:
     """Whether something was appended that the next start would have to scan."""
     return log.failure is None and log.end_offset > log.store.checkpoint.recovery_point
-
-
-def compaction_due(log: Log, settings: TopicSettings) -> bool:
-    """Whether a compacted topic's log has enough that no pass has seen."""
-    if not settings.compacts or log.failure is not None:
-        return False
-    ratio = dirty_ratio(log)
-    return ratio > 0 and ratio >= float(settings.text("min.cleanable.dirty.ratio"))
 
 
 @dataclass(slots=True)

@@ -90,6 +90,14 @@ class Disk(Protocol):
         """The length of a file that need not be open."""
         ...
 
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in milliseconds since the Unix epoch."""
+        ...
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Say when a file was last written."""
+        ...
+
     def make_folder(self, folder: Path) -> None:
         """Make the folder and its parents, and their names durable; there already is fine."""
         ...
@@ -225,6 +233,18 @@ class SystemDisk:
             return path.stat().st_size
         except OSError as error:
             raise translate(error, "measuring", path) from error
+
+    def modified_ms(self, path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise translate(error, "dating", path) from error
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as error:
+            raise translate(error, "dating", path) from error
 
     def make_folder(self, folder: Path) -> None:
         try:

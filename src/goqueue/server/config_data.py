@@ -77,13 +77,13 @@ class StorageSection:
     retention_check_ms: int = setting(
         round(_UPKEEP.retention_s * _SECOND),
         Duration(10, _DAY),
-        "How often logs are looked through for what may be deleted.",
+        "How often retention runs. It looks at logs that were appended to or have a segment due.",
         kafka="log.retention.check.interval.ms",
     )
     compaction_check_ms: int = setting(
         round(_UPKEEP.compaction_s * _SECOND),
         Duration(10, _DAY),
-        "How often logs are looked through for what is worth compacting.",
+        "How often compaction runs. It looks at compacted logs that were appended to or are due.",
         kafka="log.cleaner.backoff.ms",
     )
     checkpoint_ms: int = setting(

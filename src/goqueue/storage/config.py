@@ -27,6 +27,10 @@ class LogConfig:
     segment_ms: int = 7 * 24 * 3600 * 1000
     """An active segment older than this is sealed, so that retention can reach its records."""
 
+    segment_jitter_ms: int = 0
+    """Each segment is sealed up to so much earlier, so that the segments of many logs that were
+    started together are not sealed together."""
+
     index_interval_bytes: int = 4096
     """Both indexes get an entry each time this much has been written."""
 
@@ -37,3 +41,5 @@ class LogConfig:
         for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "fsync_interval_ms"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a positive number")
+        if self.segment_jitter_ms < 0:
+            raise ValueError(f"segment_jitter_ms is {self.segment_jitter_ms}, expected 0 or more")

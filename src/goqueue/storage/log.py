@@ -30,11 +30,11 @@ from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
-from goqueue.storage.retention import expired_count
+from goqueue.storage.retention import expired_count, is_aged, newest_ms
 from goqueue.storage.store import SegmentStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from goqueue.runtime.clock import Clock
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from goqueue.storage.region import Chunk, Region
     from goqueue.storage.segments import Segments
     from goqueue.storage.store import StoreStats
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 class Appended(NamedTuple):
@@ -80,6 +84,8 @@ class Log:
         self._clock = clock or SystemClock()
         self._failure: DiskError | None = None
         self._closed = False
+        self.on_failure: Callable[[], None] = _nobody
+        """Called when a write or a sync fails, and the log refuses appends from then on."""
         self._store = SegmentStore(folder, self.config, disk or SystemDisk(), self._clock)
         if not self.recovery.clean or self.recovery.checkpoint_missing:
             with suppress(DiskFullError):  # then it is failed: it can be read and trimmed
@@ -356,9 +362,8 @@ class Log:
         active = self.segments.active
         if active is None or not active.size_bytes or self._failure is not None:
             return
-        expired = retention_ms is not None and 0 <= active.max_timestamp < now_ms - retention_ms
-        aged = 0 <= active.created_ms < now_ms - self.config.segment_ms
-        if expired or aged:
+        expired = retention_ms is not None and newest_ms(active, now_ms) < now_ms - retention_ms
+        if expired or is_aged(active, now_ms, self.config):
             try:
                 self._store.roll()
             except DiskError as error:
@@ -392,6 +397,7 @@ class Log:
         """Refuse appends from now on: a write after a failed one could leave a hole."""
         if self._failure is None:
             self._failure = error
+            self.on_failure()
 
     def recover(self) -> None:
         """Make the log whole again after a failed write or sync, and accept appends again.

@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from goqueue.model.errors import DiskFullError
-from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC
+from goqueue.model.errors import BatchError, DiskFullError
+from goqueue.model.ids import NO_TIMESTAMP, TimestampMs
+from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC, peek_header
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
 from goqueue.storage.scan import (
@@ -66,7 +67,7 @@ class Segment:
         """How much of the file is known to be on the disk."""
 
         self.created_ms = NO_TIMESTAMP
-        """When this process made the segment; unknown for one found at start."""
+        """When the segment was started; of one found at start not known until `born_ms` asks."""
 
         self.index_rebuilds = 0
 
@@ -106,6 +107,50 @@ class Segment:
     def max_timestamp(self) -> int:
         """The highest timestamp of any record, or -1 when there is none."""
         return self.indexes.max_timestamp
+
+    # --- Age -------------------------------------------------------------------------------------
+
+    def born_ms(self, now_ms: int) -> int:
+        """When the segment was started; of one found at start, when its first batch was dated.
+
+        A first batch without a timestamp or with one after now says nothing: then the time of the
+        last write to the file counts.
+        """
+        if self.created_ms == NO_TIMESTAMP:
+            first = self.first_timestamp
+            dated = 0 <= first <= now_ms
+            self.created_ms = TimestampMs(first if dated else self.modified_ms(now_ms))
+        return self.created_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The highest timestamp of the first batch, or -1 when there is none."""
+        if self.size_bytes < HEADER_BYTES:
+            return NO_TIMESTAMP
+        try:
+            return peek_header(self.file.read(0, HEADER_BYTES)).max_timestamp
+        except BatchError:
+            return NO_TIMESTAMP  # damaged
+
+    def modified_ms(self, now_ms: int) -> int:
+        """When the file was last written.
+
+        A file that was written while the clock was ahead counts as written now, and is dated so:
+        its age would stand still until the clock gets there.
+        """
+        path = self.path(LOG)
+        modified_ms = self._disk.modified_ms(path)
+        if modified_ms > now_ms:
+            self._disk.set_modified_ms(path, now_ms)
+            return now_ms
+        return modified_ms
+
+    def open_ms(self, config: LogConfig) -> int:
+        """For how long the segment may stay open: `segment_ms`, less a share of the jitter."""
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        if not jitter_ms:
+            return config.segment_ms
+        return config.segment_ms - crc32(bytes(self.path(LOG))) % (jitter_ms + 1)
 
     # --- Growing ---------------------------------------------------------------------------------
 

@@ -141,6 +141,11 @@ class ProducerSequences:
             value += b"".join(_BATCH.pack(*batch) for batch in state.batches)
             yield producer_id.to_bytes(8, "big", signed=True), value
 
+    @property
+    def oldest_heard_ms(self) -> int | None:
+        """When the producer was heard of that has been silent for longest; None without any."""
+        return next((state.heard_ms for state in self._producers.values()), None)
+
     def forget_idle(self, before_ms: int) -> int:
         """Forget the producers of which nothing was heard since; returns how many."""
         count = 0

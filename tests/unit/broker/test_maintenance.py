@@ -100,7 +100,101 @@ def test_a_producer_that_is_silent_for_a_week_is_forgotten(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
+def test_a_pass_looks_only_at_partitions_that_were_appended_to_or_whose_time_has_come(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(now_ms=10 * DAY_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await broker.create_topic("t", 5, {"retention.ms": str(DAY_MS)})
+            maintenance = Maintenance(broker)
+            await maintenance.expire()
+            assert list(broker.marks.retention.take(clock.now_ms())) == []
+            publish(broker, "t", VALUE)
+            publish(broker, "t", VALUE)
+            assert len(broker.marks.retention) == 1
+            assert await maintenance.expire() == 0
+            assert list(broker.marks.retention.take(clock.now_ms() + DAY_MS)) == []
+            clock.advance(DAY_MS + 1)
+            assert await maintenance.expire() == 1
+            assert partition_of(broker, "t").log_start == 2
+            publish(broker, "t", VALUE)
+            await maintenance.expire()
+            await broker.configure_topic("t", {"retention.ms": "1"})
+            clock.advance(2)
+            assert await maintenance.expire() == 1
+            await broker.delete_topic("t")
+            assert list(broker.marks.retention.take(1 << 62)) == []
+
+    asyncio.run(scenario())
+
+
+def test_marks_of_what_a_broker_finds_at_start_are_set(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(now_ms=10 * DAY_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await broker.create_topic("t", 2, {"retention.ms": str(DAY_MS)})
+            publish(broker, "t", VALUE)
+        clock.advance(2 * DAY_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            assert await Maintenance(broker).expire() == 1
+
+    asyncio.run(scenario())
+
+
 # --- Compaction ----------------------------------------------------------------------------------
+
+
+def test_a_record_is_compacted_no_earlier_than_its_lag_and_then_without_an_append(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(now_ms=10 * DAY_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            policy = {
+                **SMALL_SEGMENTS,
+                "cleanup.policy": "compact",
+                "min.compaction.lag.ms": "60000",
+            }
+            await broker.create_topic("t", 1, policy)
+            for _ in range(30):
+                publish(broker, "t", VALUE, key=b"k")
+            maintenance = Maintenance(broker)
+            assert await maintenance.compact_due() == 0
+            clock.advance(60_000)
+            assert await maintenance.compact_due() == 1
+            assert len(await read_all(broker, "t")) < 10
+
+    asyncio.run(scenario())
+
+
+def test_the_longest_lag_compacts_what_is_not_dirty_enough_and_seals_what_is_open(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(now_ms=10 * DAY_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            policy = {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "1",
+                "max.compaction.lag.ms": "60000",
+            }
+            await broker.create_topic("t", 1, policy)
+            maintenance = Maintenance(broker)
+            publish(broker, "t", VALUE, key=b"k")
+            clock.advance(60_001)
+            await maintenance.expire()
+            assert await maintenance.compact_due() == 1
+            for _ in range(3):
+                publish(broker, "t", VALUE, key=b"k")
+            await maintenance.expire()
+            assert await maintenance.compact_due() == 0
+            clock.advance(60_001)
+            await maintenance.expire()
+            assert await maintenance.compact_due() == 1
+            assert len(await read_all(broker, "t")) == 1
+
+    asyncio.run(scenario())
 
 
 def test_a_log_is_compacted_when_it_is_dirty_enough(tmp_path: Path) -> None:
@@ -323,7 +417,7 @@ def test_every_pass_is_started_and_all_of_them_stop(tmp_path: Path) -> None:
             maintenance = Maintenance(broker, tasks=PeriodicTasks(sleep))
             await maintenance.start()
             await asyncio.sleep(0)
-            assert sorted(asked) == [1.0, 5.0, 5.0, 30.0, 60.0, 60.0, 600.0]
+            assert sorted(asked) == [1.0, 5.0, 5.0, 15.0, 30.0, 60.0, 60.0]
             await maintenance.stop()
 
     asyncio.run(scenario())

@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
+from goqueue.storage.retention import next_look_ms
 from support.batches import batch
 from support.clocks import ManualClock
 from support.disks import HastyDisk
@@ -84,10 +85,82 @@ def test_an_active_segment_that_was_open_too_long_is_sealed(
     assert len(log.segments) == 2, "an empty one is not sealed"
 
 
-def test_records_without_a_time_are_kept_by_a_limit_of_time(log: Log) -> None:
+def test_records_without_a_time_are_as_old_as_their_file(log: Log, clock: ManualClock) -> None:
     write(log, -1, -1, NOW)
-    assert log.expire(retention_ms=1) == 0
+    assert log.expire(retention_ms=1000) == 0
     assert first_offsets(log) == [0, 1, 2]
+    clock.advance(1001)
+    assert log.expire(retention_ms=1000) == 3
+
+
+def test_a_record_dated_in_the_far_future_does_not_keep_its_segment_for_ever(
+    log: Log, clock: ManualClock
+) -> None:
+    year_9999 = 253_370_764_800_000
+    write(log, NOW - 500, year_9999, NOW)
+    assert log.expire(retention_ms=300) == 1
+    clock.advance(300)
+    assert log.expire(retention_ms=300) == 0
+    clock.advance(1)
+    assert log.expire(retention_ms=300) == 2
+    assert log.start_offset == 3
+
+
+def test_a_segment_written_while_the_clock_was_ahead_ages_from_now_on_also_after_a_restart(
+    memory_path: Path, clock: ManualClock
+) -> None:
+    config = LogConfig(segment_bytes=100)
+    log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
+    write(log, NOW + 500_000, NOW + 500_000)
+    log.expire(retention_ms=1000)
+    log.close()
+    clock.advance(1001)
+    log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
+    assert log.expire(retention_ms=1000) >= 1
+
+
+def test_a_segment_found_at_start_is_as_old_as_its_first_record(
+    memory_path: Path, clock: ManualClock
+) -> None:
+    config = LogConfig(segment_ms=1000)
+    log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
+    log.append(batch(timestamps=[NOW]))
+    log.close()
+    clock.advance(1001)
+    log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
+    log.expire()
+    assert len(log.segments) == 2
+
+
+def test_jitter_seals_segments_earlier_and_not_all_at_once(
+    memory_path: Path, clock: ManualClock
+) -> None:
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=1000)
+    logs = [Log(memory_path / str(n), config, disk=HastyDisk(), clock=clock) for n in range(20)]
+    for log in logs:
+        log.append(batch(timestamps=[NOW]))
+    sealed_at = [0] * len(logs)
+    for step in range(12):
+        clock.advance(100)
+        for number, log in enumerate(logs):
+            log.expire()
+            if len(log.segments) == 2 and not sealed_at[number]:
+                sealed_at[number] = step
+    assert all(len(log.segments) == 2 for log in logs)
+    assert len(set(sealed_at)) > 3
+
+
+def test_the_next_look_is_when_time_alone_gives_retention_something_to_do(
+    log: Log, clock: ManualClock
+) -> None:
+    assert next_look_ms(log.segments, NOW, log.config, 300) is None
+    write(log, NOW - 100, NOW)
+    due_ms = next_look_ms(log.segments, NOW, log.config, 300)
+    assert due_ms == NOW - 100 + 300 + 1
+    clock.advance(200)
+    assert log.expire(retention_ms=300) == 0
+    clock.advance(1)
+    assert log.expire(retention_ms=300) == 1
 
 
 def test_by_size_the_oldest_go_while_enough_is_left(log: Log) -> None:

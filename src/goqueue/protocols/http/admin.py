@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.upkeep import compaction_due
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import GroupPath, TopicPath, doc
+from goqueue.storage.cleanable import cleanable
 from goqueue.storage.compaction import dirty_ratio
 
 if TYPE_CHECKING:
@@ -116,10 +116,12 @@ class AdminRoutes:
     async def _compact(
         self, topic: Topic, partition: Partition, *, dry_run: bool
     ) -> CompactedPartition:
+        now_ms = self._node.broker.clock.now_ms()
+        plan = cleanable(partition.log, topic.settings.compaction_limits, now_ms)
         found = CompactedPartition(
             partition=partition.id.number,
             dirty_ratio=dirty_ratio(partition.log),
-            due=compaction_due(partition.log, topic.settings),
+            due=plan.is_due and partition.log.failure is None,
             bytes_before=partition.log.size_bytes,
             bytes_after=None,
             records_before=None,

@@ -1,0 +1,63 @@
+"""Which part of a log compaction may work on now, and whether that is worth a pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.storage.retention import newest_ms
+
+if TYPE_CHECKING:
+    from goqueue.storage.log import Log
+
+
+class CompactionLimits(NamedTuple):
+    """What a topic says of when its records are compacted."""
+
+    dirty_ratio: float
+    """A pass is worth it once so much of what it would read was never compacted."""
+    min_lag_ms: int = 0
+    """A record stays for at least so long, also when a newer one of its key has come."""
+    max_lag_ms: int | None = None
+    """A record waits for at most so long, however little there is to compact; None is for ever."""
+
+
+class Cleanable(NamedTuple):
+    """What a pass would do now."""
+
+    until: int
+    """The pass leaves alone what is at or past this offset."""
+    ratio: float
+    """The share of the bytes up to there that no pass has seen."""
+    is_due: bool
+    next_ms: int | None
+    """When time alone makes more of the log cleanable or a pass due; None when it does not."""
+
+
+def cleanable(log: Log, limits: CompactionLimits, now_ms: int) -> Cleanable:
+    """What compaction of `log` would do now. Only sealed segments are ever compacted."""
+    clean_below = log.store.checkpoint.clean_below
+    until, total, dirty = clean_below, 0, 0
+    first_dirty_ms: int | None = None
+    times_ms: list[int] = []
+    for segment in log.segments.sealed:
+        is_dirty = segment.end_offset > clean_below and segment.size_bytes > 0
+        if is_dirty and limits.min_lag_ms:
+            ripe_ms = newest_ms(segment, now_ms) + limits.min_lag_ms
+            if ripe_ms > now_ms:
+                times_ms.append(ripe_ms)
+                break
+        until = max(until, segment.end_offset)
+        total += segment.size_bytes
+        if is_dirty:
+            dirty += segment.size_bytes
+            if limits.max_lag_ms is not None:
+                born_ms = segment.born_ms(now_ms)
+                first_dirty_ms = born_ms if first_dirty_ms is None else min(first_dirty_ms, born_ms)
+    ratio = dirty / total if total else 0.0
+    is_due = dirty > 0 and ratio >= limits.dirty_ratio
+    if first_dirty_ms is not None and limits.max_lag_ms is not None:
+        late_ms = first_dirty_ms + limits.max_lag_ms
+        is_due = is_due or late_ms <= now_ms
+        times_ms.append(late_ms)
+    next_ms = min((each for each in times_ms if each > now_ms), default=None)
+    return Cleanable(until, ratio, is_due, next_ms)
