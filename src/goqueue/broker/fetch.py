@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from goqueue.broker.partition import Isolation, Partition, PartitionId
 from goqueue.broker.waiting import Waiter
 from goqueue.model.errors import DamagedRangeError, GoQueueError
 from goqueue.records.batch import walk
+from goqueue.records.committed import committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -283,21 +283,8 @@ class Fetcher:
 
 
 def visible_batches(fetched: Fetched) -> Iterator[tuple[int, BatchInfo]]:
-    """The position and header of each batch of a fetch that holds messages for its reader.
-
-    Markers are left out, and for a reader of committed records what was aborted: a producer's
-    batches from the first offset of an aborted transaction on, up to the marker that ends it. A
-    fetch without aborted transactions costs nothing more than its headers.
-    """
-    coming = deque(fetched.aborted)
-    aborted: set[int] = set()
-    for position, info in walk(fetched.data):
-        while coming and coming[0][1] <= info.base_offset:
-            aborted.add(coming.popleft()[0])
-        if info.is_control:
-            aborted.discard(info.producer_id)
-        elif not (aborted and info.is_transactional and info.producer_id in aborted):
-            yield position, info
+    """The position and header of each batch of a fetch that holds messages for its reader."""
+    return committed(walk(fetched.data), fetched.aborted)
 
 
 def _size(found: list[_Found]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.records.batch import COMPRESSION_MASK, DELIVERY, LOG_APPEND_TIME
+from goqueue.records.committed import committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,22 +68,6 @@ def runs_of(
             pieces.append((position, end))
     if pieces:
         yield Run(_joined(data, pieces), kind)
-
-
-def committed(
-    batches: Sequence[tuple[int, BatchInfo]], aborted: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, BatchInfo]]:
-    """The batches with data that was not taken back; markers are left out."""
-    waiting = list(reversed(aborted))
-    taken_back: set[int] = set()
-    for position, info in batches:
-        while waiting and waiting[-1][1] <= info.last_offset:
-            taken_back.add(waiting.pop()[0])
-        if info.is_control:
-            # The marker ends the transaction, and only an aborted one is in the set.
-            taken_back.discard(info.producer_id)
-        elif not (info.is_transactional and info.producer_id in taken_back):
-            yield position, info
 
 
 def _joined(data: memoryview, pieces: Sequence[tuple[int, int]]) -> memoryview | bytes:
