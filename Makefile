@@ -39,13 +39,19 @@ check: $(STAMP) ## format, lint, import contracts, types
 	$(BIN)/mypy
 
 .PHONY: fix
-fix: $(STAMP) ## format, and mend what the linter can
+fix: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
 .PHONY: bench
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/local.jsonl
 	$(BIN)/goqueue bench
+
+MINUTES ?= 10
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## damaged inputs into every parser for MINUTES=; findings go to build/fuzz/
+	PYTHONPATH=.:tests $(BIN)/python -m fuzz.driver --minutes $(MINUTES)
 
 .PHONY: docs
 docs: $(STAMP) ## the documentation as a site, in site/

@@ -24,6 +24,7 @@ NULL: Final = "null broker"
 
 _READY: Final = re.compile(rf"ready in .* on {HOST}:(\d+), HTTP")
 _GRPC: Final = re.compile(rf"gRPC on {re.escape(HOST)}:(\d+)")
+_HTTP: Final = re.compile(rf"HTTP on {re.escape(HOST)}:(\d+)")
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -184,8 +185,22 @@ def start_goqueue(
 
 def grpc_address(server: BrokerProcess) -> str:
     """Where a server says that it speaks gRPC."""
-    found = next(found for line in server.log if (found := _GRPC.search(line)))
-    return f"{HOST}:{found[1]}"
+    return f"{HOST}:{grpc_port(server)}"
+
+
+def grpc_port(server: BrokerProcess) -> int:
+    """The port of that."""
+    return _port_of(server, _GRPC)
+
+
+def http_port(server: BrokerProcess) -> int:
+    """The port at which a server says that it speaks HTTP."""
+    return _port_of(server, _HTTP)
+
+
+def _port_of(server: BrokerProcess, listener: re.Pattern[str]) -> int:
+    expect(server.port, "it has no port")
+    return next(int(found[1]) for line in server.log if (found := listener.search(line)))
 
 
 def start_null(folder: Path) -> BrokerProcess:

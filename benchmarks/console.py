@@ -5,13 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import shutil
 from contextlib import contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks._brokers import start_goqueue
+from benchmarks._brokers import http_port, start_goqueue
 from benchmarks._spark_data import Topic
 from benchmarks._turns import expect
 from benchmarks.harness import Run, benchmark, percentiles, timed
@@ -27,7 +26,6 @@ GROUPS: Final = 50
 MESSAGES: Final = int(os.environ.get("GOQUEUE_BENCH_CONSOLE_MESSAGES", "10000000"))
 TURNS: Final = 9
 CALLS: Final = 50
-_HTTP: Final = re.compile(r"HTTP on [\d.]+:(\d+)")
 _FLAGS: Final = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 
 
@@ -74,9 +72,7 @@ def looking(folder: Path) -> Iterator[Bench]:
     root = ("--no-sandbox",) if os.geteuid() == 0 else ()
     with start_goqueue(folder) as broker, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=[*_FLAGS, *root])
-        expect(broker.port, "it has no port")
-        port = next(int(found[1]) for line in broker.log if (found := _HTTP.search(line)))
-        yield Bench(broker.address, port, browser)
+        yield Bench(broker.address, http_port(broker), browser)
         browser.close()
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import re
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks._brokers import PARTITIONS, start_goqueue
+from benchmarks._brokers import PARTITIONS, http_port, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._pairs import send
 from benchmarks._profiled import report_profile, start_profiling
@@ -26,13 +25,6 @@ PRODUCED: Final = 300_000
 MICROSECONDS: Final = 1e6
 WAYS: Final = {1: "HTTP, 1 message a request", 100: "HTTP, 100 messages a request"}
 
-_HTTP: Final = re.compile(r"HTTP on [\d.]+:(\d+)")
-
-
-def _http_port(broker: BrokerProcess) -> int:
-    expect(broker.port, "it has no port")
-    return next(int(found[1]) for line in broker.log if (found := _HTTP.search(line)))
-
 
 @benchmark("publish", "Publish 100-byte messages on 16 connections, with Kafka's path beside it")
 def publish(run: Run) -> None:
@@ -44,7 +36,7 @@ def publish(run: Run) -> None:
         ClientProcess("_http_client") as client,
         ClientProcess("_kafka_client") as kafka,
     ):
-        port = _http_port(broker)
+        port = http_port(broker)
         stored = _warm_up(client, kafka, broker, port)
         for _ in run.progress(TURNS, "publish"):
             sent = send(kafka, broker, "kafka", PRODUCED, reports=True)
@@ -117,7 +109,7 @@ def profile(run: Run) -> None:
         start_goqueue(run.scratch / "data", module=("benchmarks._profiled", str(result))) as broker,
         ClientProcess("_http_client") as client,
     ):
-        port = _http_port(broker)
+        port = http_port(broker)
         for count, way in WAYS.items():
             expect(client.call("make_topic", port=port, topic=_topic(count)) == 201, "no topic")
             _publish(client, port, count, WARM_UP_S)

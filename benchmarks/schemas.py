@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks._brokers import start_goqueue
+from benchmarks._brokers import HOST, http_port, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._schema_messages import checked, messages
 from benchmarks._turns import Turns, expect
@@ -25,8 +24,6 @@ BATCH: Final = 100
 VALIDATED_TURNS: Final = 15
 PRODUCED: Final = 20_000
 PRODUCE_TURNS: Final = 7
-
-_HTTP: Final = re.compile(r"HTTP on ([\d.]+:\d+)")
 
 
 @benchmark("validate", "Open a batch of 1 KB messages and hold each against its schema")
@@ -109,8 +106,7 @@ def _make_topics(client: ClientProcess, broker: BrokerProcess) -> dict[str, tupl
 
 
 def _register(broker: BrokerProcess, subject: str, schema: Schema) -> None:
-    expect(broker.port, "it has no port")
-    address = next(found[1] for line in broker.log if (found := _HTTP.search(line)))
+    address = f"{HOST}:{http_port(broker)}"
     body: dict[str, Any] = {"schema": schema.text, "schemaType": schema.type}
     request = urllib.request.Request(
         f"http://{address}/subjects/{subject}/versions", json.dumps(body).encode(), method="POST"
