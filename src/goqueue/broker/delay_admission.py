@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
+from goqueue.broker.rewrite import require_keys
 from goqueue.model.delivery import DELIVER_AT_HEADER, DELIVERY_HEADERS, delivery_of
 from goqueue.model.errors import (
+    BatchError,
     DelayDisabledError,
+    DelayError,
     DelayTooLongError,
     DeliveryHeaderError,
-    MalformedRecordError,
     PriorityError,
 )
 from goqueue.records import DELIVERY, Record, decode_rows
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
 
 _NAMES: Final = re.compile(b"|".join(re.escape(name.encode()) for name in DELIVERY_HEADERS))
+_REFUSALS: Final = (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError)
 _ATTRIBUTES: Final = struct.Struct(">h")
 _CRC: Final = struct.Struct(">I")
 
@@ -76,11 +79,13 @@ def opened(settings: TopicSettings, batch: memoryview, now_ms: int) -> Opened:
     """The records of a batch, held to what their headers may say.
 
     Raises:
-        BatchError, DelayError: naming the record.
+        BatchError, DelayError: naming every record that may not be stored.
     """
-    records = decode_rows(batch, check_crc=False)  # which was checked at the door
+    records = decode_rows(batch, check_crc=False)  # which was checked at admission
     says_something = False
     later = []
+    refused: dict[int, str] = {}
+    first: BatchError | DelayError | None = None
     latest_ms = now_ms + settings.max_delay_ms if settings.may_delay else -1
     for number, record in enumerate(records):
         headers = record.headers
@@ -92,24 +97,28 @@ def opened(settings: TopicSettings, batch: memoryview, now_ms: int) -> Opened:
             if now_ms < at_ms <= latest_ms:
                 later.append((number, at_ms))
                 continue
-        due_ms = _due(settings, record, number, now_ms)
+        try:
+            due_ms = _due(settings, record, now_ms)
+        except _REFUSALS as error:
+            first = first or type(error)(f"record {number}: {error}")
+            refused[number] = str(error)
+            continue
         if due_ms is not None:
             says_something = True
             if due_ms > now_ms:
                 later.append((number, due_ms))
+    if first is not None:
+        raise first.of_records(refused)
     return Opened(records, says_something or bool(later), later)
 
 
-def _due(settings: TopicSettings, record: Record, number: int, now_ms: int) -> int | None:
+def _due(settings: TopicSettings, record: Record, now_ms: int) -> int | None:
     """When a record is due, which may be long ago; None when it says nothing of its delivery."""
-    try:
-        delivery = delivery_of(record.headers)
-        if delivery is None:
-            return None
-        due_ms = delivery.deliver_at_ms or 0
-        check_due(settings, due_ms, now_ms)
-    except (PriorityError, DeliveryHeaderError, DelayTooLongError, DelayDisabledError) as error:
-        raise type(error)(f"record {number}: {error}") from None
+    delivery = delivery_of(record.headers)
+    if delivery is None:
+        return None
+    due_ms = delivery.deliver_at_ms or 0
+    check_due(settings, due_ms, now_ms)
     return due_ms
 
 
@@ -121,15 +130,13 @@ def check_delayable(settings: TopicSettings, info: BatchInfo, found: Opened) -> 
         MalformedRecordError: one has no key, and the topic is compacted by key.
     """
     if info.is_transactional:
-        raise DelayDisabledError(
-            f"record {found.later[0][0]} is due later: a transaction cannot hold delayed messages"
+        text = "a transaction cannot hold delayed messages"
+        refused = dict.fromkeys((number for number, _ in found.later), text)
+        raise DelayDisabledError(f"record {found.later[0][0]} is due later: {text}").of_records(
+            refused
         )
     if settings.compacts:
-        for number, _ in found.later:
-            if found.records[number].key is None:
-                raise MalformedRecordError(
-                    f"record {number} has no key, and the topic is compacted by key"
-                )
+        require_keys((number, found.records[number]) for number, _ in found.later)
 
 
 def marked(batch: memoryview, info: BatchInfo) -> memoryview:

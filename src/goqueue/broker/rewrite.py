@@ -8,7 +8,10 @@ from goqueue.model.errors import MalformedRecordError
 from goqueue.records import LOG_APPEND_TIME, Compression, decode_rows, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from goqueue.broker.settings import TopicSettings
+    from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
@@ -25,7 +28,7 @@ def rewritten(
     codec, append_time = settings.codec, settings.stamps_append_time
     recompress = codec is not None and codec != info.compression
     if settings.compacts:
-        _require_keys(batch)
+        require_keys(enumerate(decode_rows(batch)))
     if not append_time and not recompress:
         return batch, -1
     now_ms = clock.now_ms() if append_time else -1
@@ -44,9 +47,13 @@ def rewritten(
     return changed, now_ms
 
 
-def _require_keys(batch: memoryview) -> None:
-    for number, record in enumerate(decode_rows(batch)):
-        if record.key is None:
-            raise MalformedRecordError(
-                f"record {number} has no key, and the topic is compacted by key"
-            )
+def require_keys(numbered: Iterable[tuple[int, Record]]) -> None:
+    """Hold records of a compacted topic, with their places in the batch, to having a key.
+
+    Raises:
+        MalformedRecordError: naming every record that has none.
+    """
+    text = "no key, and the topic is compacted by key"
+    refused = {number: text for number, record in numbered if record.key is None}
+    if refused:
+        raise MalformedRecordError(f"record {min(refused)} has {text}").of_records(refused)

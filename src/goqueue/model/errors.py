@@ -5,7 +5,8 @@ Protocols map classes to their own codes in one table each; nothing recognises a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +16,13 @@ class GoQueueError(Exception):
     """Everything that this product raises on purpose."""
 
     retriable: ClassVar[bool] = False
+    refused: Mapping[int, str] = MappingProxyType({})
+    """Of a batch that was refused because of some of its records: why, by their places in it."""
+
+    def of_records(self, refused: Mapping[int, str]) -> Self:
+        """The same error, which names the records that it is about."""
+        self.refused = dict(refused)
+        return self
 
 
 # --- Bytes that are not an acceptable record batch ---------------------------------------------
@@ -647,8 +655,7 @@ class SchemaValidationError(SchemaError):
 
     def __init__(self, message: str, refused: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
-        self.refused = dict(refused or {})
-        """What is wrong with each message, by its place in the batch."""
+        self.of_records(refused or {})
 
 
 # --- Users -------------------------------------------------------------------------------------

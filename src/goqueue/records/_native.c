@@ -11,7 +11,18 @@ PyObject *raise_verdict(native_state *state, Py_ssize_t record, verdict bad)
     PyObject *class = bad.kind == BAD_HEADERS ? state->malformed_headers
                       : bad.kind == TOO_LARGE ? state->too_large
                                               : state->malformed_record;
-    return PyErr_Format(class, "record %zd does not parse: %s", record, bad.what);
+    PyObject *text = PyUnicode_FromFormat("record %zd does not parse: %s", record, bad.what);
+    PyObject *number = PyLong_FromSsize_t(record);
+    PyObject *refused = PyDict_New();
+    PyObject *error = text ? PyObject_CallOneArg(class, text) : NULL;
+    if (number && refused && error && PyDict_SetItem(refused, number, text) == 0
+        && PyObject_SetAttrString(error, "refused", refused) == 0)
+        PyErr_SetObject(class, error);
+    Py_XDECREF(text);
+    Py_XDECREF(number);
+    Py_XDECREF(refused);
+    Py_XDECREF(error);
+    return NULL;
 }
 
 static bool read_section_numbers(PyObject *object, section_view *section)

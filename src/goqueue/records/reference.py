@@ -144,6 +144,13 @@ def _encode_headers(headers: Headers) -> bytes:
 # --- Decoding ----------------------------------------------------------------------------------
 
 
+def _check_length(length: int, left: int, number: int) -> None:
+    if not 0 <= length <= left:
+        raise MalformedRecordError(
+            f"record {number} says it is {length} bytes long, {left} are left"
+        )
+
+
 def decode_records(section: Section, /) -> list[Record]:
     """See `SectionCodec.decode_records`."""
     data = bytes(section.data)
@@ -153,15 +160,15 @@ def decode_records(section: Section, /) -> list[Record]:
         for _ in range(section.record_count):
             length, start = _read_varint(data, position)
             position = start + length
-            if length < 0 or position > len(data):
-                raise MalformedRecordError(
-                    f"record {len(rows)} says it is {length} bytes long, "
-                    f"{len(data) - start} are left"
-                )
+            _check_length(length, len(data) - start, len(rows))
             row, last_delta = _decode_record(data[start:position], section, last_delta)
             rows.append(row)
     except (IndexError, _VarintRangeError) as error:
-        raise MalformedRecordError(f"record {len(rows)} does not parse: {error}") from error
+        text = f"record {len(rows)} does not parse: {error}"
+        raise MalformedRecordError(text).of_records({len(rows): text}) from error
+    except MalformedRecordError as error:
+        error.of_records({len(rows): str(error)})
+        raise
     if position != len(data):
         raise MalformedRecordError(
             f"{len(data) - position} bytes are left after {section.record_count} records"

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
-from goqueue.model.errors import GoQueueError, MalformedBatchError, SchemaValidationError
+from goqueue.model.errors import GoQueueError, MalformedBatchError
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError, code_for
@@ -105,7 +105,11 @@ async def _settle(
         number = results[at].partition
         if not task.done():
             task.cancel()
-            results[at] = PartitionResult(number, ErrorCode.request_timed_out)
+            results[at] = PartitionResult(
+                number,
+                ErrorCode.request_timed_out,
+                error_message="the records are stored, and not on the disk within the timeout",
+            )
         elif (error := task.exception()) is not None:
             if not isinstance(error, GoQueueError):
                 raise error
@@ -114,7 +118,7 @@ async def _settle(
 
 
 def _failure(partition: int, error: GoQueueError) -> PartitionResult:
-    records = tuple(error.refused.items()) if isinstance(error, SchemaValidationError) else ()
+    records = tuple(error.refused.items())
     return PartitionResult(
         partition, code_for(error), error_message=str(error), record_errors=records
     )
