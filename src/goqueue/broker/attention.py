@@ -152,7 +152,9 @@ def _groups(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
 
 
 def _trouble(group: GroupLine, lines: GroupLines) -> tuple[Severity, str, str] | None:
-    lags = [each or 0 for each in lines.lag.newest(_STEPS)]
+    # What counts from the log start for want of a commit is an upper bound, and no reason to worry.
+    both = zip(lines.lag.newest(_STEPS), lines.uncommitted.newest(_STEPS), strict=True)
+    lags = [(lag or 0) - (uncommitted or 0) for lag, uncommitted in both]
     if not lags or not lags[-1]:
         return None
     name, lag = group.group_id, int(lags[-1])

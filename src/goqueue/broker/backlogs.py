@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from goqueue.broker.group_views import list_groups
 from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PartitionId
 from goqueue.broker.progress import Progress
 from goqueue.model.errors import GoQueueError
 from goqueue.model.ids import NO_TIMESTAMP
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.lag import PartitionLag
-    from goqueue.broker.partition import PartitionId
+    from goqueue.model.lag import PartitionLag
 
 MAX_TRACKED: Final = 10_000
 """Pairs of a group and a topic that are looked at; of the others only the lag is known."""
@@ -46,6 +46,8 @@ class Backlog:
     group_id: str
     topic: str
     lag: int
+    uncommitted_lag: int
+    """The part of it in partitions that the group has committed nothing of: an upper bound."""
     commits_per_s: float
     appends_per_s: float
     drain_s: float | None
@@ -114,12 +116,13 @@ class Backlogs:
         found: dict[_Pair, Backlog] = {}
         async for pair, partitions in _in_turns(lines):
             progress = self._progress.setdefault(pair, Progress())
-            committed = sum(each.committed for each in partitions)
+            committed = sum(each.position for each in partitions)
             log_end = committed + sum(each.lag for each in partitions)
             progress.note(now_s, committed, log_end, len(partitions))
             found[pair] = Backlog(
                 *pair,
                 progress.lag,
+                sum(each.uncommitted_lag for each in partitions),
                 progress.commits_per_s,
                 progress.appends_per_s,
                 progress.drain_s,
@@ -131,7 +134,7 @@ class Backlogs:
         times = [
             known.time_ms
             for each in partitions
-            if each.lag and (known := self._known.get((group_id, each.id))) and known.time_ms
+            if each.lag and (known := self._known.get((group_id, _place(each)))) and known.time_ms
         ]
         return min(times, default=None)
 
@@ -140,7 +143,7 @@ class Backlogs:
         kept: dict[tuple[str, PartitionId], _Known] = {}
         async for (group_id, _), partitions in _in_turns(lines):
             for each in partitions:
-                key = (group_id, each.id)
+                key = (group_id, _place(each))
                 if each.lag and (known := self._known.get(key)) is not None:
                     kept[key] = known
         return kept
@@ -151,11 +154,11 @@ class Backlogs:
         wanted: list[tuple[int, str, PartitionLag]] = []
         async for (group_id, _), partitions in _in_turns(lines):
             for each in partitions:
-                known = self._known.get((group_id, each.id)) if each.lag else None
-                if each.lag and (known is None or known.offset != each.at):
+                known = self._known.get((group_id, _place(each))) if each.lag else None
+                if each.lag and (known is None or known.offset != each.position):
                     wanted.append((known.look if known else 0, group_id, each))
         due = heapq.nsmallest(MAX_LOOKUPS, wanted, key=lambda each: each[0])
-        places = list({(each.id, each.at) for _, _, each in due})
+        places = list({(_place(each), each.position) for _, _, each in due})
         if not places:
             return
         broker = self._broker
@@ -163,8 +166,8 @@ class Backlogs:
             zip(places, await in_thread(broker.executor, lambda: self._times(places)), strict=True)
         )
         for _, group_id, each in due:
-            time_ms = times[each.id, each.at]
-            self._known[group_id, each.id] = _Known(each.at, time_ms, self._look)
+            time_ms = times[_place(each), each.position]
+            self._known[group_id, _place(each)] = _Known(each.position, time_ms, self._look)
 
     def _times(self, places: Sequence[tuple[PartitionId, int]]) -> list[int | None]:
         """Of each place, when its message was published; in a thread."""
@@ -182,6 +185,10 @@ class Backlogs:
             return None  # gone meanwhile, or damaged: whoever reads it is told
         time_ms = info.max_timestamp if info.is_log_append_time else info.base_timestamp
         return None if time_ms == NO_TIMESTAMP else time_ms
+
+
+def _place(line: PartitionLag) -> PartitionId:
+    return PartitionId(line.topic, line.partition)
 
 
 async def _in_turns(lines: _Lines) -> AsyncIterator[tuple[_Pair, list[PartitionLag]]]:

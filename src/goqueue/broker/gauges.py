@@ -136,8 +136,10 @@ class BrokerGauges:
     def _put_offsets(self, samples: Samples, group_id: str) -> None:
         for line in group_lag(self._broker, group_id):
             labels = (line.topic, group_id, str(line.partition))
-            samples.put(names.COMMITTED_OFFSET, line.committed, *labels)
+            if line.committed is not None:
+                samples.put(names.COMMITTED_OFFSET, line.committed, *labels)
             samples.put(names.LAG, line.lag, *labels)
+            samples.put(names.UNCOMMITTED_LAG, line.uncommitted_lag, *labels)
 
 
 _PLACES: Final = (

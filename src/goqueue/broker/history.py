@@ -96,6 +96,8 @@ class GroupLines:
     """How one group got on."""
 
     lag: Line
+    uncommitted: Line
+    """The part of the lag in partitions that the group has committed nothing of."""
     committed: Line
     published: Line
 
@@ -182,31 +184,33 @@ class History:
 
     def _sample_groups(self, backlogs: Iterable[Backlog]) -> int:
         """Note a point of each group; returns what is left in all of them together."""
-        sums: dict[str, tuple[int, float, float]] = {}
+        sums: dict[str, tuple[int, int, float, float]] = {}
         for each in backlogs:
-            lag, commits, appends = sums.get(each.group_id, (0, 0.0, 0.0))
+            lag, uncommitted, commits, appends = sums.get(each.group_id, (0, 0, 0.0, 0.0))
             sums[each.group_id] = (
                 lag + each.lag,
+                uncommitted + each.uncommitted_lag,
                 commits + each.commits_per_s,
                 appends + each.appends_per_s,
             )
         for group_id in [each for each in self._groups if each not in sums]:
             del self._groups[group_id]
         acked_per_s = self._acked_per_s()
-        for group_id, (lag, moved, appends) in sums.items():
+        for group_id, (lag, uncommitted, moved, appends) in sums.items():
             commits = max(moved, acked_per_s.get(group_id, 0.0))
             lines = self._groups.get(group_id)
             if lines is None:
-                lines = self._groups[group_id] = GroupLines(Line(), Line(), Line())
+                lines = self._groups[group_id] = GroupLines(*(Line() for _ in range(4)))
                 self._groups.move_to_end(group_id, last=bool(commits or appends))
             lines.lag.add(lag)
+            lines.uncommitted.add(uncommitted)
             lines.committed.add(commits)
             lines.published.add(appends)
             if commits or appends:
                 self._groups.move_to_end(group_id)
         while len(self._groups) > MAX_GROUPS:
             self._groups.popitem(last=False)
-        return sum(lag for lag, _, _ in sums.values())
+        return sum(lag for lag, *_ in sums.values())
 
     def _acks(self) -> dict[str, float]:
         """What the members of each queue group have acknowledged, of all topics."""

@@ -32,6 +32,7 @@ def describe_group(call: Call, name: GroupArgument) -> None:
     table = {
         **{key: group[key] for key in ("group", "state", "protocol", "assignor", "generation")},
         "lag": group["total_lag"],
+        "uncommitted_lag": group["uncommitted_lag"],
         "members": [
             {
                 "member": each["member_id"],

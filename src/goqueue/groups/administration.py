@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.describe import describe_classic, describe_consumer, list_group
+from goqueue.groups.describe import (
+    Reading,
+    describe_classic,
+    describe_consumer,
+    list_group,
+    reading_of,
+)
 from goqueue.groups.effects import Effects
 from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
 from goqueue.groups.registry import GroupRegistry
@@ -113,6 +119,13 @@ class GroupAdministration:
             slot.core.check_fetch(member_id, epoch)
         wanted = list(slot.offsets.committed) if partitions is None else partitions
         return {part: _offset(slot, part, require_stable=require_stable) for part in wanted}
+
+    def reading(self, group_id: str) -> Reading:
+        """What the members of a group read; nothing of a group that is not there."""
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return Reading()
+        return reading_of(slot.core)
 
     def knows(self, group_id: str) -> bool:
         """Whether there is such a group."""

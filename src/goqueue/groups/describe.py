@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.classic_state import ClassicState
 from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 
 if TYPE_CHECKING:
     from goqueue.groups.consumer_member import ConsumerMember
-    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.groups.topics import TopicIdPartition, TopicPartition
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
@@ -89,6 +89,33 @@ class ConsumerDescription:
     target_epoch: int
     assignor: str
     members: tuple[ConsumerMemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Which partitions the members of a group read: a classic group names topics, KIP-848 ids."""
+
+    named: frozenset[TopicPartition] = frozenset()
+    with_ids: frozenset[TopicIdPartition] = frozenset()
+    """Also those that are on their way from one member to another."""
+    is_subscriber: bool = False
+    """Its members subscribe to topics, or did; False: offsets were committed from outside."""
+
+
+def reading_of(group: Group) -> Reading:
+    """What the members of a group read, also while it rebalances."""
+    if isinstance(group, ConsumerGroup):
+        members = group.roster.members.values()
+        with_ids = {part for each in members for part in each.assigned | each.target}
+        return Reading(with_ids=frozenset(with_ids), is_subscriber=True)
+    if group.roster.protocol_type != PROTOCOL_TYPE:
+        return Reading()
+    named = {
+        part
+        for each in group.roster.members.values()
+        for part in assigned_partitions(each.assignment) or ()
+    }
+    return Reading(named=frozenset(named), is_subscriber=True)
 
 
 def list_group(group: Group) -> GroupListing:

@@ -230,7 +230,14 @@ COMMITTED_OFFSET: Final = GaugeName(
 )
 LAG: Final = GaugeName(
     "consumer_lag",
-    "Messages between a group's committed offset and the end of the log.",
+    "Messages between where a group continues and the end of the log; without a commit it counts "
+    "from the log start.",
+    ("topic", "consumer_group", "partition"),
+    per_partition=True,
+)
+UNCOMMITTED_LAG: Final = GaugeName(
+    "consumer_uncommitted_lag",
+    "The part of consumer_lag in partitions that a group has committed nothing of: an upper bound.",
     ("topic", "consumer_group", "partition"),
     per_partition=True,
 )

@@ -374,7 +374,7 @@ def test_leaving_commits_what_was_taken(tmp_path):
         await filled(client)
         async with client.subscribe("g", ["t"]) as consumer:
             await taken(consumer, 10)
-        assert sum(each.offset for each in await client.offsets.fetch("g")) == 10
+        assert sum(each.offset or 0 for each in await client.offsets.fetch("g")) == 10
 
     played(tmp_path, scenario)
 
@@ -390,7 +390,7 @@ def test_a_message_whose_work_has_failed_is_not_committed(tmp_path):
 
         with pytest.raises(ZeroDivisionError):
             await fail()
-        assert sum(each.offset for each in await client.offsets.fetch("g")) == 9
+        assert sum(each.offset or 0 for each in await client.offsets.fetch("g")) == 9
 
     played(tmp_path, scenario)
 
@@ -402,7 +402,7 @@ def test_what_is_finished_is_committed_now_and_then(tmp_path):
             await taken(consumer, 10)
 
             async def committed():
-                return sum(each.offset for each in await client.offsets.fetch("g")) == 9
+                return sum(each.offset or 0 for each in await client.offsets.fetch("g")) == 9
 
             await until(committed)
 

@@ -213,7 +213,9 @@ def test_a_group_is_listed_described_and_deleted(tmp_path):
             pass
         assert await commit(node, p0=1) == [""]
         seen = await node.stubs.admin.DescribeGroup(pb.GroupRequest(name="g"))
-        assert [(each.partition, each.offset, each.lag) for each in seen.offsets] == [(0, 1, 9)]
+        found = [(each.partition, each.offset, each.lag) for each in seen.offsets]
+        assert found == [(0, 1, 9), (1, 0, 10)]
+        assert not seen.offsets[1].HasField("offset")  # it has committed nothing there
         await node.stubs.admin.DeleteGroup(pb.GroupRequest(name="g"))
         assert not (await node.stubs.admin.ListGroups(pb.ListGroupsRequest())).groups
 

@@ -37,7 +37,15 @@ class Scene:
         self.loop_lag_s = 0.0
         self.open_files = 10
 
-    def group(self, name: str, lags: list[int], *, members: int = 0, commits: float = 0.0) -> None:
+    def group(
+        self,
+        name: str,
+        lags: list[int],
+        *,
+        members: int = 0,
+        commits: float = 0.0,
+        uncommitted: int = 0,
+    ) -> None:
         self.groups.append(
             GroupLine(
                 group_id=name,
@@ -48,9 +56,10 @@ class Scene:
                 member_count=members,
             )
         )
-        lines = self.lines[name] = GroupLines(Line(), Line(), Line())
+        lines = self.lines[name] = GroupLines(Line(), Line(), Line(), Line())
         for lag in lags:
             lines.lag.add(lag)
+            lines.uncommitted.add(uncommitted)
             lines.committed.add(commits)
             lines.published.add(0)
 
@@ -112,6 +121,14 @@ def test_groups_that_do_not_get_on_are_named(scene: Scene) -> None:
         ("warning", "Nobody reads for group nobody/here", "/console/groups/nobody%2Fhere"),
         ("warning", "Group slow falls behind", "/console/groups/slow"),
     ]
+
+
+def test_lag_that_counts_from_the_log_start_for_want_of_a_commit_is_no_reason_to_worry(
+    scene: Scene,
+) -> None:
+    scene.group("begins at the end", [7] * MINUTE, members=1, uncommitted=7)
+    scene.group("stuck", [7] * MINUTE, members=1, uncommitted=3)
+    assert [title for _, title, _ in scene.look()] == ["Group stuck is stuck"]
 
 
 def test_pipelines_that_failed_or_are_lost_are_critical(scene: Scene) -> None:

@@ -38,7 +38,7 @@ def node() -> Node:
 
 
 def backlog(group: str, lag: int, *, commits: float = 0.0, topic: str = "t") -> Backlog:
-    return Backlog(group, topic, lag, commits, 0.0, None, None)
+    return Backlog(group, topic, lag, 0, commits, 0.0, None, None)
 
 
 def test_a_point_is_what_happened_since_the_last_one(node: Node) -> None:

@@ -9,6 +9,7 @@ from goqueue.broker.partition import PartitionId
 from goqueue.broker.positions import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import InvalidGroupIdError, TopicError
+from goqueue.model.lag import PartitionLag
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
 from goqueue.protocols.grpc.wire import outcome, position_of
@@ -68,20 +69,15 @@ class OffsetService(OffsetServiceServicer):
         _check_group(request.group)
         if not request.partitions:
             return pb.FetchOffsetsResponse(offsets=committed_offsets(self._broker, request.group))
-        found = lag.committed_offsets(self._broker, request.group)
+        committed = lag.committed_offsets(self._broker, request.group)
         response = pb.FetchOffsetsResponse()
         for each in request.partitions:
             place = PartitionId(each.topic, each.partition)
             partition = self._broker.partitions.partition(place)
-            at, log_end = found.get(place), partition.log_end
-            behind_from = partition.log_start if at is None else at
-            response.offsets.add(
-                topic=place.topic,
-                partition=place.number,
-                offset=at,
-                log_end=log_end,
-                lag=max(log_end - behind_from, 0),
+            found = PartitionLag(
+                *place, committed.get(place), partition.log_start, partition.log_end
             )
+            response.offsets.append(_committed_offset(found))
         return response
 
     async def ResetOffsets(
@@ -107,15 +103,18 @@ class OffsetService(OffsetServiceServicer):
 
 
 def committed_offsets(broker: Broker, group: str) -> Iterator[pb.CommittedOffset]:
-    """Every partition that the group has committed an offset of."""
-    for each in lag.group_lag(broker, group):
-        yield pb.CommittedOffset(
-            topic=each.topic,
-            partition=each.partition,
-            offset=each.committed,
-            log_end=each.log_end,
-            lag=each.lag,
-        )
+    """Every partition that the group has committed an offset of, or that a member reads."""
+    return map(_committed_offset, lag.group_lag(broker, group))
+
+
+def _committed_offset(each: PartitionLag) -> pb.CommittedOffset:
+    return pb.CommittedOffset(
+        topic=each.topic,
+        partition=each.partition,
+        offset=each.committed,
+        log_end=each.log_end,
+        lag=each.lag,
+    )
 
 
 def _check_group(name: str) -> None:

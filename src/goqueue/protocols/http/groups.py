@@ -9,20 +9,22 @@ import msgspec
 from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups, view_group
 from goqueue.broker.lag import group_lag
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_views import queue_views
 from goqueue.broker.rebalances import rebalance_stats
 from goqueue.model.errors import UnknownMemberError
 from goqueue.protocols.http.queue_settings import SettingsShape, settings_shape
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import (
+    CommittedByTopic,
     GroupPath,
+    LagByTopic,
     Milliseconds,
-    OffsetsByTopic,
     PartitionsByTopic,
+    UncommittedLag,
     by_topic,
+    committed_by_topic,
     doc,
-    offsets_by_topic,
+    lag_by_topic,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ class GroupLine(msgspec.Struct):
 class ListedGroup(GroupLine):
     """One group in a list, and how far it is behind."""
 
-    total_lag: Annotated[int, doc("Messages that it is behind, of all its topics.", 120)]
+    total_lag: Annotated[int, doc("Its lag in all topics together.", 120)]
+    uncommitted_lag: UncommittedLag
     oldest_age_ms: Annotated[
         int | None, doc("How long the oldest of them has been waiting; null: none, or not known.")
     ]
@@ -104,9 +107,10 @@ class GroupInfo(GroupLine):
 
     assignor: Annotated[str, doc("How partitions are shared out.", "uniform")]
     members: list[MemberInfo]
-    offsets: OffsetsByTopic
-    lag: Annotated[OffsetsByTopic, doc("Messages between what was committed and the end.")]
+    offsets: CommittedByTopic
+    lag: LagByTopic
     total_lag: int
+    uncommitted_lag: UncommittedLag
     queue: Annotated[QueueInfo | None, doc("Of a queue group.")]
 
 
@@ -173,6 +177,7 @@ class GroupRoutes:
         return ListedGroup(
             **_line(listing),
             total_lag=sum(each.lag for each in lags),
+            uncommitted_lag=sum(each.uncommitted_lag for each in lags),
             oldest_age_ms=max(0, *ages) if ages else None,
             topics=sorted({each.topic for each in lags})[:_MAX_TOPICS],
         )
@@ -187,11 +192,10 @@ class GroupRoutes:
             **_line(view.listing),
             assignor=view.assignor,
             members=self._members(view),
-            offsets=offsets_by_topic(
-                (PartitionId(x.topic, x.partition), x.committed) for x in lags
-            ),
-            lag=offsets_by_topic((PartitionId(x.topic, x.partition), x.lag) for x in lags),
+            offsets=committed_by_topic(lags),
+            lag=lag_by_topic(lags),
             total_lag=sum(each.lag for each in lags),
+            uncommitted_lag=sum(each.uncommitted_lag for each in lags),
             queue=self._queue(view) if view.listing.mode else None,
         )
 

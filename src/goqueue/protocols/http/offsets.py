@@ -23,14 +23,18 @@ from goqueue.protocols.http.codecs import Time, time_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import (
+    CommittedByTopic,
     Generation,
     GroupPath,
+    LagByTopic,
     MemberId,
     Offset,
     OffsetsByTopic,
     TopicName,
+    UncommittedLag,
+    committed_by_topic,
     doc,
-    offsets_by_topic,
+    lag_by_topic,
 )
 
 if TYPE_CHECKING:
@@ -67,9 +71,10 @@ class OffsetsAnswer(msgspec.Struct):
     """How far a group has read."""
 
     group: str
-    offsets: OffsetsByTopic
-    lag: Annotated[OffsetsByTopic, doc("Messages between what was committed and the end.")]
+    offsets: CommittedByTopic
+    lag: LagByTopic
     total_lag: int
+    uncommitted_lag: UncommittedLag
 
 
 class ResetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -178,9 +183,10 @@ class OffsetRoutes:
         lags = list(group_lag(self._broker, path.group))
         return OffsetsAnswer(
             path.group,
-            offsets_by_topic((PartitionId(x.topic, x.partition), x.committed) for x in lags),
-            offsets_by_topic((PartitionId(x.topic, x.partition), x.lag) for x in lags),
+            committed_by_topic(lags),
+            lag_by_topic(lags),
             sum(each.lag for each in lags),
+            sum(each.uncommitted_lag for each in lags),
         )
 
     @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
+from goqueue.broker.partition import PartitionId
 from goqueue.broker.topics import check_name
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.protocols.http.errors import AtFieldError
@@ -13,7 +14,7 @@ from goqueue.protocols.http.errors import AtFieldError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.partition import PartitionId
+    from goqueue.model.lag import PartitionLag
 
 
 def doc(description: str, *examples: Any, **constraints: Any) -> msgspec.Meta:
@@ -58,6 +59,25 @@ OffsetsByTopic: TypeAlias = Annotated[
         "By topic and partition; partitions are strings, as all keys of JSON.",
         {"orders": {"0": 42}},
     ),
+]
+
+CommittedByTopic: TypeAlias = Annotated[
+    dict[str, dict[int, int | None]],
+    doc(
+        "Committed offsets by topic and partition; null where the group has committed nothing.",
+        {"orders": {"0": 42, "1": None}},
+    ),
+]
+LagByTopic: TypeAlias = Annotated[
+    OffsetsByTopic,
+    doc(
+        "Messages between where the group continues and the end of the log. Where nothing is "
+        "committed it counts from the log start, which is an upper bound.",
+        {"orders": {"0": 3, "1": 120}},
+    ),
+]
+UncommittedLag: TypeAlias = Annotated[
+    int, doc("The part of the lag in partitions that the group has committed nothing of.", 0)
 ]
 
 
@@ -109,3 +129,16 @@ def offsets_by_topic(offsets: Iterable[tuple[PartitionId, int]]) -> dict[str, di
     for partition, offset in offsets:
         found.setdefault(partition.topic, {})[partition.number] = offset
     return found
+
+
+def committed_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int | None]]:
+    """Committed offsets as JSON shows them; None where there is none."""
+    found: dict[str, dict[int, int | None]] = {}
+    for each in lags:
+        found.setdefault(each.topic, {})[each.partition] = each.committed
+    return found
+
+
+def lag_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
+    """Lag as JSON shows it: by topic and partition."""
+    return offsets_by_topic((PartitionId(each.topic, each.partition), each.lag) for each in lags)

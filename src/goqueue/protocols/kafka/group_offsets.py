@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.broker.lag import committed_offsets
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
@@ -16,7 +18,6 @@ from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.groups.offsets import CommittedOffset
     from goqueue.groups.topics import TopicPartition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -152,6 +153,8 @@ class GroupOffsetsApi:
             )
         except GroupError as error:
             return {"error_code": code_for(error), "topics": []}
+        if asked is None:
+            found = self._queue_offsets(group.group_id) or found
         topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for (name, number), offset in found.items():
             topics[name].append({"partition_index": number, **_offset_fields(offset)})
@@ -163,6 +166,19 @@ class GroupOffsetsApi:
                 topic = self._broker.topics.catalogue.by_name.get(answer["name"])
                 answer["topic_id"] = None if topic is None else topic.topic_id
         return {"error_code": ErrorCode.none, "topics": answers + unknown}
+
+    def _queue_offsets(
+        self, group_id: str
+    ) -> dict[TopicPartition, CommittedOffset | GroupError | None]:
+        """Where a queue group is: administrators see its lag, and its members ask otherwise."""
+        group = self._broker.queues.find(group_id)
+        if group is None or group.is_dormant:
+            return {}
+        offsets = committed_offsets(self._broker, group_id)
+        return {
+            (place.topic, place.number): CommittedOffset(offset, -1, "", 0)
+            for place, offset in offsets.items()
+        }
 
     # --- OffsetDelete ----------------------------------------------------------------------------
 

@@ -12,14 +12,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from goqueue.model.lag import PartitionLag, counted_partitions
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.lag_history import history_rows, queue_offsets
+from goqueue.spark.jobs.lag_history import history_rows
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_span, show_time
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.kafka.group_members import Reading, readings
 from goqueue.spark.kafka.groups import committed, list_groups, times_at
 
 if TYPE_CHECKING:
@@ -37,29 +39,16 @@ _BEHIND: Final = 2**62
 _EMPTY: Final = frozenset({"empty", "dead"})
 
 
-class Read(NamedTuple):
-    """How far one group has read one partition, and what there is of it."""
+@dataclass(frozen=True, slots=True)
+class Read(PartitionLag):
+    """How far one group has read one partition, by the definition that the broker's views use."""
 
     group: str
-    place: Place
-    committed: int
-    earliest: int
-    latest: int
 
     @property
-    def position(self) -> int:
-        """The next offset that it can read."""
-        return min(max(self.committed, self.earliest), self.latest)
-
-    @property
-    def lag(self) -> int:
-        """What it has not read, and can."""
-        return self.latest - self.position
-
-    @property
-    def lost(self) -> int:
-        """What was removed before it was read."""
-        return max(0, self.earliest - self.committed)
+    def place(self) -> Place:
+        """The partition."""
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +91,7 @@ def lag_report(
             and when it is done. 0: only what was written in the last hour is known.
         hours: So many hours back, unread messages are told by the hour of their writing.
         partitions: Show each partition too.
-        http: The broker's HTTP side: Kafka's protocol does not tell where exclusive queue groups
-            are, so they have no offsets without it, nor how groups got on in the last half hour.
+        http: The broker's HTTP API, which knows the lag of the last half hour.
         options: Options of the connection, such as `kafka.sasl.username`.
         progress: Is told how far it is.
 
@@ -119,7 +107,7 @@ def lag_report(
     if not 0 <= hours <= MAX_HOURS or measure_s < 0:
         raise OptionsError([f"expected measure_s of 0 and up, and hours of 0 to {MAX_HOURS}"])
     with Link(servers, options or {}).cluster() as cluster:
-        look = _Look(cluster, groups, topics, http)
+        look = _Look(cluster, groups, topics)
         lags = look.at_all(measure_s, hours, progress)
     rows = _group_rows(lags)
     tables = [
@@ -136,9 +124,10 @@ def lag_report(
         "at": show_time(lags.now_ms),
         "group_count": len(lags.groups),
         "idle_count": len(tables[1].rows),
-        "topic_count": len({each.place[0] for each in lags.reads}),
+        "topic_count": len({each.topic for each in lags.reads}),
         "partition_count": len({each.place for each in lags.reads}),
         "lag": sum(each.lag for each in lags.reads),
+        "uncommitted_lag": sum(each.uncommitted_lag for each in lags.reads),
         "lost": sum(each.lost for each in lags.reads),
         "oldest_unread": show_span(_oldest_age(lags, lags.reads)),
     }
@@ -151,10 +140,9 @@ def lag_report(
 class _Look:
     """Asks for everything, in as few requests as there can be."""
 
-    def __init__(self, cluster: Cluster, groups: str, topics: str, http: Http | None) -> None:
+    def __init__(self, cluster: Cluster, groups: str, topics: str) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._http = http
         self._lines = [each for each in list_groups(cluster) if fnmatchcase(each.name, groups)]
 
     def at_all(self, measure_s: float, hours: int, progress: Progress) -> Lags:
@@ -187,25 +175,32 @@ class _Look:
         return Lags(now_ms, self._lines, reads, oldest, marks, hour_ago, earlier, seconds)
 
     def reads(self) -> list[Read]:
-        """How far every group is in every partition that it has read, and that is still there."""
+        """How far every group is in every partition that counts for it and is still there."""
         offsets = committed(self._cluster, self._lines)
-        if self._http is not None:
-            silent_ones = [name for name, of_group in offsets.items() if not of_group]
-            offsets |= queue_offsets(self._http, silent_ones)
-        wanted = {place for each in offsets.values() for place in each if self._is_meant(place)}
-        known = self._cluster.topics({topic for topic, _ in wanted})
-        places = [(topic, number) for topic, number in wanted if _has(known, topic, number)]
-        earliest = self._cluster.offsets_at(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
-        latest = self._cluster.offsets_at(dict.fromkeys(places, LATEST), READ_COMMITTED)
+        members = readings(self._cluster, self._lines)
+        named = {topic for each in offsets.values() for topic, _ in each}
+        named |= {topic for each in members.values() for topic, _ in each.assigned}
+        known = self._cluster.topics({topic for topic in named if fnmatchcase(topic, self._topics)})
+        places: dict[str, list[Place]] = {}
+        for group, of_group in sorted(offsets.items()):
+            reading = members.get(group, Reading())
+            counted = counted_partitions(
+                of_group,
+                reading.assigned,
+                lambda topic: len(known[topic].partitions) if topic in known else 0,
+                is_subscriber=reading.is_subscriber,
+            )
+            places[group] = [place for place in counted if _has(known, *place)]
+        every = {place for each in places.values() for place in each}
+        # The ends are those of everything stored, as the broker counts lag: open transactions too.
+        earliest = self._cluster.offsets_at(dict.fromkeys(every, EARLIEST), READ_UNCOMMITTED)
+        latest = self._cluster.offsets_at(dict.fromkeys(every, LATEST), READ_UNCOMMITTED)
         return [
-            Read(group, place, offset, earliest[place], latest[place])
-            for group, of_group in sorted(offsets.items())
-            for place, offset in sorted(of_group.items())
+            Read(*place, offsets[group].get(place), earliest[place], latest[place], group)
+            for group, counted in places.items()
+            for place in counted
             if place in latest
         ]
-
-    def _is_meant(self, place: Place) -> bool:
-        return fnmatchcase(place[0], self._topics)
 
 
 def _has(known: Mapping[str, TopicView], topic: str, number: int) -> bool:
@@ -226,8 +221,12 @@ def _group_rows(lags: Lags) -> list[Row]:
     states = {each.name: each for each in lags.groups}
     by_topic: dict[tuple[str, str], list[Read]] = defaultdict(list)
     for each in lags.reads:
-        by_topic[each.group, each.place[0]].append(each)
-    before = {(each.group, each.place): each.committed for each in lags.earlier}
+        by_topic[each.group, each.topic].append(each)
+    before = {
+        (each.group, each.place): each.committed
+        for each in lags.earlier
+        if each.committed is not None
+    }
     rows: list[tuple[int, Row]] = []
     for (group, topic), reads in by_topic.items():
         lag = sum(each.lag for each in reads)
@@ -238,6 +237,7 @@ def _group_rows(lags: Lags) -> list[Row]:
             moved = [
                 max(0, each.committed - before.get((group, each.place), each.committed))
                 for each in reads
+                if each.committed is not None
             ]
             reading = sum(moved) / lags.seconds
         row: Row = {
@@ -247,6 +247,7 @@ def _group_rows(lags: Lags) -> list[Row]:
             "topic": topic,
             "partitions": len(reads),
             "lag": lag,
+            "uncommitted_lag": sum(each.uncommitted_lag for each in reads),
             "worst_partition": max(each.lag for each in reads),
             "oldest_unread": show_span(_oldest_age(lags, reads)),
             "lost": sum(each.lost for each in reads),
@@ -270,10 +271,10 @@ def _coming(lags: Lags, reads: Sequence[Read]) -> float:
     """Messages a second that are written; of the time measured, or else of the last hour."""
     if lags.earlier:
         group = reads[0].group
-        before = {each.place: each.latest for each in lags.earlier if each.group == group}
-        new = sum(max(0, each.latest - before.get(each.place, each.latest)) for each in reads)
+        before = {each.place: each.log_end for each in lags.earlier if each.group == group}
+        new = sum(max(0, each.log_end - before.get(each.place, each.log_end)) for each in reads)
         return new / lags.seconds
-    new = sum(max(0, each.latest - lags.hour_ago[each.place]) for each in reads)
+    new = sum(max(0, each.log_end - lags.hour_ago[each.place]) for each in reads)
     return new * 1000 / HOUR_MS
 
 
@@ -298,7 +299,8 @@ def _idle_rows(lags: Lags) -> list[Row]:
     reading: set[str] = set()
     for each in lags.reads:
         behind[each.group] += each.lag
-        reading.add(each.group)
+        if each.committed is not None:
+            reading.add(each.group)
     return [
         {
             "group": each.name,
@@ -319,8 +321,8 @@ def _unread_rows(lags: Lags) -> list[Row]:
     for each in lags.reads:
         if not each.lag:
             continue
-        bounds = [each.position, *(lags.marks[at][each.place] for at in moments), each.latest]
-        bounds = [min(max(bound, each.position), each.latest) for bound in bounds]
+        bounds = [each.position, *(lags.marks[at][each.place] for at in moments), each.log_end]
+        bounds = [min(max(bound, each.position), each.log_end) for bound in bounds]
         for number, (first, end) in enumerate(pairwise(bounds)):
             counts[number - 1, each.group] += max(0, end - first)
     return [
@@ -338,10 +340,10 @@ def _partition_rows(lags: Lags) -> list[Row]:
     return [
         {
             "group": each.group,
-            "topic": each.place[0],
-            "partition": each.place[1],
+            "topic": each.topic,
+            "partition": each.partition,
             "committed": each.committed,
-            "end": each.latest,
+            "end": each.log_end,
             "lag": each.lag,
             "lost": each.lost,
             "oldest_unread": show_span(_oldest_age(lags, [each])),

@@ -1,4 +1,4 @@
-"""What only the broker's HTTP side tells of groups: where queues are, and how lag went lately."""
+"""What only the broker's HTTP API tells of groups: their lag over the last half hour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import Row
-    from goqueue.spark.kafka.cluster import Place
 
 MAX_GROUPS: Final = 200
 """That are asked about: a broker remembers no more of them."""
@@ -22,19 +21,6 @@ _WIDTH: Final = 30
 """Columns of a course; points that share one are the largest of them."""
 _MOVED: Final = 0.1
 """A lag grows or shrinks when it does so by this share of its largest value."""
-
-
-def queue_offsets(http: Http, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
-    """Where queue groups are; nothing of those that the broker does not tell of."""
-    found = {}
-    for group, answer in _answers(http, groups, ""):
-        with suppress(KeyError, TypeError, AttributeError):  # somebody else's JSON
-            found[group] = {
-                (topic, int(number)): offset
-                for topic, numbers in answer["offsets"].items()
-                for number, offset in numbers.items()
-            }
-    return found
 
 
 def history_rows(http: Http, groups: Sequence[str]) -> list[Row]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LIST_GROUPS_VERSION: Final = 5
 _OFFSET_FETCH_VERSION: Final = 8
 _SHARE_OFFSETS_VERSION: Final = 0
-_AT_ONCE: Final = 100
+AT_ONCE: Final = 100
 """Groups in one request."""
 _LOOK_BYTES: Final = 64 * 1024
 """Of each partition: a batch that is longer is dated by its first record."""
@@ -68,22 +68,23 @@ def committed(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[P
         SparkSourceError: a broker is away, or refuses.
     """
     found: dict[str, dict[Place, int]] = {each.name: {} for each in groups}
-    for at in range(0, len(groups), _AT_ONCE):
-        asking = partial(_some, cluster, groups[at : at + _AT_ONCE])
+    for at in range(0, len(groups), AT_ONCE):
+        asking = partial(_some, cluster, groups[at : at + AT_ONCE])
         found |= cluster.patiently("looking up offsets", asking)
     return found
 
 
 def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place, int]]:
     found: dict[str, dict[Place, int]] = {}
-    for connection, names in _coordinators(cluster, [each.name for each in groups]):
+    for connection, names in coordinators(cluster, [each.name for each in groups]):
         shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
         found |= _offsets(connection, [name for name in names if name not in shared])
         found |= _share_offsets(connection, shared)
     return found
 
 
-def _coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, list[str]]]:
+def coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, list[str]]]:
+    """Connections to the coordinators of some groups, each with those that it coordinates."""
     answer = cluster.to_any().call(
         ApiKey.FIND_COORDINATOR,
         FIND_COORDINATOR_VERSION,

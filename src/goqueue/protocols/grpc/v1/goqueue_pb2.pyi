@@ -1682,6 +1682,7 @@ class CommittedOffset(_message.Message):
     """missing: nothing was committed"""
     log_end: _builtins.int
     lag: _builtins.int
+    """without a commit counted from the log start: an upper bound"""
     def __init__(
         self,
         *,

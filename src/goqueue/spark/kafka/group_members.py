@@ -1,0 +1,117 @@
+"""Which partitions the members of groups read, asked over Kafka's protocol."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.errors import MalformedRequestError
+from goqueue.protocols.kafka.wire import Cursor
+from goqueue.spark.kafka.groups import AT_ONCE, coordinators
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.connection import Connection
+    from goqueue.spark.kafka.groups import GroupLine
+
+_DESCRIBE_GROUPS_VERSION: Final = 5
+_CONSUMER_GROUP_DESCRIBE_VERSION: Final = 0
+_CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
+
+
+class Reading(NamedTuple):
+    """What the members of one group read."""
+
+    assigned: frozenset[Place] = frozenset()
+    is_subscriber: bool = False
+    """Its members subscribe to topics, or did; False: offsets were committed from outside."""
+
+
+def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading]:
+    """What the members of each group read; share groups, which assign no offsets, are left out.
+
+    Raises:
+        SparkSourceError: a broker is away, or refuses.
+    """
+    wanted = [each for each in groups if each.kind in {_CLASSIC, _CONSUMER}]
+    found: dict[str, Reading] = {}
+    for at in range(0, len(wanted), AT_ONCE):
+        asking = partial(_some, cluster, wanted[at : at + AT_ONCE])
+        found |= cluster.patiently("looking up members", asking)
+    return found
+
+
+def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading]:
+    kinds = {each.name: each.kind for each in groups}
+    found: dict[str, Reading] = {}
+    for connection, names in coordinators(cluster, list(kinds)):
+        found |= _classic(connection, [name for name in names if kinds[name] == _CLASSIC])
+        found |= _consumer(connection, [name for name in names if kinds[name] == _CONSUMER])
+    return found
+
+
+def _classic(connection: Connection, names: list[str]) -> dict[str, Reading]:
+    if not names:
+        return {}
+    answer = connection.call(
+        ApiKey.DESCRIBE_GROUPS,
+        _DESCRIBE_GROUPS_VERSION,
+        groups=names,
+        include_authorized_operations=False,
+    )
+    return {
+        group.group_id: Reading(
+            frozenset(
+                place for member in group.members for place in _places(member.member_assignment)
+            ),
+            is_subscriber=True,
+        )
+        for group in answer.groups
+        if not group.error_code and group.protocol_type == _CONSUMER
+    }
+
+
+def _consumer(connection: Connection, names: list[str]) -> dict[str, Reading]:
+    if not names:
+        return {}
+    answer = connection.call(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        _CONSUMER_GROUP_DESCRIBE_VERSION,
+        group_ids=names,
+        include_authorized_operations=False,
+    )
+    return {
+        group.group_id: Reading(
+            frozenset(
+                (topic.topic_name, number)
+                for member in group.members
+                for assignment in (member.assignment, member.target_assignment)
+                for topic in assignment.topic_partitions
+                for number in topic.partitions
+            ),
+            is_subscriber=True,
+        )
+        for group in answer.groups
+        if not group.error_code
+    }
+
+
+def _places(assignment: Any) -> list[Place]:
+    """The partitions in what a member of a classic group was told; none where it is opaque."""
+    if not assignment:
+        return []
+    cursor = Cursor(memoryview(assignment))
+    places: list[Place] = []
+    try:
+        cursor.int16()  # the version; later ones only add to the end
+        for _ in range(cursor.required_array_length(compact=False)):
+            topic = cursor.required_string(compact=False)
+            count = cursor.required_array_length(compact=False)
+            places += [(topic, cursor.int32()) for _ in range(count)]
+    except MalformedRequestError:
+        return []
+    return places
