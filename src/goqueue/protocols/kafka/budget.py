@@ -1,14 +1,22 @@
 """The bytes that all connections of a listener hold together, and who waits when they are too many.
 
 Of requests: at the limit every connection stops reading, except one: a request that is half
-received would otherwise never be completed, and its bytes never given back. So the total stays
-under the limit plus two of the largest requests, whatever the clients do. Of answers: at the limit
-nobody waits, and answers become small.
+received would otherwise never be completed, and its bytes never given back. Connections that hold
+little read on from a reserve. So the total stays under the limit plus two of the largest requests,
+the reserve, and what all may read in one turn of the event loop, whatever the clients do. Of
+answers: at the limit nobody waits, and answers become small.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.settings import ListenerSettings
+
+_BYTES_A_READ: Final = 256 * 1024
+"""What the event loop takes from one socket in one go."""
 
 
 class Waiter(Protocol):
@@ -22,19 +30,31 @@ class Waiter(Protocol):
 class RequestBudget:
     """Counts bytes; keeps the connections that wait, oldest first."""
 
-    def __init__(self, limit_bytes: int, max_request_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._hard_limit = limit_bytes + max_request_bytes
+    def __init__(self, settings: ListenerSettings) -> None:
+        self._limit = settings.max_listener_bytes
+        self._hard_limit = settings.max_listener_bytes + settings.max_request_bytes
+        self._unfinished_limit = settings.max_unfinished_bytes
+        self._reserve = settings.reserved_bytes
+        self._small = settings.small_unfinished_bytes
         self._waiting: dict[Waiter, bool] = {}
         """Who waits, oldest first, and whether it is in the middle of a request."""
         self._favoured: Waiter | None = None
         """The one that reads although the budget is full, until its request is whole."""
         self.used_bytes = 0
+        """Bytes that have arrived and whose requests are not answered."""
+        self.unfinished_bytes = 0
+        """Those of them that are not a whole request yet, or one that may not start."""
 
     @property
     def is_full(self) -> bool:
         """Whether connections must stop reading."""
-        return self.used_bytes >= self._limit
+        return self._is_over(0)
+
+    def _is_over(self, more: int) -> bool:
+        return (
+            self.used_bytes >= self._limit + more
+            or self.unfinished_bytes >= self._unfinished_limit + more
+        )
 
     @property
     def waiting_count(self) -> int:
@@ -48,11 +68,19 @@ class RequestBudget:
     def give(self, size: int) -> None:
         """Bytes are no longer held."""
         self.used_bytes -= size
-        self._let_in()
+        self.let_in()
 
-    def must_wait(self, waiter: Waiter, *, is_mid_request: bool) -> bool:
+    def unfinished_changed(self, difference: int) -> None:
+        """A connection holds so much more, or less, of requests that have not started."""
+        self.unfinished_bytes += difference
+        if difference < 0:
+            self.let_in()
+
+    def must_wait(self, waiter: Waiter, held_bytes: int, *, is_mid_request: bool) -> bool:
         """Whether this connection has to stop reading; if so it is told when to go on."""
         if not self.is_full or waiter is self._favoured:
+            return False
+        if held_bytes < self._small and not self._is_over(self._reserve):
             return False
         if is_mid_request and self._may_favour():
             self._favoured = waiter
@@ -64,7 +92,7 @@ class RequestBudget:
         """A whole request was received: somebody else may be favoured now."""
         if waiter is self._favoured:
             self._favoured = None
-            self._let_in()
+            self.let_in()
 
     def leave(self, waiter: Waiter) -> None:
         """The connection is gone."""
@@ -72,15 +100,21 @@ class RequestBudget:
         self.request_complete(waiter)
 
     def _may_favour(self) -> bool:
-        return self._favoured is None and self.used_bytes < self._hard_limit
+        # Whole requests give their bytes back by themselves; half-received ones only if one reads.
+        under_way = self.used_bytes - self.unfinished_bytes
+        return self._favoured is None and under_way < self._hard_limit
 
-    def _let_in(self) -> None:
+    def let_in(self) -> None:
+        """Wake those that wait, as many as there is room for what each may read at once."""
         if not self._waiting:
             return
         if not self.is_full:
-            waiting, self._waiting = self._waiting, {}
-            for waiter in waiting:
-                waiter.may_read_again()
+            room = min(
+                self._limit - self.used_bytes, self._unfinished_limit - self.unfinished_bytes
+            )
+            for waiter in list(islice(self._waiting, 1 + room // _BYTES_A_READ)):
+                if self._waiting.pop(waiter, None) is not None:
+                    waiter.may_read_again()
         elif self._may_favour():
             # The others hold whole requests, whose handlers will give the bytes back.
             chosen = next((w for w, is_mid in self._waiting.items() if is_mid), None)

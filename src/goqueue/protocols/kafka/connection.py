@@ -14,45 +14,23 @@ import logging
 import socket
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.protocols.kafka.context import Session
 from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
-from goqueue.protocols.kafka.dispatch import Call, Dispatcher, HandlerFailedError
+from goqueue.protocols.kafka.dispatch import Call, HandlerFailedError
 from goqueue.protocols.kafka.errors import RequestError
 from goqueue.protocols.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
     from goqueue.protocols.kafka.codec import Response
-    from goqueue.protocols.kafka.settings import ListenerSettings
+    from goqueue.protocols.kafka.owner import Owner
     from goqueue.protocols.kafka.wire import Buffer
 
 _log = logging.getLogger(__name__)
 
 _CALLS_A_TURN: Final = 64
 """Requests of one connection handled before the event loop gets its turn."""
-
-
-class Owner(Protocol):
-    """The listener, as far as a connection knows it."""
-
-    settings: ListenerSettings
-    budget: RequestBudget
-    answers: AnswerBudget
-    dispatcher: Dispatcher
-
-    def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
-        ...
-
-    def forget(self, connection: Connection, reason: CloseReason) -> None:
-        """The connection is gone."""
-        ...
-
-    def keep(self, future: asyncio.Future[Any]) -> None:
-        """Hold a handler that runs on after its connection is gone."""
-        ...
 
 
 class Connection(asyncio.Protocol):
@@ -70,6 +48,8 @@ class Connection(asyncio.Protocol):
         """Parsed, and may not start before `_pending` is empty."""
         self._held_bytes = 0
         """Received and not yet given back to the budget."""
+        self._unfinished_bytes = 0
+        """Those of them that the budget counts as part of no request under way."""
         self._granted_bytes = 0
         """The size of an answer that is being read from disk."""
         self._unsent_bytes = 0
@@ -136,6 +116,8 @@ class Connection(asyncio.Protocol):
         self._waiting = None
         self._frames = FrameReader()
         self._release(self._held_bytes - sum(call.size_bytes for call in running))
+        self._owner.budget.unfinished_changed(-self._unfinished_bytes)
+        self._unfinished_bytes = 0
         self._owner.budget.leave(self)
         self._owner.answers.change(-self._unsent_bytes)
         self._unsent_bytes = 0
@@ -179,7 +161,11 @@ class Connection(asyncio.Protocol):
             self.close(CloseReason.HANDLER_FAILED, str(error))
         finally:
             self._is_pumping = False
-        self._deadlines.frames(self._frames.frame_count, self._frames.buffered_bytes)
+        buffered = self._frames.buffered_bytes
+        self._deadlines.frames(self._frames.frame_count, buffered)
+        if buffered != self._unfinished_bytes:
+            change, self._unfinished_bytes = buffered - self._unfinished_bytes, buffered
+            self._owner.budget.unfinished_changed(change)
         self._update_reading()
 
     def _next_call(self) -> Call | None:
@@ -209,7 +195,7 @@ class Connection(asyncio.Protocol):
             if self.session.authenticated
             else settings.max_unauthenticated_request_bytes
         )
-        frame = self._frames.next_frame(limit)
+        frame = self._frames.next_frame(limit, min(limit, settings.max_other_request_bytes))
         if frame is None:
             return None
         self._owner.budget.request_complete(self)
@@ -246,7 +232,10 @@ class Connection(asyncio.Protocol):
             if future.cancelled():
                 call.is_done = True
                 self._close_after_answers(CloseReason.HANDLER_FAILED, "it was cancelled")
-            elif (error := future.exception()) is not None:
+            elif isinstance(error := future.exception(), RequestError):
+                call.is_done = True  # a large request, which is read after it has started
+                self._close_after_answers(CloseReason.BAD_REQUEST, str(error))
+            elif error is not None:
                 self._owner.dispatcher.fail(call, error)
             else:
                 self._owner.dispatcher.finish(call, future.result())
@@ -331,28 +320,38 @@ class Connection(asyncio.Protocol):
         if is_busy and self._held_bytes >= self._settings.max_connection_bytes:
             return False
         is_mid_request = not is_busy and self._frames.buffered_bytes > 0
-        return not self._owner.budget.must_wait(self, is_mid_request=is_mid_request)
+        return not self._owner.budget.must_wait(
+            self, self._held_bytes, is_mid_request=is_mid_request
+        )
 
     # --- Deadlines --------------------------------------------------------------------------------
 
-    def sweep(self, now: float) -> None:
-        """Close the connection if one of its deadlines has passed."""
+    def sweep(self, now: float, *, is_pressed: bool = False) -> bool:
+        """Close if a deadline has passed, an earlier one if others wait; whether it was closed."""
         self.session.expire(now)
         self._count_unsent()
         if self._reason is not None:
             if now - self._closing_since > self._settings.stalled_write_s:
                 self._transport.abort()
-        elif not self._is_writable:
-            unsent = self._transport.get_write_buffer_size()
-            reason = self._deadlines.judge_writing(unsent, now)
-            if reason is not None:
-                self.close(reason, f"{unsent} bytes are unsent")
-                self._transport.abort()
-        elif self._is_reading and not self._pending and self._waiting is None:
-            buffered = self._frames.buffered_bytes
-            reason = self._deadlines.judge_reading(buffered, now)
-            if reason is not None:
-                self.close(reason, f"{buffered} bytes of a frame are here")
+            return False
+        reason = self._judge(now, is_pressed=is_pressed)
+        if reason is None:
+            return False
+        unsent, buffered = self._transport.get_write_buffer_size(), self._frames.buffered_bytes
+        self.close(reason, f"{unsent} bytes are unsent, {buffered} bytes of a frame are here")
+        if not self._is_writable:
+            self._transport.abort()
+        return True
+
+    def _judge(self, now: float, *, is_pressed: bool) -> CloseReason | None:
+        deadlines = self._deadlines
+        if not self._is_writable:
+            return deadlines.judge_writing(self._transport.get_write_buffer_size(), now)
+        if self.session.is_new and (reason := deadlines.judge_login(now)) is not None:
+            return reason
+        if not self._is_reading or self._pending or self._waiting is not None:
+            return None
+        return deadlines.judge_reading(self._frames.buffered_bytes, now, is_pressed=is_pressed)
 
     # --- The end ----------------------------------------------------------------------------------
 

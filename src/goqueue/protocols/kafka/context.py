@@ -35,6 +35,11 @@ class Session:
         self.expires_at = expires_at
         self.sasl = self.tokens = None
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has logged in yet, although somebody must."""
+        return not self.authenticated and self.expires_at is None
+
     def expire(self, now: float) -> None:
         """Close the gate again if the login has had its time."""
         if self.expires_at is not None and now >= self.expires_at:
@@ -76,12 +81,14 @@ class Peer(Protocol):
 class RequestContext:
     """The header of one request, and the connection it came by."""
 
-    __slots__ = ("api_key", "client_id", "correlation_id", "peer", "version")
+    __slots__ = ("api_key", "client_id", "correlation_id", "is_large", "peer", "version")
 
     def __init__(self, prefix: RequestPrefix, client_id: str | None, peer: Peer) -> None:
         self.api_key, self.version, self.correlation_id = prefix
         self.client_id = client_id
         self.peer = peer
+        self.is_large = False
+        """Whether it lists so much that it has to be handled in turns (`turns.in_turns`)."""
 
     @property
     def client_host(self) -> str:

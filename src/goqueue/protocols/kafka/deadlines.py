@@ -24,6 +24,7 @@ class CloseReason(Enum):
     TRICKLING_READER = "the client reads its answers too slowly"
     IDLE = "nothing happened for too long"
     REFUSED = "the client did not say who it is"
+    SLOW_LOGIN = "the client did not log in in time"
     TOO_MANY = "there are too many connections"
     STOPPING = "the listener is stopping"
 
@@ -37,6 +38,7 @@ class Deadlines:
         "_frame_number",
         "_frame_since",
         "_last_activity",
+        "_made",
         "_settings",
         "_taken_bytes",
         "_taken_since",
@@ -44,6 +46,7 @@ class Deadlines:
 
     def __init__(self, settings: ListenerSettings, now: float) -> None:
         self._settings = settings
+        self._made = now
         self._last_activity = now
         """When bytes arrived or an answer was ready."""
         self._frame_since = now
@@ -90,10 +93,19 @@ class Deadlines:
         allowed = settings.stalled_write_s + taken / settings.min_bytes_per_s
         return CloseReason.TRICKLING_READER if now - self._backlog_since > allowed else None
 
-    def judge_reading(self, buffered_bytes: int, now: float) -> CloseReason | None:
-        """Of a connection with nothing under way."""
+    def judge_login(self, now: float) -> CloseReason | None:
+        """Of a connection that has not logged in since it was made."""
+        return CloseReason.SLOW_LOGIN if now - self._made > self._settings.login_s else None
+
+    def judge_reading(
+        self, buffered_bytes: int, now: float, *, is_pressed: bool = False
+    ) -> CloseReason | None:
+        """Of a connection with nothing under way; pressed: others wait for its bytes."""
         settings = self._settings
         if not buffered_bytes:
             return CloseReason.IDLE if now - self._last_activity > settings.idle_s else None
+        stalled_s = now - max(self._last_activity, self._frame_since)
+        if is_pressed and stalled_s > settings.pressed_frame_s:
+            return CloseReason.SLOW_FRAME
         allowed = settings.frame_grace_s + buffered_bytes / settings.min_bytes_per_s
         return CloseReason.SLOW_FRAME if now - self._frame_since > allowed else None

@@ -5,7 +5,10 @@ The one place where errors of handlers are caught.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GoQueueError, InvariantError
@@ -25,17 +28,18 @@ from goqueue.protocols.kafka.codec import (
 )
 from goqueue.protocols.kafka.context import Peer, RequestContext
 from goqueue.protocols.kafka.errors import (
+    TooManyElementsError,
     UnauthenticatedRequestError,
     UnsupportedRequestError,
     code_for,
 )
 from goqueue.protocols.kafka.frames import LENGTH_BYTES
 from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.protocols.kafka.wire import Cursor
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from goqueue.protocols.kafka.registry import Endpoint, Registry
     from goqueue.protocols.kafka.wire import Buffer
@@ -46,6 +50,11 @@ _BEFORE_AUTHENTICATION: Final = frozenset(
     {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 )
 
+
+MAX_SMALL_ELEMENTS: Final = 512
+"""Array elements and tagged fields of a request that is read on the event loop. One with more is
+large: it is read in a thread, starts alone on its connection, and large requests are served one at
+a time. Before a login there are no large requests; one is malformed."""
 
 _TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
 """Stands for the header that a bare SASL token does not have."""
@@ -58,7 +67,16 @@ class HandlerFailedError(Exception):
 class Call:
     """One request on its way."""
 
-    __slots__ = ("answer", "ctx", "endpoint", "future", "is_done", "request", "size_bytes")
+    __slots__ = (
+        "answer",
+        "ctx",
+        "endpoint",
+        "future",
+        "is_done",
+        "read",
+        "request",
+        "size_bytes",
+    )
 
     def __init__(
         self, endpoint: Endpoint | None, ctx: RequestContext, request: Any, size_bytes: int
@@ -69,6 +87,8 @@ class Call:
         self.request = request
         self.size_bytes = size_bytes
         """What the request takes of the budget until it is answered."""
+        self.read: Callable[[], Any] | None = None
+        """Reads the request, where that would take the event loop too long."""
         self.future: asyncio.Future[Response | None] | None = None
         self.is_done = False
         self.answer: list[Buffer] | None = None
@@ -77,7 +97,7 @@ class Call:
     @property
     def is_pipelined(self) -> bool:
         """Whether it may run beside other pipelined requests of its connection."""
-        return self.endpoint is None or self.endpoint.spec.pipelined
+        return self.endpoint is None or (self.endpoint.spec.pipelined and self.read is None)
 
     @property
     def is_long_poll(self) -> bool:
@@ -90,6 +110,13 @@ class Dispatcher:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._large = asyncio.Lock()
+        """Held by the one large request that is being served."""
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="kafka-large")
+
+    def close(self) -> None:
+        """Let go of the thread that reads large requests."""
+        self._reading.shutdown(wait=False)
 
     def parse(self, frame: memoryview, peer: Peer) -> Call:
         """What a frame asks for.
@@ -107,12 +134,21 @@ class Dispatcher:
         if endpoint is None:
             return self._without_endpoint(prefix, peer, size)
         cursor = Cursor(frame)
+        max_elements = cursor.elements_left
+        cursor.elements_left = MAX_SMALL_ELEMENTS
         flexible = has_flexible_header(prefix.api_key, prefix.version)
         ctx = RequestContext(prefix, parse_client_id(cursor, flexible=flexible), peer)
-        parse = endpoint.spec.parse
-        if parse is not None:
-            return Call(endpoint, ctx, parse(cursor, prefix.version), size)
-        return Call(endpoint, ctx, parse_body(cursor, prefix.api_key, prefix.version), size)
+        body_at = cursor.position
+        try:
+            return Call(endpoint, ctx, _read(endpoint, cursor, prefix), size)
+        except TooManyElementsError:
+            if not peer.session.authenticated:
+                raise
+        cursor.position, cursor.elements_left = body_at, max_elements
+        ctx.is_large = True
+        call = Call(endpoint, ctx, None, size)
+        call.read = partial(_read, endpoint, cursor, prefix)
+        return call
 
     def _without_endpoint(self, prefix: RequestPrefix, peer: Peer, size: int) -> Call:
         if prefix.api_key != ApiKey.API_VERSIONS:
@@ -131,6 +167,8 @@ class Dispatcher:
         if call.endpoint is None:
             call.is_done = True
             return None
+        if call.read is not None:
+            return self._run_large(call.endpoint, call, call.read)
         try:
             result = call.endpoint.handler(call.ctx, call.request)
         except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
@@ -140,6 +178,21 @@ class Dispatcher:
             self.finish(call, result)
             return None
         return result
+
+    async def _run_large(
+        self, endpoint: Endpoint, call: Call, read: Callable[[], Any]
+    ) -> Response | None:
+        """Serve a large request: read in a thread, handled and encoded in turns."""
+        loop = asyncio.get_running_loop()
+        async with self._large:
+            call.request = await loop.run_in_executor(self._reading, read)
+            if not endpoint.spec.long_poll:
+                response = await _handled(endpoint, call)
+                if isinstance(response, dict):
+                    return await encode_in_turns(call.ctx, response)
+                return response
+        # It may wait for long, and others must not wait with it.
+        return await _handled(endpoint, call)
 
     def finish(self, call: Call, response: Response | None) -> None:
         """Take what the handler returned."""
@@ -169,6 +222,20 @@ class Dispatcher:
             self.finish(call, {"error_code": code})
         else:
             raise _failed(call, error) from error
+
+
+def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
+    parse = endpoint.spec.parse
+    if parse is not None:
+        return parse(cursor, prefix.version)
+    return parse_body(cursor, prefix.api_key, prefix.version)
+
+
+async def _handled(endpoint: Endpoint, call: Call) -> Response | None:
+    result = endpoint.handler(call.ctx, call.request)
+    if result is None or isinstance(result, Encoded | dict | Bare):
+        return result
+    return await result
 
 
 def _failed(call: Call, error: BaseException) -> HandlerFailedError:

@@ -26,6 +26,10 @@ class TruncatedRequestError(MalformedRequestError):
     """The request ends before its fields do."""
 
 
+class TooManyElementsError(MalformedRequestError):
+    """The arrays and tagged fields of a request have more elements than the reader accepts."""
+
+
 class FrameTooLargeError(MalformedRequestError):
     """The length before a frame is negative, or larger than the listener accepts."""
 

@@ -218,7 +218,7 @@ def _forgotten(cursor: Cursor, version: int, *, compact: bool) -> ForgottenTopic
 def _replica_id(cursor: Cursor) -> int:
     """From the tagged fields of the request; a client sends none."""
     replica_id = -1
-    for _ in range(cursor.uvarint()):
+    for _ in range(cursor.tag_count()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         content = cursor.view(size)
         if tag == _REPLICA_STATE_TAG:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import FrameTooLargeError
 
 LENGTH_BYTES: Final = 4
 _LENGTH: Final = struct.Struct(">i")
+_API_KEY: Final = struct.Struct(">h")
 
 
 class FrameReader:
@@ -46,29 +48,39 @@ class FrameReader:
         self._rest_at = 0
         self._rest += data
 
-    def next_frame(self, max_bytes: int) -> memoryview | None:
+    def next_frame(self, max_bytes: int, max_other_bytes: int) -> memoryview | None:
         """The next whole frame without its length, or None until more has arrived.
 
+        Args:
+            max_bytes: How long a frame may be.
+            max_other_bytes: How long it may be if it is no Produce request.
+
         Raises:
-            FrameTooLargeError: the length is negative or over `max_bytes`; the stream is lost.
+            FrameTooLargeError: the length is negative or over its limit; the stream is lost.
         """
         if self._partial or len(self._rest) - self._rest_at < LENGTH_BYTES:
-            return self._next_in_pieces(max_bytes)
+            return self._next_in_pieces(max_bytes, max_other_bytes)
         start = self._rest_at + LENGTH_BYTES
-        stop = start + _size(self._rest, self._rest_at, max_bytes)
-        if stop > len(self._rest):
-            return self._next_in_pieces(max_bytes)
+        size = _size(self._rest, self._rest_at, max_bytes)
+        stop = start + size
+        if stop > len(self._rest) or size > max_other_bytes:
+            return self._next_in_pieces(max_bytes, max_other_bytes)
         with memoryview(self._rest) as rest:
             frame = bytearray(rest[start:stop])
         self._rest_at = stop
         self.frame_count += 1
         return memoryview(frame)
 
-    def _next_in_pieces(self, max_bytes: int) -> memoryview | None:
-        """The same for a frame that has not arrived in one piece."""
+    def _next_in_pieces(self, max_bytes: int, max_other_bytes: int) -> memoryview | None:
+        """The same for a frame that has not arrived in one piece, or is long."""
         if not self._fill(LENGTH_BYTES):
             return None
-        if not self._fill(LENGTH_BYTES + _size(self._partial, 0, max_bytes)):
+        size = _size(self._partial, 0, max_bytes)
+        if size > max_other_bytes:
+            if not self._fill(LENGTH_BYTES + _API_KEY.size):
+                return None
+            _check_key(self._partial, size, max_other_bytes)
+        if not self._fill(LENGTH_BYTES + size):
             return None
         frame = self._partial
         self._partial = bytearray()
@@ -94,3 +106,12 @@ def _size(buffer: bytes | bytearray, position: int, max_bytes: int) -> int:
     if not 0 <= size <= max_bytes:
         raise FrameTooLargeError(f"a frame of {size} bytes; from 0 to {max_bytes} are accepted")
     return size
+
+
+def _check_key(frame: bytearray, size: int, max_bytes: int) -> None:
+    """Only Produce carries data; what else is so long was not written by a client."""
+    api_key: int = _API_KEY.unpack_from(frame, LENGTH_BYTES)[0]
+    if api_key != ApiKey.PRODUCE:
+        raise FrameTooLargeError(
+            f"a frame of {size} bytes of API {api_key}; up to {max_bytes} are accepted of it"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.accepting import Acceptor
 from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CLOSED_A_SWEEP: Final = 200
+"""Connections closed at once; the event loop gets its turn before the next, after this long."""
+_SHORT_SWEEP_S: Final = 0.02
+
 
 class Listener:
     """One address that Kafka clients connect to."""
 
     def __init__(self, registry: Registry, settings: ListenerSettings) -> None:
         self.settings = settings
-        self.budget = RequestBudget(settings.max_listener_bytes, settings.max_request_bytes)
+        self.budget = RequestBudget(settings)
         self.answers = AnswerBudget(
             settings.max_unsent_listener_bytes, settings.min_fetch_answer_bytes
         )
@@ -33,6 +37,8 @@ class Listener:
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
         self._connections: set[Connection] = set()
+        self._logging_in: set[Connection] = set()
+        """Those on which SASL has not succeeded yet, and some on which it has."""
         self._detached: set[asyncio.Future[Any]] = set()
         """Handlers that run on although their clients are gone; bounded by the budget."""
         self._all_gone = asyncio.Event()
@@ -40,6 +46,7 @@ class Listener:
         self._port = 0
         self._sweep: asyncio.TimerHandle | None = None
         self._refused_since_sweep = 0
+        self._has_more_to_close = False
 
     @property
     def port(self) -> int:
@@ -85,6 +92,7 @@ class Listener:
                 deadline_s,
             )
             await self._cut_off()
+        self.dispatcher.close()
 
     async def _wait_until_idle(self) -> None:
         if self._connections:
@@ -109,16 +117,30 @@ class Listener:
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection, if there is room."""
-        if len(self._connections) >= self.settings.max_connections:
+        if len(self._connections) >= self.settings.max_connections or not self._has_room(
+            connection
+        ):
             self._refused_since_sweep += 1
             return False
         self._connections.add(connection)
+        return True
+
+    def _has_room(self, connection: Connection) -> bool:
+        """Whether one more may log in. Those that have done so no longer count."""
+        if not connection.session.is_new:
+            return True
+        if len(self._logging_in) >= self.settings.max_unauthenticated_connections:
+            self._logging_in = {c for c in self._logging_in if c.session.is_new}
+            if len(self._logging_in) >= self.settings.max_unauthenticated_connections:
+                return False
+        self._logging_in.add(connection)
         return True
 
     def forget(self, connection: Connection, reason: CloseReason) -> None:
         """A connection is gone."""
         self.closed[reason] += 1
         self._connections.discard(connection)
+        self._logging_in.discard(connection)
         if not self._connections:
             self._all_gone.set()
 
@@ -130,20 +152,29 @@ class Listener:
     # --- Deadlines --------------------------------------------------------------------------------
 
     def sweep(self, now: float) -> None:
-        """Look at the deadlines of every connection."""
+        """Look at the deadlines of every connection, and close those that have passed one."""
+        is_pressed = self.budget.is_full
+        closed = 0
         for connection in list(self._connections):
-            connection.sweep(now)
+            closed += connection.sweep(now, is_pressed=is_pressed)
+            if closed >= _CLOSED_A_SWEEP:
+                break
+        self._has_more_to_close = closed >= _CLOSED_A_SWEEP
+        self.budget.let_in()
         if self._refused_since_sweep:
             _log.warning(
-                "refused %d connections: %d are open, and no more are allowed",
+                "refused %d connections: %d are open, %d of them before their login, and no more "
+                "are allowed",
                 self._refused_since_sweep,
                 len(self._connections),
+                len(self._logging_in),
             )
             self._refused_since_sweep = 0
 
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        self._sweep = loop.call_later(self.settings.sweep_s, self._swept)
+        delay_s = _SHORT_SWEEP_S if self._has_more_to_close else self.settings.sweep_s
+        self._sweep = loop.call_later(delay_s, self._swept)
 
     def _swept(self) -> None:
         self.sweep(asyncio.get_running_loop().time())

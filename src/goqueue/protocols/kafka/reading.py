@@ -119,7 +119,7 @@ def _single_step(name: str, read: Read) -> Step:
 
 def _tags_step(known: dict[int, tuple[str, Read]]) -> Step:
     def step(cursor: Cursor, values: dict[str, Any]) -> None:
-        for _ in range(cursor.uvarint()):
+        for _ in range(cursor.tag_count()):
             found = known.get(cursor.uvarint())
             size = cursor.uvarint()
             stop = cursor.position + size

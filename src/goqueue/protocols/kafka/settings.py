@@ -30,8 +30,15 @@ class ListenerSettings:
     """`max.connections`. One more is closed as soon as it is accepted."""
     max_request_bytes: int = 100 * _MIB
     """`socket.request.max.bytes`. A longer frame closes its connection before it is read."""
+    max_other_request_bytes: int = 8 * _MIB
+    """The same for every API but Produce."""
     max_unauthenticated_request_bytes: int = 512 * 1024
     """The same before SASL has succeeded."""
+    max_unauthenticated_connections: int = 1000
+    """Connections on which SASL has not succeeded yet. One more is closed as soon as it is
+    accepted."""
+    login_s: float = 30.0
+    """A connection on which SASL has not succeeded after so long is closed."""
     max_pipelined_requests: int = 64
     """Requests of one connection under way at once. The next waits in the socket."""
     max_connection_bytes: int = 16 * _MIB
@@ -40,6 +47,14 @@ class ListenerSettings:
     max_listener_bytes: int = 256 * _MIB
     """The same for all connections together. At the bound no socket is read but one at a time, so
     that a half-received request can always be completed."""
+    max_unfinished_bytes: int = 48 * _MIB
+    """Bytes of half-received frames of all connections together. At the bound sockets are not read
+    as above, and a frame of which nothing arrives for `pressed_frame_s` closes its connection."""
+    small_unfinished_bytes: int = 32 * 1024
+    """A connection that holds less than this is read beyond both bounds, so that small requests
+    need not wait for large ones, until all connections hold `reserved_bytes` more."""
+    reserved_bytes: int = 16 * _MIB
+    pressed_frame_s: float = 2.0
     max_unsent_bytes: int = 1 * _MIB
     """Answers that the client has not taken. Above it, no request of that connection starts and
     its socket is not read; one answer may be larger."""

@@ -1,8 +1,8 @@
 """Kafka's primitive types: a cursor that reads them out of untrusted bytes, and their writers.
 
 Nothing here trusts a length. A string, a blob or an array that claims more than is left raises
-before anything is allocated, and all arrays of one request share a bound on their elements: a
-hundred megabytes of two-byte elements must not become fifteen gigabytes of objects.
+before anything is allocated, and the array elements and tagged fields of one request share a bound:
+a hundred megabytes of two-byte elements must not become fifteen gigabytes of objects.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ import struct
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from goqueue.protocols.kafka.errors import MalformedRequestError, TruncatedRequestError
+from goqueue.protocols.kafka.errors import (
+    MalformedRequestError,
+    TooManyElementsError,
+    TruncatedRequestError,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MAX_ELEMENTS: Final = 262_144
-"""Elements of all arrays in one request together. One that lists more is refused as malformed."""
+MAX_ELEMENTS: Final = 65_536
+"""Array elements and tagged fields of one request together; one with more is malformed."""
+
+MAX_STRING_BYTES: Final = 32_767
+"""One string, in both encodings, as Kafka bounds it. A request with a longer one is malformed."""
 
 NULL: Final = -1
 _INT8: Final = struct.Struct(">b")
@@ -36,6 +43,7 @@ class Cursor:
         self.position = position
         self.end = len(buffer)
         self.elements_left = MAX_ELEMENTS
+        """How many more array elements and tagged fields may be read."""
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Fields of fixed width, all in one go."""
@@ -92,6 +100,11 @@ class Cursor:
 
     def string(self, size: int) -> str:
         """`size` bytes of UTF-8."""
+        if size > MAX_STRING_BYTES:
+            raise MalformedRequestError(
+                f"a string of {size} bytes before byte {self.position}; at most "
+                f"{MAX_STRING_BYTES} are accepted"
+            )
         try:
             return str(self.view(size), "utf-8")
         except UnicodeDecodeError as error:
@@ -117,10 +130,22 @@ class Cursor:
     def array_length(self, *, compact: bool) -> int:
         """Of an array; counted against the bound that all arrays of a request share."""
         length = self._checked(self.uvarint() - 1 if compact else self.int32())
-        self.elements_left -= max(length, 0)
-        if self.elements_left < 0:
-            raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements in one request")
+        self._count(max(length, 0))
         return length
+
+    def tag_count(self) -> int:
+        """How many tagged fields follow; counted against the same bound as array elements."""
+        count = self._checked(self.uvarint())
+        if count:
+            self._count(count)
+        return count
+
+    def _count(self, elements: int) -> None:
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise TooManyElementsError(
+                f"{-self.elements_left} array elements or tagged fields more than are accepted"
+            )
 
     def _checked(self, length: int) -> int:
         """Every element takes a byte or more, so no honest length is larger than what is left."""
@@ -150,7 +175,7 @@ class Cursor:
 
     def skip_tags(self) -> None:
         """Tagged fields, known or not: stepped over."""
-        for _ in range(self.uvarint()):
+        for _ in range(self.tag_count()):
             self.uvarint()
             self.view(self.uvarint())
 

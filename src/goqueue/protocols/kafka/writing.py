@@ -43,7 +43,7 @@ _MAX_SHAPES: Final = 64
 @cache
 def writer_of(schema: Schema) -> Callable[[bytearray, Fields | Struct], None]:
     """A function that appends one struct of this schema to a buffer."""
-    steps = list(_steps(schema))
+    steps = [_step(schema, run) for run in _runs(schema)]
     if schema.flexible:
         steps.append(_tags_step([field for field in schema.fields if field.tag is not None]))
     checked: set[tuple[str, ...]] = set()
@@ -59,6 +59,43 @@ def writer_of(schema: Schema) -> Callable[[bytearray, Fields | Struct], None]:
             step(out, fields)
 
     return write
+
+
+@cache
+def sliced_writer_of(schema: Schema) -> Callable[[bytearray, Fields], Iterator[None]]:
+    """The same as a generator that stops after each struct of an array, at every depth."""
+    steps: list[tuple[Step, Field | None]] = [
+        (_step(schema, run), run[0] if _is_struct_array(run[0]) else None) for run in _runs(schema)
+    ]
+    if schema.flexible:
+        tagged = [field for field in schema.fields if field.tag is not None]
+        steps.append((_tags_step(tagged), None))
+
+    def write(out: bytearray, fields: Fields) -> Iterator[None]:
+        _check_names(schema, tuple(fields))
+        for step, array in steps:
+            elements = None if array is None else fields.get(array.name)
+            if array is None or elements is None:
+                step(out, fields)
+                continue
+            put_length(out, len(elements), compact=schema.flexible)
+            for element in elements:
+                yield from _sliced_element(array, out, element)
+                yield
+
+    return write
+
+
+def _is_struct_array(field: Field) -> bool:
+    return field.is_array and field.schema is not None
+
+
+def _sliced_element(array: Field, out: bytearray, element: Any) -> Iterator[None]:
+    assert array.schema is not None
+    if isinstance(element, dict) and any(_is_struct_array(f) for f in array.schema.fields):
+        yield from sliced_writer_of(array.schema)(out, element)
+    else:
+        writer_of(array.schema)(out, element)
 
 
 def _check_names(schema: Schema, shape: tuple[str, ...]) -> None:
@@ -78,7 +115,8 @@ def _left_out(schema: Schema, field: Field, fields: Fields) -> Any:
     raise SchemaMismatchError(f"{schema.label}: the field {field.name!r} was left out")
 
 
-def _steps(schema: Schema) -> Iterator[Step]:
+def _runs(schema: Schema) -> Iterator[list[Field]]:
+    """Neighbouring fields of fixed width together, every other field alone."""
     run: list[Field] = []
     for field in schema.fields:
         if field.tag is not None:
@@ -87,11 +125,15 @@ def _steps(schema: Schema) -> Iterator[Step]:
             run.append(field)
             continue
         if run:
-            yield _fixed_step(schema, run)
+            yield run
             run = []
-        yield _single_step(schema, field)
+        yield [field]
     if run:
-        yield _fixed_step(schema, run)
+        yield run
+
+
+def _step(schema: Schema, run: list[Field]) -> Step:
+    return _fixed_step(schema, run) if run[0].is_fixed else _single_step(schema, run[0])
 
 
 def _fixed_step(schema: Schema, run: list[Field]) -> Step:

@@ -378,14 +378,55 @@ def waiter(log: list[str], name: str) -> SimpleNamespace:
     return Waiter(may_read_again=lambda: log.append(name))
 
 
+def small_budget(**bounds: int) -> RequestBudget:
+    return RequestBudget(
+        ListenerSettings(
+            **{"max_listener_bytes": 100, "max_request_bytes": 50, "reserved_bytes": 0, **bounds}
+        )
+    )
+
+
+def test_a_connection_that_holds_little_reads_from_the_reserve():
+    budget = small_budget(max_unfinished_bytes=40, small_unfinished_bytes=10, reserved_bytes=20)
+    large, small = waiter([], "large"), waiter([], "small")
+    budget.unfinished_changed(40)
+    assert budget.is_full
+    assert budget.must_wait(large, 30, is_mid_request=False)
+    assert not budget.must_wait(small, 5, is_mid_request=True)
+    budget.unfinished_changed(20)
+    assert budget.must_wait(small, 5, is_mid_request=False)
+
+
+def test_half_received_frames_have_a_bound_of_their_own():
+    log: list[str] = []
+    budget = small_budget(max_unfinished_bytes=40, reserved_bytes=0)
+    budget.take(60)
+    budget.unfinished_changed(60)
+    assert budget.must_wait(waiter(log, "waits"), 30, is_mid_request=False)
+    budget.unfinished_changed(-30)
+    assert log == ["waits"]
+
+
+def test_no_more_are_woken_than_there_is_room_for():
+    log: list[str] = []
+    budget = RequestBudget(ListenerSettings(max_listener_bytes=1 * MIB, reserved_bytes=0))
+    budget.take(1 * MIB)
+    for number in range(10):
+        assert budget.must_wait(waiter(log, str(number)), MIB, is_mid_request=False)
+    budget.give(1)
+    assert log == ["0"]
+    budget.give(600 * KIB)
+    assert log == ["0", "1", "2", "3"]
+
+
 def test_when_the_budget_is_full_one_half_received_request_is_favoured_at_a_time():
     log: list[str] = []
-    budget = RequestBudget(100, max_request_bytes=50)
+    budget = small_budget()
     first, second, idle = (waiter(log, name) for name in ("first", "second", "idle"))
     budget.take(100)
-    assert budget.must_wait(idle, is_mid_request=False)
-    assert not budget.must_wait(first, is_mid_request=True)
-    assert budget.must_wait(second, is_mid_request=True)
+    assert budget.must_wait(idle, 100, is_mid_request=False)
+    assert not budget.must_wait(first, 100, is_mid_request=True)
+    assert budget.must_wait(second, 100, is_mid_request=True)
     budget.request_complete(first)
     assert log == ["second"]
     budget.give(60)
@@ -395,21 +436,21 @@ def test_when_the_budget_is_full_one_half_received_request_is_favoured_at_a_time
 
 def test_nobody_is_favoured_beyond_one_more_request():
     log: list[str] = []
-    budget = RequestBudget(100, max_request_bytes=50)
+    budget = small_budget()
     budget.take(150)
     one = waiter(log, "one")
-    assert budget.must_wait(one, is_mid_request=True)
+    assert budget.must_wait(one, 100, is_mid_request=True)
     budget.give(1)
     assert log == ["one"]
 
 
 def test_a_favoured_connection_that_goes_away_makes_room_for_the_next():
     log: list[str] = []
-    budget = RequestBudget(100, max_request_bytes=50)
+    budget = small_budget()
     first, second = waiter(log, "first"), waiter(log, "second")
     budget.take(110)
-    assert not budget.must_wait(first, is_mid_request=True)
-    assert budget.must_wait(second, is_mid_request=True)
+    assert not budget.must_wait(first, 100, is_mid_request=True)
+    assert budget.must_wait(second, 100, is_mid_request=True)
     budget.leave(first)
     assert log == ["second"]
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import FrameTooLargeError
 from goqueue.protocols.kafka.frames import FrameReader
 
@@ -28,10 +29,10 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(bodies, cuts,
         reader.feed(stream[start:stop])
         fed += stop - start
         # Some turns take nothing, as when a request may not start yet.
-        while eager[turn] and (frame := reader.next_frame(1000)) is not None:
+        while eager[turn] and (frame := reader.next_frame(1000, 1000)) is not None:
             out.append(frame)
         assert reader.buffered_bytes == fed - sum(4 + len(frame) for frame in out)
-    while (frame := reader.next_frame(1000)) is not None:
+    while (frame := reader.next_frame(1000, 1000)) is not None:
         out.append(frame)
     assert [bytes(frame) for frame in out] == bodies
     assert reader.frame_count == len(bodies)
@@ -43,10 +44,10 @@ def test_every_frame_is_a_writable_buffer_of_its_own(body, cut):
     reader = FrameReader()
     stream = framed(body) + framed(body)
     reader.feed(stream[:cut])
-    first = reader.next_frame(100)
+    first = reader.next_frame(100, 100)
     reader.feed(stream[cut:])
-    first = reader.next_frame(100) if first is None else first
-    second = reader.next_frame(100)
+    first = reader.next_frame(100, 100) if first is None else first
+    second = reader.next_frame(100, 100)
     assert not first.readonly
     assert not second.readonly
     first[:] = bytes(len(body))
@@ -61,7 +62,28 @@ def test_a_length_outside_the_bounds_is_refused_before_its_bytes_arrive(size, pi
     step = len(prefix) // pieces
     for at in range(0, 4 - step, step):
         reader.feed(prefix[at : at + step])
-        assert reader.next_frame(100) is None
+        assert reader.next_frame(100, 100) is None
     reader.feed(prefix[4 - step :])
     with pytest.raises(FrameTooLargeError):
-        reader.next_frame(100)
+        reader.next_frame(100, 100)
+
+
+@pytest.mark.parametrize("arrived", [6, 20])
+def test_a_long_frame_of_an_api_without_data_is_refused_before_it_has_arrived(arrived):
+    reader = FrameReader()
+    join_group = struct.pack(">ih", 200, ApiKey.JOIN_GROUP) + bytes(14)
+    reader.feed(join_group[:arrived])
+    with pytest.raises(FrameTooLargeError, match="API 11"):
+        reader.next_frame(1000, 100)
+
+
+def test_a_long_produce_frame_is_read():
+    reader = FrameReader()
+    produce = struct.pack(">ih", 200, ApiKey.PRODUCE) + bytes(198)
+    for at in range(0, len(produce), 5):
+        assert reader.next_frame(1000, 100) is None
+        reader.feed(produce[at : at + 5])
+    frame = reader.next_frame(1000, 100)
+    assert frame is not None
+    assert bytes(frame) == produce[4:]
+    assert reader.buffered_bytes == 0

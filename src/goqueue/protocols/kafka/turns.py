@@ -1,0 +1,82 @@
+"""Long requests and answers in slices, so that no client waits for another's.
+
+A request that lists a lot, and one whose answer is much larger than itself, are handled and encoded
+one element after the other. After `SLICE_S` the event loop gets its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from goqueue.protocols.kafka.codec import Encoded
+from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.writing import sliced_writer_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
+
+    from goqueue.protocols.kafka.context import RequestContext
+
+T = TypeVar("T")
+
+SLICE_S: Final = 0.002
+"""How long one request may hold the event loop; then everything that is ready gets its turn."""
+
+
+class Pace:
+    """How long the work at hand has held the event loop."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = perf_counter() + SLICE_S
+
+    async def pause(self) -> None:
+        """Give the event loop its turn if this slice is over."""
+        if perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = perf_counter() + SLICE_S
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with a turn of the event loop whenever handling them has taken a slice."""
+    pace = Pace()
+    for item in items:
+        yield item
+        await pace.pause()
+
+
+class Each(Generic[T]):
+    """An array of an answer whose elements are made when they are encoded, and not kept."""
+
+    __slots__ = ("_describe", "_items")
+
+    def __init__(self, items: Sequence[T], describe: Callable[[T], Any]) -> None:
+        self._items = items
+        self._describe = describe
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._describe, self._items)
+
+
+async def encode_in_turns(ctx: RequestContext, fields: dict[str, Any]) -> Encoded:
+    """The body of an answer, with a turn of the event loop after each slice."""
+    out = bytearray()
+    pace = Pace()
+    schema = schema_of(ctx.api_key, ctx.version, "response")
+    for _ in sliced_writer_of(schema)(out, fields):
+        await pace.pause()
+    return Encoded((out,))
+
+
+def once_each(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+    """The items without those that ask for the same as an earlier one."""
+    found: dict[Hashable, T] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())

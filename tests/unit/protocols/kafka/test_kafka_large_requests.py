@@ -1,0 +1,310 @@
+"""Requests that list a lot: read in a thread, one at a time, and refused beyond a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from live import (
+    SmallApi,
+    connected,
+    echo_frame,
+    eventually,
+    frame,
+    listening,
+    produce_frame,
+    run,
+    string,
+    word_of,
+)
+
+from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.codec import encode_body
+from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.errors import MalformedRequestError, TooManyElementsError
+from goqueue.protocols.kafka.reading import reader_of
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.protocols.kafka.wire import (
+    MAX_ELEMENTS,
+    MAX_STRING_BYTES,
+    Cursor,
+    put_string,
+    put_uvarint,
+)
+
+KIB = 1024
+LARGE = MAX_SMALL_ELEMENTS + 1
+
+
+def tags(count: int) -> bytes:
+    """So many unknown tagged fields without content."""
+    out = bytearray()
+    put_uvarint(out, count)
+    return bytes(out) + b"\x64\x00" * count
+
+
+def groups_frame(correlation_id: int, count: int) -> bytes:
+    names = b"".join(string(f"g{number}") for number in range(count))
+    return frame(ApiKey.DESCRIBE_GROUPS, 0, correlation_id, struct.pack(">i", count) + names)
+
+
+class GroupsApi(SmallApi):
+    @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    async def describe(self, ctx: Any, request: Any) -> Any:
+        self.started.append(ctx.correlation_id)
+        if not ctx.is_large:
+            return {"groups": []}
+        return {
+            "groups": [
+                {"group_id": name, "error_code": 1} async for name in in_turns(request.groups)
+            ]
+        }
+
+
+# --- The reader alone -----------------------------------------------------------------------------
+
+
+def test_tagged_fields_are_counted_with_the_elements_of_arrays():
+    cursor = Cursor(memoryview(tags(MAX_ELEMENTS)))
+    cursor.skip_tags()
+    assert cursor.elements_left == 0
+    with pytest.raises(TooManyElementsError):
+        Cursor(memoryview(tags(MAX_ELEMENTS + 1))).skip_tags()
+
+
+def test_tagged_fields_of_a_struct_are_counted():
+    body = b"\x02a\x02b" + tags(MAX_ELEMENTS + 1)
+    with pytest.raises(TooManyElementsError):
+        reader_of(schema_of(ApiKey.API_VERSIONS, 3, "request"))(Cursor(memoryview(body)))
+
+
+def test_more_tagged_fields_than_bytes_are_refused_before_any_is_read():
+    with pytest.raises(MalformedRequestError, match="claimed"):
+        Cursor(memoryview(b"\xff\xff\x03")).skip_tags()
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_string_is_as_long_as_kafka_allows(compact):
+    out = bytearray()
+    put_string(out, "x" * MAX_STRING_BYTES, compact=compact)
+    assert len(Cursor(memoryview(out)).required_string(compact=compact)) == MAX_STRING_BYTES
+
+
+def test_a_compact_string_longer_than_an_int16_is_refused():
+    out = bytearray()
+    put_string(out, "x" * (MAX_STRING_BYTES + 1), compact=True)
+    with pytest.raises(MalformedRequestError, match="32767"):
+        Cursor(memoryview(out)).required_string(compact=True)
+
+
+# --- Over a connection ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("authenticated", [False, True])
+def test_a_request_of_many_tagged_fields_closes_its_connection(authenticated):
+    async def scenario():
+        async with (
+            listening(SmallApi(), requires_authentication=not authenticated) as listener,
+            connected(listener) as client,
+        ):
+            body = b"\x02a\x02b" + tags(MAX_ELEMENTS + 1)
+            client.send(frame(ApiKey.API_VERSIONS, 3, 1, body, header_tags=b"\0"))
+            assert await client.is_closed_by_server()
+            assert listener.closed[CloseReason.BAD_REQUEST] == 1
+
+    run(scenario())
+
+
+def test_tagged_fields_in_the_header_are_bounded_too():
+    async def scenario():
+        async with listening(SmallApi()) as listener, connected(listener) as client:
+            header = tags(MAX_SMALL_ELEMENTS + 1)
+            client.send(frame(ApiKey.API_VERSIONS, 3, 1, b"\x02a\x02b\0", header_tags=header))
+            assert await client.is_closed_by_server()
+
+    run(scenario())
+
+
+def test_before_a_login_there_are_no_large_requests():
+    async def scenario():
+        async with (
+            listening(SmallApi(), requires_authentication=True) as listener,
+            connected(listener) as client,
+        ):
+            body = b"\x02a\x02b" + tags(LARGE)
+            client.send(frame(ApiKey.API_VERSIONS, 3, 1, body, header_tags=b"\0"))
+            assert await client.is_closed_by_server()
+
+    run(scenario())
+
+
+def test_a_large_request_is_answered_and_keeps_its_place():
+    async def scenario():
+        groups = GroupsApi()
+        async with listening(groups) as listener, connected(listener) as client:
+            client.send(
+                echo_frame(1, "before"), groups_frame(2, 3 * LARGE), echo_frame(3, "behind")
+            )
+            assert word_of((await client.answer())[1]) == "before"
+            number, body = await client.answer()
+            assert number == 2
+            answer = reader_of(schema_of(ApiKey.DESCRIBE_GROUPS, 0, "response"))(
+                Cursor(memoryview(body))
+            )
+            assert [each.group_id for each in answer.groups] == [f"g{n}" for n in range(3 * LARGE)]
+            assert word_of((await client.answer())[1]) == "behind"
+            assert groups.started == [1, 2, 3]
+
+    run(scenario())
+
+
+def test_a_large_produce_request_is_not_overtaken_by_the_one_behind_it():
+    async def scenario():
+        small = SmallApi()
+        partitions = b"".join(struct.pack(">ii", n, -1) for n in range(2 * LARGE))
+        topics = struct.pack(">i", 1) + string("t") + struct.pack(">i", 2 * LARGE) + partitions
+        body = string("x") + struct.pack(">hi", -1, 0) + topics
+        async with listening(small) as listener, connected(listener) as client:
+            client.send(frame(ApiKey.PRODUCE, 7, 1, body), produce_frame(2))
+            assert (await client.answer())[0] == 1
+            assert (await client.answer())[0] == 2
+            assert small.started == [1, 2]
+
+    run(scenario())
+
+
+def test_a_large_request_that_cannot_be_read_closes_its_connection():
+    async def scenario():
+        async with listening(GroupsApi()) as listener, connected(listener) as client:
+            client.send(groups_frame(1, 1), groups_frame(2, MAX_ELEMENTS + 1))
+            assert (await client.answer())[0] == 1
+            assert await client.is_closed_by_server()
+            assert listener.closed[CloseReason.BAD_REQUEST] == 1
+            await eventually(lambda: listener.budget.used_bytes == 0)
+
+    run(scenario())
+
+
+# --- Half-sent frames, and connections before their login -----------------------------------------
+
+
+def test_half_sent_frames_that_fill_the_budget_do_not_keep_small_requests_waiting():
+    async def scenario():
+        settings = {"max_listener_bytes": 512 * KIB, "max_request_bytes": 512 * KIB}
+        async with listening(SmallApi(), **settings) as listener:
+            async with AsyncExitStack() as stack:
+                for _ in range(20):
+                    half = await stack.enter_async_context(connected(listener))
+                    half.send(struct.pack(">ih", 400 * KIB, ApiKey.PRODUCE) + bytes(100 * KIB))
+                await eventually(lambda: listener.budget.is_full)
+                async with connected(listener) as other:
+                    assert await other.echo("served") == "served"
+            # Those whose sockets are not read are told one after the other.
+            await eventually(lambda: listener.budget.used_bytes == 0)
+            assert listener.budget.unfinished_bytes == 0
+
+    run(scenario())
+
+
+def test_when_half_sent_frames_fill_the_budget_those_that_stall_are_closed():
+    async def scenario():
+        settings = {"max_unfinished_bytes": 256 * KIB, "pressed_frame_s": 5.0}
+        async with listening(SmallApi(), **settings) as listener, AsyncExitStack() as stack:
+            for _ in range(8):
+                half = await stack.enter_async_context(connected(listener))
+                half.send(struct.pack(">ih", 400 * KIB, ApiKey.PRODUCE) + bytes(64 * KIB))
+            await eventually(lambda: listener.budget.is_full)
+            now = asyncio.get_running_loop().time()
+            listener.sweep(now + 4)
+            assert listener.closed[CloseReason.SLOW_FRAME] == 0
+            listener.sweep(now + 10)
+            await eventually(lambda: listener.closed[CloseReason.SLOW_FRAME] >= 3)
+
+    run(scenario())
+
+
+def test_a_connection_on_which_nobody_logs_in_is_closed():
+    async def scenario():
+        async with (
+            listening(SmallApi(), requires_authentication=True, login_s=20.0) as listener,
+            connected(listener) as silent,
+            connected(listener) as known,
+        ):
+            await eventually(lambda: listener.connection_count == 2)
+            body = struct.pack(">i", 3) + b"ann"
+            known.send(frame(ApiKey.SASL_AUTHENTICATE, 0, 1, body))
+            await known.answer()
+            now = asyncio.get_running_loop().time()
+            listener.sweep(now + 15)
+            assert listener.closed[CloseReason.SLOW_LOGIN] == 0
+            listener.sweep(now + 21)
+            assert await silent.is_closed_by_server()
+            assert await known.echo("in") == "in"
+
+    run(scenario())
+
+
+def test_connections_before_their_login_are_bounded():
+    async def scenario():
+        settings = {"requires_authentication": True, "max_unauthenticated_connections": 2}
+        async with (
+            listening(SmallApi(), **settings) as listener,
+            connected(listener) as first,
+            connected(listener),
+        ):
+            await eventually(lambda: listener.connection_count == 2)
+            async with connected(listener) as third:
+                assert await third.is_closed_by_server()
+            first.send(frame(ApiKey.SASL_AUTHENTICATE, 0, 1, struct.pack(">i", 3) + b"ann"))
+            await first.answer()
+            async with connected(listener) as fourth:
+                fourth.send(frame(ApiKey.API_VERSIONS, 0, 1, b""))
+                await fourth.answer()
+
+    run(scenario())
+
+
+# --- Answers in turns -----------------------------------------------------------------------------
+
+
+def test_an_answer_encoded_in_turns_is_the_same_as_one_encoded_at_once():
+    class Context:
+        api_key, version = ApiKey.METADATA, 12
+
+    topics = [
+        {
+            "error_code": 0,
+            "name": f"t{n}",
+            "topic_id": None,
+            "partitions": [
+                {
+                    "partition_index": p,
+                    "leader_id": 1,
+                    "leader_epoch": 0,
+                    "replica_nodes": [1],
+                    "isr_nodes": [1],
+                    "offline_replicas": [],
+                }
+                for p in range(n)
+            ],
+        }
+        for n in range(4)
+    ]
+    fields = {
+        "brokers": [{"node_id": 1, "host": "h", "port": 9, "rack": None}],
+        "cluster_id": None,
+        "controller_id": 1,
+    }
+    lazily = {**fields, "topics": Each(range(4), topics.__getitem__)}
+    encoded = asyncio.run(encode_in_turns(Context(), lazily))
+    assert b"".join(encoded.parts) == encode_body(3, 12, {**fields, "topics": topics})
+
+
+def test_what_is_asked_for_twice_is_kept_once_in_its_first_place():
+    assert once_each(["b", "a", "b", "c", "a"], str) == ["b", "a", "c"]
