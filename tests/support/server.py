@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
+    from goqueue.runtime.clock import Clock
+
 READY: Final = "ready in "
 HOST: Final = "127.0.0.1"
 START_S: Final = 120.0
@@ -230,10 +232,13 @@ def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
 
 
 @asynccontextmanager
-async def running_node(data_dir: Path, *flags: str) -> AsyncIterator[Node]:
+async def running_node(
+    data_dir: Path, *flags: str, clock: Clock | None = None
+) -> AsyncIterator[Node]:
     """A whole node inside this event loop, on free ports."""
     ports = ("--kafka-port", "0", "--http-port", "0", "--grpc-port", "0")
-    node = Node(load_config(["--data-dir", str(data_dir), *ports, *flags], environment={}))
+    config = load_config(["--data-dir", str(data_dir), *ports, *flags], environment={})
+    node = Node(config, clock=clock)
     await node.start()
     try:
         yield node

@@ -54,6 +54,7 @@ def attention(
     found: list[Attention] = []
     for rule in (
         _failed(inventory),
+        _clock(broker),
         _disk(broker, health),
         _pipelines(broker),
         _groups(broker, inventory),
@@ -92,6 +93,16 @@ def _failed(inventory: Inventory) -> Iterator[Attention]:
         yield Attention(
             "critical", f"{name} refuses to be published to", why, _page("topics", topic)
         )
+
+
+def _clock(broker: Broker) -> Iterator[Attention]:
+    if (stopped := broker.clock_guard.stopped()) is not None:
+        title, _, detail = stopped.partition(": ")
+        yield Attention("critical", _sentence(title), _sentence(detail), "/console")
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:

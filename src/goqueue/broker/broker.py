@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.ack import Settler
 from goqueue.broker.backlogs import Backlogs
+from goqueue.broker.clock_guard import ClockGuard
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delays import Delays
@@ -108,6 +109,7 @@ class Broker:
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
+        self.clock_guard = ClockGuard(self.clock)
         self.disk = disk or SystemDisk()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
@@ -147,6 +149,7 @@ class Broker:
         validator = SchemaValidator(self.schemas, self.clock, self.metrics)
         self.publisher.check_schemas = validator.check
         self.delays = Delays(self)
+        self.clock_guard.on_set = self.delays.clock_was_set
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.transaction_writer = TransactionWriter(self)
         self.reader = MessageReader(self.fetcher)

@@ -57,7 +57,7 @@ class DelayKeeper:
         self._executor = executor
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._saved_at_ms = clock.now_ms()
+        self._saved_at_s = clock.monotonic_s()
         self._is_saved = False
         self._ends: deque[tuple[int, ...]] = deque(maxlen=KEPT)
         """Where the logs ended at each of the last snapshots; any of them may be the one that the
@@ -104,14 +104,15 @@ class DelayKeeper:
 
     # --- Snapshots -------------------------------------------------------------------------------
 
-    def due_ms(self) -> int | None:
-        """When the next snapshot is to be taken; None while nothing has happened."""
+    def due_in_ms(self) -> int | None:
+        """How long until the next snapshot is to be taken; None while nothing has happened."""
         if self._lock.locked():
             return None  # one is being taken
         unsaved = len(self._index.unsaved) // 2
         if unsaved >= MESSAGES_BETWEEN or self._ledger.log.snapshot_is_due:
-            return self._saved_at_ms
-        return self._saved_at_ms + MS_BETWEEN if unsaved else None
+            return 0
+        since_ms = round((self._clock.monotonic_s() - self._saved_at_s) * 1000)
+        return max(MS_BETWEEN - since_ms, 0) if unsaved else None
 
     @property
     def is_overdue(self) -> bool:
@@ -125,7 +126,7 @@ class DelayKeeper:
     async def save(self) -> None:
         """Take a snapshot, and let go what is older than any that is kept."""
         async with self._lock:
-            self._saved_at_ms = self._clock.now_ms()
+            self._saved_at_s = self._clock.monotonic_s()
             self._is_saved = False
             unsaved = self._index.take_unsaved()
             ends, lowest = self._store.ends(), self._ledger.book.lowest_needed()

@@ -68,6 +68,8 @@ class Delays:
         """Reading ahead, snapshots, and topics that go; a few at a time."""
         self._reading = self._saving = False
         self._read_at_ms = 0
+        self._look_again = False
+        """The wall clock was set during a round: the next one follows at once."""
         self._is_stopping = False
 
     # --- Life ------------------------------------------------------------------------------------
@@ -275,14 +277,28 @@ class Delays:
             due_ms = max(now_ms + _READ_AHEAD_MS, due_ms - AHEAD_MS)
         if self._parts.courier.has_unsettled:
             due_ms = min(due_ms, now_ms + _SETTLE_MS)
-        save_ms = self._parts.keeper.due_ms()
-        if save_ms is not None and not self._saving:
-            due_ms = min(due_ms, save_ms)
+        save_in_ms = self._parts.keeper.due_in_ms()
+        if save_in_ms is not None and not self._saving:
+            due_ms = min(due_ms, now_ms + save_in_ms)
+        if self._look_again:
+            self._look_again, due_ms = False, now_ms
         if self._timer is not None:
             self._timer.cancel()
         self._wake_ms = due_ms
         wait_s = max(due_ms - now_ms, 0) / 1000
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timer)
+
+    def clock_was_set(self) -> None:
+        """Look now at what is due by the new time, and wait anew for the rest.
+
+        The timer counts the time that passes, and was set for a moment of the old time.
+        """
+        if self._parts is None or self._is_stopping:
+            return
+        self._look_again = self._round is not None  # which has read the old time
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_timer()
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -315,8 +331,8 @@ class Delays:
         await self._ensure_handover(parts)
         delivered = await parts.courier.deliver(now_ms)
         self._read_ahead(parts, now_ms)
-        save_ms = parts.keeper.due_ms()
-        if save_ms is not None and save_ms <= now_ms and not self._saving:
+        save_in_ms = parts.keeper.due_in_ms()
+        if save_in_ms is not None and save_in_ms <= 0 and not self._saving:
             self._saving = True
             self._spawn(partial(self._save, parts))
         return delivered

@@ -281,15 +281,18 @@ class Deliverer:
         return Portion(partition, queue, key, taken, marks, loaded)
 
     def _sift(self, group: QueueGroup, portion: Portion) -> None:
-        """Be done with what is not there, and with messages that have outlived themselves.
+        """Be done with what is not there, and with messages whose TTL expired.
 
-        How old those are is told by the wall clock, which dated them.
+        How old those are is told by the wall clock, which dated them; after a jump of it none
+        expires.
         """
         now_ms = self._broker.clock.now_ms()
         if portion.loaded.gone:
             portion.change(ops.Settled(list(portion.loaded.gone)))
         topic = portion.partition.id.topic
         settings = self._broker.topics.catalogue.topic(topic).settings
+        if self._broker.clock_guard.jump() is not None:
+            return  # everything might seem old
         expired = take_expired(portion, settings.ttl_ms or 0, now_ms)
         if not expired:
             return

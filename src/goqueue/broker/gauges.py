@@ -59,6 +59,8 @@ class BrokerGauges:
                 consumers += self._put_queue_group(samples, queue_group)
                 yield
         samples.put(names.ACTIVE_CONSUMERS, consumers)
+        jump = broker.clock_guard.jump()
+        samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
         samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)

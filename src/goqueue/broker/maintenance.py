@@ -65,6 +65,7 @@ class Maintenance:
         self._tasks.start("retention", settings.retention_s, self.expire)
         self._tasks.start("compaction", settings.compaction_s, self.compact_due)
         self._tasks.start("checkpoints", settings.checkpoint_s, self.checkpoint)
+        self._tasks.start("clock", settings.clock_s, self.watch_clock)
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
         self._tasks.start("recovery", settings.recovery_s, self.recover)
         self._tasks.start("backlogs", settings.backlogs_s, self._broker.backlogs.look)
@@ -76,7 +77,7 @@ class Maintenance:
 
     def _marked(self, marks: DueMarks) -> Iterator[tuple[Partition, TopicSettings]]:
         """Every partition that a pass has to look at, if it is still there when its turn comes."""
-        for partition_id in marks.take(self._broker.clock.now_ms()):
+        for partition_id in marks.take(self._broker.clock_guard.steady_ms()):
             found = self._find(partition_id)
             if found is not None:
                 found[0].unmark()
@@ -89,15 +90,27 @@ class Maintenance:
             return None
         return partition, topic.settings
 
+    # --- The clock -------------------------------------------------------------------------------
+
+    async def watch_clock(self) -> None:
+        """Notice a wall clock that was set."""
+        self._broker.clock_guard.look()
+
     # --- Retention -------------------------------------------------------------------------------
 
     async def expire(self) -> int:
         """Drop what has outlived its limits, roll old segments; returns how many segments went.
 
-        Producers of which nothing was heard for long are forgotten too.
+        Producers of which nothing was heard for long are forgotten too. After a jump of the wall
+        clock nothing of this happens: everything might seem old.
         """
+        if self._broker.clock_guard.jump() is not None:
+            return 0
         dropped = 0
         for partition, settings in self._marked(self._broker.marks.retention):
+            if self._broker.clock_guard.jump() is not None:
+                self._broker.marks.retention.touch(partition.id)
+                break
             try:
                 dropped += self._expire(partition, settings)
             except GoQueueError as error:
@@ -136,7 +149,7 @@ class Maintenance:
         for partition, settings in self._marked(marks):
             if not settings.compacts or partition.log.failure is not None:
                 continue
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._broker.clock_guard.steady_ms()
             try:
                 found = cleanable(partition.log, settings.compaction_limits, now_ms)
                 marks.look_at(partition.id, found.next_ms)
@@ -168,7 +181,7 @@ class Maintenance:
                 return None
             compaction = Compaction(
                 partition.log,
-                self._broker.clock.now_ms(),
+                self._broker.clock_guard.steady_ms(),
                 until=min(until, partition.last_stable),
                 tombstone_ms=settings.number("delete.retention.ms"),
                 aborted=partition.transactions.frozen(),

@@ -51,7 +51,7 @@ class StateLog:
         self._on_saved = on_saved
         self._snapshots = SnapshotFolder(disk, partition.log.folder, kind)
         self._records_since_snapshot = 0
-        self._snapshot_at_ms = clock.now_ms()
+        self._snapshot_at_s = clock.monotonic_s()
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +96,7 @@ class StateLog:
     @property
     def snapshot_is_due(self) -> bool:
         """Enough has changed for a snapshot to save the next start some time."""
-        since_ms = self._clock.now_ms() - self._snapshot_at_ms
+        since_ms = round((self._clock.monotonic_s() - self._snapshot_at_s) * 1000)
         return snapshot_due(self._records_since_snapshot, since_ms)
 
     def save_snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -127,7 +127,7 @@ class StateLog:
         # Before the attempt: a disk that refuses is asked again when the next one is due, not at
         # every change.
         self._records_since_snapshot = 0
-        self._snapshot_at_ms = now_ms
+        self._snapshot_at_s = self._clock.monotonic_s()
         kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
         return Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept)
 

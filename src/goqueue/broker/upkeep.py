@@ -33,6 +33,8 @@ class MaintenanceSettings:
     """Between looks for failed logs, and before the first attempt again after one that failed."""
     recovery_max_s: float = 60.0
     """Attempts are twice as far apart each time, up to this."""
+    clock_s: float = 1.0
+    """Between looks whether the wall clock was set."""
     backlogs_s: float = 5.0
     """Between looks at how old what groups have left is, and how fast it becomes less."""
     producer_idle_ms: int = 7 * 24 * 3600 * 1000

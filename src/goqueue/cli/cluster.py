@@ -46,7 +46,7 @@ def show_health(call: Call) -> None:
         if failed
         else "ok",
     }
-    healthy = status == 200 and not failed
+    healthy = status == 200 and not failed and checks.get("clock", "ok") == "ok"
     health = {"healthy": healthy, "checks": checks}
     call.show(health, {"healthy": healthy, **checks})
     if not healthy:

@@ -11,6 +11,7 @@ from goqueue.cli import (
     consume,
     delayed,
     group,
+    maintenance,
     pipeline,
     produce,
     queue,
@@ -46,6 +47,7 @@ app.add_typer(trace.app, name="trace")
 app.add_typer(pipeline.app, name="pipeline")
 command(app, "top")(top.show_top)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(config.app, name="config")
 command(app, "version")(version.show_version)
 app.command("bench")(bench.run_benchmarks)

@@ -202,6 +202,11 @@ DISK_TOTAL: Final = GaugeName(
 DISK_FREE: Final = GaugeName(
     "storage_disk_free_bytes", "Bytes that this process may still write to that disk."
 )
+CLOCK_JUMP: Final = GaugeName(
+    "storage_clock_jump_seconds",
+    "How far the wall clock is from where it should be while retention and TTL are stopped by a "
+    "jump of it; 0 when there was none.",
+)
 
 # --- process: how the broker's own process is
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from goqueue.model.ids import TimestampMs
+
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+"""Where there is none, as on macOS, the monotonic clock stands in: a suspended machine then looks
+as if its wall clock had jumped."""
 
 
 class Clock(Protocol):
@@ -19,6 +23,10 @@ class Clock(Protocol):
         """Seconds since an arbitrary moment; never goes back."""
         ...
 
+    def boottime_s(self) -> float:
+        """Seconds since an arbitrary moment; never goes back, goes on in a suspended machine."""
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -28,3 +36,6 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+    def boottime_s(self) -> float:
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

@@ -69,6 +69,7 @@ class Scene:
             pipelines=SimpleNamespace(all=lambda: self.pipelines),
             history=SimpleNamespace(group=self.lines.get),
             transactions=SimpleNamespace(now_ms=lambda: 1_000_000),
+            clock_guard=SimpleNamespace(stopped=lambda: None),
         )
         totals = Totals(*[0] * 13)
         inventory = Inventory(totals, self.groups, self.transactions, self.failed, self.letters)

@@ -134,6 +134,31 @@ class AdminService(AdminServiceServicer):
         await delete_group(self._broker, request.name)
         return pb.DeleteGroupResponse()
 
+    # --- Maintenance -----------------------------------------------------------------------------
+
+    async def DescribeMaintenance(
+        self, request: pb.MaintenanceRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Maintenance:
+        """Whether retention and TTL are stopped by a jump of the wall clock."""
+        return self._maintenance()
+
+    async def ResumeMaintenance(
+        self, request: pb.MaintenanceRequest, context: ServicerContext[Any, Any]
+    ) -> pb.Maintenance:
+        """Accept the wall clock's time and let retention and TTL go on."""
+        before = self._maintenance()
+        self._broker.clock_guard.resume()
+        return before
+
+    def _maintenance(self) -> pb.Maintenance:
+        guard = self._broker.clock_guard
+        jump = guard.jump()
+        return pb.Maintenance(
+            stopped=jump is not None,
+            reason=guard.stopped() or "",
+            clock_jump_ms=0 if jump is None else jump.jumped_ms,
+        )
+
 
 def _group(listing: GroupListing) -> pb.Group:
     return pb.Group(

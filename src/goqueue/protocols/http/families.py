@@ -12,6 +12,7 @@ from goqueue.protocols.http.delayed import DelayedRoutes
 from goqueue.protocols.http.documents import DocumentRoutes
 from goqueue.protocols.http.events import EventHub, EventRoutes
 from goqueue.protocols.http.groups import GroupRoutes
+from goqueue.protocols.http.maintenance import MaintenanceRoutes
 from goqueue.protocols.http.members import MemberRoutes
 from goqueue.protocols.http.messages import MessageRoutes
 from goqueue.protocols.http.offsets import OffsetRoutes
@@ -62,6 +63,7 @@ def build_router(node: NodeState) -> Router:
         OverviewRoutes(node, overview),
         EventRoutes(EventHub(node.broker, overview)),
         AdminRoutes(node),
+        MaintenanceRoutes(node.broker),
         ProbeRoutes(node),
         DocumentRoutes(router),
         ConsoleRoutes(),

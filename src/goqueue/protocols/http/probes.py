@@ -33,6 +33,10 @@ class Health(msgspec.Struct):
 
     status: str
     timestamp: Milliseconds
+    clock: Annotated[
+        str,
+        doc("`ok`, or that the wall clock has jumped, which stops retention and TTL.", "ok"),
+    ] = "ok"
 
 
 class Status(msgspec.Struct):
@@ -103,7 +107,8 @@ class ProbeRoutes:
     @route("GET", "/health", tag=_HEALTH)
     async def health(self) -> Health:
         """That somebody answers, and what time it is here."""
-        return Health("ok", self._node.broker.clock.now_ms())
+        broker = self._node.broker
+        return Health("ok", broker.clock.now_ms(), broker.clock_guard.stopped() or "ok")
 
     @route("GET", "/healthz", tag=_HEALTH)
     async def alive(self) -> Status:
@@ -126,6 +131,7 @@ class ProbeRoutes:
             "storage": self._node.broker.publisher.disk_full or "ok",
         }
         is_ready = all(verdict == "ok" for verdict in checks.values())
+        checks["clock"] = self._node.broker.clock_guard.stopped() or "ok"  # clients may come
         answer = Readiness("ready" if is_ready else "not ready")
         if query.verbose:
             answer.checks = checks

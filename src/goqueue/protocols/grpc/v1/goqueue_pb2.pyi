@@ -2607,3 +2607,46 @@ class DeleteGroupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class MaintenanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MaintenanceRequest: _TypeAlias = MaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class Maintenance(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STOPPED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CLOCK_JUMP_MS_FIELD_NUMBER: _builtins.int
+    stopped: _builtins.bool
+    """retention and TTL are stopped by a jump of the wall clock"""
+    reason: _builtins.str
+    """why, and what to do; empty when they run"""
+    clock_jump_ms: _builtins.int
+    """how far the wall clock is from where it should be"""
+    def __init__(
+        self,
+        *,
+        stopped: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        clock_jump_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_jump_ms", b"clock_jump_ms", "reason", b"reason", "stopped", b"stopped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Maintenance: _TypeAlias = Maintenance  # noqa: Y015

@@ -1236,6 +1236,16 @@ class AdminServiceStub:
                 request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
                 response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.DescribeMaintenance = channel.unary_unary(
+                '/goqueue.v1.AdminService/DescribeMaintenance',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+                _registered_method=True)
+        self.ResumeMaintenance = channel.unary_unary(
+                '/goqueue.v1.AdminService/ResumeMaintenance',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -1295,6 +1305,19 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeMaintenance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeMaintenance(self, request, context):
+        """Accepts the wall clock's time after a jump. Answers what was stopped before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1342,6 +1365,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.FromString,
                     response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'DescribeMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeMaintenance,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
+            ),
+            'ResumeMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeMaintenance,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1587,6 +1620,60 @@ class AdminService:
             '/goqueue.v1.AdminService/DeleteGroup',
             goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
             goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AdminService/DescribeMaintenance',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.AdminService/ResumeMaintenance',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
             options,
             channel_credentials,
             insecure,

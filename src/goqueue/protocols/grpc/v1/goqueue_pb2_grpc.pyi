@@ -364,6 +364,9 @@ class AdminServiceStub:
     ListGroups: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.ListGroupsRequest, _goqueue_pb2.ListGroupsResponse]
     DescribeGroup: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.GroupRequest, _goqueue_pb2.Group]
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.GroupRequest, _goqueue_pb2.DeleteGroupResponse]
+    DescribeMaintenance: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.MaintenanceRequest, _goqueue_pb2.Maintenance]
+    ResumeMaintenance: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.MaintenanceRequest, _goqueue_pb2.Maintenance]
+    """Accepts the wall clock's time after a jump. Answers what was stopped before."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -377,6 +380,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListGroups: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.ListGroupsRequest, _goqueue_pb2.ListGroupsResponse]  # type: ignore[assignment]
     DescribeGroup: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.GroupRequest, _goqueue_pb2.Group]  # type: ignore[assignment]
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.GroupRequest, _goqueue_pb2.DeleteGroupResponse]  # type: ignore[assignment]
+    DescribeMaintenance: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.MaintenanceRequest, _goqueue_pb2.Maintenance]  # type: ignore[assignment]
+    ResumeMaintenance: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.MaintenanceRequest, _goqueue_pb2.Maintenance]  # type: ignore[assignment]
+    """Accepts the wall clock's time after a jump. Answers what was stopped before."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -441,5 +447,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _goqueue_pb2.GroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_goqueue_pb2.DeleteGroupResponse, _abc.Awaitable[_goqueue_pb2.DeleteGroupResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeMaintenance(
+        self,
+        request: _goqueue_pb2.MaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Maintenance, _abc.Awaitable[_goqueue_pb2.Maintenance]]: ...
+
+    @_abc_1.abstractmethod
+    def ResumeMaintenance(
+        self,
+        request: _goqueue_pb2.MaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.Maintenance, _abc.Awaitable[_goqueue_pb2.Maintenance]]:
+        """Accepts the wall clock's time after a jump. Answers what was stopped before."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,30 @@
+"""`goqueue maintenance`: whether retention and TTL run, and letting them go on after a jump."""
+
+from __future__ import annotations
+
+import typer
+
+from goqueue.cli.calls import Call, ForceOption, command, confirm
+
+app = typer.Typer(
+    no_args_is_help=True, help="See whether retention and TTL run, and let them go on."
+)
+
+
+@command(app, "status")
+def show_status(call: Call) -> None:
+    """Say whether retention and TTL run; a jump of the wall clock stops them."""
+    call.show(call.api.get("/admin/maintenance"))
+
+
+@command(app, "resume")
+def resume_maintenance(call: Call, force: ForceOption = False) -> None:
+    """Accept the wall clock's time after a jump, and let retention and TTL go on."""
+    found = call.api.get("/admin/maintenance")
+    if found["status"] != "running":
+        confirm(
+            f"{found['reason'].partition(':')[0].capitalize()}. What seems too old by its time "
+            "will be deleted.",
+            force=force,
+        )
+    call.show(call.api.post("/admin/maintenance/resume", body={}))
