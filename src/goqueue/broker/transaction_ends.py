@@ -99,6 +99,8 @@ class TransactionEnds:
             partition = self._broker.partitions.partition(place)
         except TopicError:
             return  # it was deleted meanwhile, with everything in it
+        if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
+            return  # this is late: the producer is in its next transaction there
         placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
         if placed is not None and not partition.is_durable(placed):
             unsynced.append((partition, placed))

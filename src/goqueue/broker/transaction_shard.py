@@ -92,6 +92,11 @@ class TransactionShard:
         if not self._is_stale:  # then it knows more than the log does
             await self._state.save_snapshot_aside(self.coordinator.dump(), self._executor)
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything that was stored is as durable as the topic promises."""
+        return self._placed is None or self._state.partition.is_durable(self._placed)
+
     async def durable(self) -> None:
         """Return when everything that was stored so far is as durable as the topic promises.
 
@@ -100,7 +105,7 @@ class TransactionShard:
                 happened.
         """
         placed, partition = self._placed, self._state.partition
-        if placed is None or partition.is_durable(placed):
+        if placed is None or self.is_durable:
             return
         try:
             await partition.durable(placed)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from goqueue.transactions.markers import Marker
     from goqueue.transactions.messages import (
         Effects,
+        EndRequest,
         Identity,
         InitRequest,
         TransactionFilter,
@@ -199,6 +200,29 @@ class Transactions:
         self._broker.measures.transactions_started.add(out.started)
         await shard.durable()
 
+    def join(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+    ) -> bool:
+        """Like `add_partitions`, for a request that writes to them, and without waiting.
+
+        True when nothing may be written before `durable`: after a power cut the coordinator would
+        not know of the partition, and the producer, which has its answer, would commit the rest.
+        """
+        shard = self._shard_of(transactional_id)
+        known = self._by_producer.get(identity.producer_id)
+        if known is None or not known.holds(transactional_id, identity, partitions):
+            _, out = shard.perform(
+                lambda core, out: core.add_partitions(
+                    transactional_id, identity, partitions, self.now_ms(), out
+                )
+            )
+            self._broker.measures.transactions_started.add(out.started)
+        return not shard.is_durable
+
+    async def durable(self, transactional_id: str) -> None:
+        """Return when what is stored of an id is as durable as its topic promises."""
+        await self._shard_of(transactional_id).durable()
+
     async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
         """Let a transaction commit offsets of a group."""
         number = self._broker.groups.shard_number(group_id)
@@ -209,12 +233,9 @@ class Transactions:
         self, transactional_id: str, identity: Identity, request: CommitRequest
     ) -> PartitionOutcomes:
         """Note offsets that count when the transaction commits; the group must be added to it."""
-        if self.transactional_id_of(identity.producer_id) != transactional_id:
-            raise UnknownProducerError(
-                f"producer {identity.producer_id} is not the one of {transactional_id!r}"
-            )
         groups = self._broker.groups
-        self.verify(identity, PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id)))
+        place = PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id))
+        self.verify(identity, place, transactional_id)
         return await groups.stage(identity.producer_id, request)
 
     async def end(self, transactional_id: str, identity: Identity, marker: Marker) -> None:
@@ -229,6 +250,19 @@ class Transactions:
         )
         await shard.durable()
         await self._ends.finish(shard, out, self.now_ms)
+
+    async def end_and_renew(self, request: EndRequest) -> Identity:
+        """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
+        shard = self._shard_of(request.transactional_id)
+        fresh_id = await self._broker.producer_ids.peek()
+        renewed, out = shard.perform(
+            lambda core, out: core.end_and_renew(request, fresh_id, self.now_ms(), out)
+        )
+        if renewed.producer_id == fresh_id:
+            self._broker.producer_ids.take(fresh_id)
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+        return renewed
 
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction for an administrator; its producer is fenced."""
@@ -269,14 +303,24 @@ class Transactions:
         now_ms = self.now_ms()
         verify(self._by_producer, info.producer_id, info.producer_epoch, partition, now_ms)
 
-    def verify(self, identity: Identity, partition: PartitionId) -> None:
-        """Let a producer's transaction write to a partition, or raise.
+    def verify(
+        self, identity: Identity, partition: PartitionId, transactional_id: str | None = None
+    ) -> None:
+        """Let a producer's transaction, of this id if one is given, write to a partition, or raise.
 
         Raises:
             FencedProducerError: a newer instance has taken over.
             TransactionError: no transaction of the producer is open there.
         """
+        if transactional_id is not None:
+            self._check_owner(transactional_id, identity)
         verify(self._by_producer, *identity, partition, self.now_ms())
+
+    def _check_owner(self, transactional_id: str, identity: Identity) -> None:
+        if self.transactional_id_of(identity.producer_id) != transactional_id:
+            raise UnknownProducerError(
+                f"producer {identity.producer_id} is not the one of {transactional_id!r}"
+            )
 
     # --- Looking ---------------------------------------------------------------------------------
 

@@ -22,12 +22,12 @@ from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Ending
 from goqueue.transactions.registry import TransactionRegistry
 from goqueue.transactions.states import TransactionState
-from goqueue.transactions.transaction import NO_EPOCH, Transaction
+from goqueue.transactions.transaction import NO_EPOCH, NO_PRODUCER, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from goqueue.transactions.messages import Effects, Identity, InitRequest
+    from goqueue.transactions.messages import Effects, EndRequest, Identity, InitRequest
     from goqueue.transactions.settings import TransactionSettings
     from goqueue.transactions.transaction import TopicPartition
 
@@ -110,11 +110,16 @@ class TransactionCoordinator(TransactionRegistry):
             return  # the answer to an earlier request got lost: nothing is to be given again
         transaction.last_epoch = NO_EPOCH if expected is None else transaction.epoch
         if transaction.is_exhausted:
-            self.uninstall(transaction)
-            transaction.last_producer_id = transaction.producer_id
-            transaction.producer_id, transaction.epoch = fresh_id, 0
+            self._change_producer(transaction, fresh_id)
         else:
             transaction.epoch += 1
+
+    def _change_producer(self, transaction: Transaction, producer_id: int) -> None:
+        """Go on under a producer id that has all its epochs before it."""
+        self.uninstall(transaction)
+        transaction.last_producer_id = transaction.producer_id
+        transaction.producer_id, transaction.epoch = producer_id, 0
+        transaction.next_producer_id = NO_PRODUCER
 
     def heartbeat(self, transactional_id: str, identity: Identity, now_ms: int) -> None:
         """The producer is alive. Raises `TransactionError` when it is not the id's producer."""
@@ -165,6 +170,7 @@ class TransactionCoordinator(TransactionRegistry):
     def _start(self, transaction: Transaction, now_ms: int, out: Effects) -> None:
         transaction.move_to(TransactionState.ONGOING, now_ms)
         transaction.started_ms = now_ms
+        transaction.last_epoch = NO_EPOCH  # the producer has got its epoch, and uses it
         transaction.partitions = set()
         transaction.transaction_id = self._new_transaction_id(now_ms)
         self.install(transaction)
@@ -192,14 +198,51 @@ class TransactionCoordinator(TransactionRegistry):
         elif transaction.state is prepared:
             raise self._still_ending(transaction)
         elif transaction.state is not complete:
-            raise InvalidTransactionStateError(
-                f"the transaction of {transactional_id!r} is {transaction.state}: there is "
-                f"nothing to {marker.name.lower()}"
-            )
+            raise self._nothing_to(marker, transaction)
+
+    def end_and_renew(
+        self, request: EndRequest, fresh_id: int, now_ms: int, out: Effects
+    ) -> Identity:
+        """Decide a transaction, and give its producer the next epoch; returns who it is then.
+
+        The markers carry the new epoch, so whatever of the transaction is still on its way comes
+        too late everywhere (KIP-890). Asked again as who the producer was, the answer is the same.
+        A producer whose first record was refused may abort what was never begun. `fresh_id` is
+        used only where `needs_producer_id` says so.
+
+        Raises: like `end`.
+        """
+        transactional_id, identity, marker = request
+        transaction = self.by_id.get(transactional_id)
+        prepared, complete = _DECISIONS[marker]
+        if transaction is not None and self._is_repeated(transaction, identity):
+            if transaction.state is prepared:
+                raise self._still_ending(transaction)
+            if transaction.state is complete:
+                return transaction.current
+            raise self._nothing_to(marker, transaction)
+        transaction = self._ready(transactional_id, identity, now_ms)
+        if transaction.state is not TransactionState.ONGOING and marker is Marker.COMMIT:
+            raise self._nothing_to(marker, transaction)
+        if transaction.is_exhausted:
+            transaction.next_producer_id = fresh_id
+        transaction.last_epoch = transaction.epoch
+        transaction.epoch += 1
+        self._decide(transaction, marker, now_ms, out)
+        return transaction.upcoming
+
+    @staticmethod
+    def _is_repeated(transaction: Transaction, identity: Identity) -> bool:
+        """Whether somebody asks again for an end that has given the producer its epoch."""
+        return identity == transaction.previous and transaction.state not in {
+            TransactionState.EMPTY,
+            TransactionState.ONGOING,
+        }
 
     def _decide(self, transaction: Transaction, marker: Marker, now_ms: int, out: Effects) -> None:
         """The line that decides: once it is stored, nothing else can come of the transaction."""
         transaction.move_to(_DECISIONS[marker][0], now_ms)
+        self.install(transaction)
         out.persist.append(transaction.stored())
         out.endings.append(_ending_of(transaction))
 
@@ -219,9 +262,12 @@ class TransactionCoordinator(TransactionRegistry):
         ):
             return  # it was completed by somebody else
         transaction.move_to(_DECISIONS[ending.marker][1], now_ms)
-        out.durations_ms.append((ending.marker, max(now_ms - transaction.started_ms, 0)))
+        if transaction.started_ms >= 0:  # one that was never begun is nobody's duration
+            out.durations_ms.append((ending.marker, max(now_ms - transaction.started_ms, 0)))
         transaction.partitions = set()
         transaction.started_ms = -1
+        if transaction.next_producer_id != NO_PRODUCER:
+            self._change_producer(transaction, transaction.next_producer_id)
         self.install(transaction)
         out.persist.append(transaction.stored())
 
@@ -239,10 +285,7 @@ class TransactionCoordinator(TransactionRegistry):
         if transaction.state.is_prepared:
             raise self._still_ending(transaction)
         if transaction.state is not TransactionState.ONGOING:
-            raise InvalidTransactionStateError(
-                f"the transaction of {transactional_id!r} is {transaction.state}: there is "
-                "nothing to abort"
-            )
+            raise self._nothing_to(Marker.ABORT, transaction)
         self._fence_and_abort(transaction, now_ms, out)
 
     def tick(self, now_ms: int, out: Effects) -> None:
@@ -264,6 +307,8 @@ class TransactionCoordinator(TransactionRegistry):
         if not transactional_id:
             raise InvalidTransactionRequestError("the transactional id is empty")
         transaction = self.by_id.get(transactional_id)
+        if transaction is not None and identity == transaction.upcoming != transaction.current:
+            raise self._still_ending(transaction)
         if transaction is None or transaction.producer_id != identity.producer_id:
             raise UnknownProducerError(
                 f"producer {identity.producer_id} is not the one of {transactional_id!r}: "
@@ -286,6 +331,13 @@ class TransactionCoordinator(TransactionRegistry):
         return FencedTransactionError(
             f"the producer of {transaction.transactional_id!r} is {transaction.current}, not "
             f"{identity}: another instance has taken over, or its transaction took too long"
+        )
+
+    @staticmethod
+    def _nothing_to(marker: Marker, transaction: Transaction) -> InvalidTransactionStateError:
+        return InvalidTransactionStateError(
+            f"the transaction of {transaction.transactional_id!r} is {transaction.state}: there is "
+            f"nothing to {marker.name.lower()}"
         )
 
     @staticmethod

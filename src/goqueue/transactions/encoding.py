@@ -40,6 +40,7 @@ class TransactionValue(msgspec.Struct, frozen=True, array_like=True):
     updated_ms: int
     transaction_id: str
     session_timeout_ms: int | None = None
+    next_producer_id: int = -1
 
 
 class SeriesValue(msgspec.Struct, frozen=True, array_like=True):

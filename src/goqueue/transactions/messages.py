@@ -35,6 +35,14 @@ class InitRequest:
     """It promises to be heard of at least so often."""
 
 
+class EndRequest(NamedTuple):
+    """A producer ends its transaction."""
+
+    transactional_id: str
+    identity: Identity
+    marker: Marker
+
+
 class Ending(NamedTuple):
     """A decided transaction that must be carried out: a marker for each partition."""
 

@@ -35,12 +35,13 @@ class TransactionState(StrEnum):
 _S = TransactionState
 
 MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
     _S.ONGOING: frozenset({_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT}),
     _S.PREPARE_COMMIT: frozenset({_S.COMPLETE_COMMIT}),
     _S.PREPARE_ABORT: frozenset({_S.COMPLETE_ABORT}),
-    _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
-    _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
+    _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
     _S.DEAD: frozenset(),
 }
-"""Legal moves. A decision is never taken back, and nothing ends without one."""
+"""Legal moves. A decision is never taken back, and nothing ends without one. What was never begun
+can be aborted: a producer whose first record was refused gives up and takes the next epoch."""

@@ -34,8 +34,9 @@ class Transaction:
     timeout_ms: int
     last_producer_id: int = NO_PRODUCER
     last_epoch: int = NO_EPOCH
-    """What the producer had before its last re-initialisation, so that a repeated request for it
-    can be told from a zombie's; none after another instance has taken over."""
+    """What the producer had before it was given its epoch by a re-initialisation or at the end of
+    a transaction, so that a repeated request can be told from a zombie's; none after another
+    instance has taken over, or once the producer has begun something in its new epoch."""
     state: TransactionState = TransactionState.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
     """Where the open transaction may have written; offsets of groups count as their topic's."""
@@ -45,6 +46,8 @@ class Transaction:
     """Of the open transaction, or of the last one: for people, and for protocols that name it."""
     session_timeout_ms: int | None = None
     """Set for producers that have promised to be heard of."""
+    next_producer_id: int = NO_PRODUCER
+    """Of a decided transaction whose producer has used up its epochs: who it is when it is over."""
     heard_ms: int = 0
     """When the producer was last heard of; not stored, a start begins its session anew."""
 
@@ -59,12 +62,30 @@ class Transaction:
         return Identity(self.producer_id, self.epoch)
 
     @property
+    def upcoming(self) -> Identity:
+        """Who the producer goes on as when a decided transaction is over."""
+        if self.next_producer_id != NO_PRODUCER:
+            return Identity(self.next_producer_id, 0)
+        return self.current
+
+    @property
     def previous(self) -> Identity | None:
         """Who the producer was when it asked for its current epoch to go on; None: it did not."""
         if self.last_epoch == NO_EPOCH:
             return None
         is_first = self.epoch == 0 and self.last_producer_id != NO_PRODUCER
         return Identity(self.last_producer_id if is_first else self.producer_id, self.last_epoch)
+
+    def holds(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> bool:
+        """Whether it is this producer's, open, and has the partitions already."""
+        return (
+            self.state is TransactionState.ONGOING
+            and self.transactional_id == transactional_id
+            and self.current == identity
+            and self.partitions.issuperset(partitions)
+        )
 
     def move_to(self, state: TransactionState, now_ms: int) -> None:
         """The one gate for every change of state."""
@@ -101,6 +122,7 @@ class Transaction:
             self.updated_ms,
             self.transaction_id,
             self.session_timeout_ms,
+            self.next_producer_id,
         )
         return put(self.transactional_id, value)
 
@@ -126,6 +148,7 @@ class Transaction:
             value.updated_ms,
             value.transaction_id,
             value.session_timeout_ms,
+            value.next_producer_id,
         )
 
 

@@ -5,95 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
+from transactional_wire import Producer
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import TRANSACTIONAL, decode_rows, walk
-
-
-class Producer:
-    """A transactional producer that says exactly what a test wants."""
-
-    def __init__(self, raw: RawKafka, name: str, timeout_ms: int = 60_000) -> None:
-        self.raw, self.name = raw, name
-        answer = self.init(timeout_ms=timeout_ms)
-        assert answer.error_code == 0
-        self.id, self.epoch = answer.producer_id, answer.producer_epoch
-        self.sequence = 0
-
-    def init(self, version=4, producer_id=-1, epoch=-1, timeout_ms=60_000):
-        return self.raw.ask(
-            ApiKey.INIT_PRODUCER_ID,
-            version,
-            transactional_id=self.name,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
-
-    def add(self, topic, *partitions, version=3, **changes):
-        fields = self._fields() | changes
-        answer = self.raw.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            version,
-            **{f"v3_and_below_{name}": value for name, value in fields.items()},
-            v3_and_below_topics=[{"name": topic, "partitions": list(partitions)}],
-        )
-        return {
-            each.partition_index: each.partition_error_code
-            for found in answer.results_by_topic_v3_and_below
-            for each in found.results_by_partition
-        }
-
-    def _fields(self):
-        return {
-            "transactional_id": self.name,
-            "producer_id": self.id,
-            "producer_epoch": self.epoch,
-        }
-
-    def batch(self, *values, epoch=None):
-        batch = make_batch(
-            *values,
-            attributes=TRANSACTIONAL,
-            producer_id=self.id,
-            producer_epoch=self.epoch if epoch is None else epoch,
-            base_sequence=self.sequence,
-        )
-        self.sequence += len(values)
-        return batch
-
-    def send(self, topic, *values):
-        return self.raw.produce(topic, self.batch(*values))
-
-    def add_offsets(self, group, version=3, **changes):
-        fields = self._fields() | changes
-        return self.raw.ask(ApiKey.ADD_OFFSETS_TO_TXN, version, **fields, group_id=group).error_code
-
-    def stage(self, group, topic, offset, version=3, **changes):
-        fields = self._fields() | {"generation_id": -1, "member_id": ""} | changes
-        place = {
-            "partition_index": 0,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
-        if version < 3:
-            del fields["generation_id"], fields["member_id"]
-        if version < 2:
-            del place["committed_leader_epoch"]
-        answer = self.raw.ask(
-            ApiKey.TXN_OFFSET_COMMIT,
-            version,
-            **fields,
-            group_id=group,
-            topics=[{"name": topic, "partitions": [place]}],
-        )
-        return answer.topics[0].partitions[0].error_code
-
-    def end(self, committed, version=3, **changes):
-        fields = self._fields() | changes
-        return self.raw.ask(ApiKey.END_TXN, version, **fields, committed=committed)
 
 
 @pytest.fixture
@@ -177,7 +93,8 @@ def test_a_transaction_ends_in_every_version(raw, producer, topic, version):
         answer = producer.end(committed, version)
         assert answer.error_code == 0
         if version >= 5:
-            assert (answer.producer_id, answer.producer_epoch) == (producer.id, producer.epoch)
+            assert (answer.producer_id, answer.producer_epoch) == (producer.id, producer.epoch + 1)
+            producer.renew(answer)
     assert _end_offset(raw, topic, 1) == 4
 
 

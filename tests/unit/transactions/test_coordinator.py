@@ -27,7 +27,14 @@ from goqueue.model.errors import (
 from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.encoding import Entry
 from goqueue.transactions.markers import Marker
-from goqueue.transactions.messages import Effects, Ending, Identity, InitRequest, TransactionFilter
+from goqueue.transactions.messages import (
+    Effects,
+    Ending,
+    EndRequest,
+    Identity,
+    InitRequest,
+    TransactionFilter,
+)
 from goqueue.transactions.registry import verify
 from goqueue.transactions.settings import TransactionSettings
 from goqueue.transactions.states import MOVES, TransactionState
@@ -89,6 +96,10 @@ class Shell:
     def end(self, name, identity, marker):
         self.do(lambda core, out: core.end(name, identity, marker, self.now_ms, out))
 
+    def end_and_renew(self, name, identity, marker):
+        request, fresh = EndRequest(name, identity, marker), next(self.producer_ids)
+        return self.do(lambda core, out: core.end_and_renew(request, fresh, self.now_ms, out))
+
     def tick(self):
         self.do(lambda core, out: core.tick(self.now_ms, out))
 
@@ -117,6 +128,8 @@ class Life:
     """Of the transaction that is being ended."""
     last_end: Marker | None = None
     """How the last one of this owner ended."""
+    before: Identity | None = None
+    """Who the owner was until the end of the last one gave it its epoch."""
 
 
 class CoordinatorMachine(RuleBasedStateMachine):
@@ -170,9 +183,14 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _fence(self, life):
         """The broker aborts, and the producer is nobody from now on."""
+        self._next_epoch(life)
+        life.before = None
+        life.decided = Marker.ABORT
+
+    def _next_epoch(self, life):
+        life.before = life.owner
         life.owner = Identity(life.owner.producer_id, life.owner.epoch + 1)
         self.ever.append(life.owner)
-        life.decided = Marker.ABORT
 
     @rule(name=ids, pick=picks, parts=st.sets(st.sampled_from([P0, P1]), min_size=1))
     def add_partitions(self, name, pick, parts):
@@ -183,6 +201,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if self._attempt(lambda: self.shell.add(name, identity, *parts), error):
             if life.open_since is None:
                 life.open_since, life.parts = self.shell.now_ms, set()
+                life.before = None
             life.parts |= parts
 
     @rule(name=ids, pick=picks, marker=st.sampled_from(Marker))
@@ -197,6 +216,36 @@ class CoordinatorMachine(RuleBasedStateMachine):
         taken = self._attempt(lambda: self.shell.end(name, identity, marker), error)
         if taken and life.open_since is not None:
             life.decided = marker
+
+    @rule(name=ids, pick=picks, marker=st.sampled_from(Marker))
+    def end_and_renew(self, name, pick, marker):
+        identity, life = self._pick(name, pick), self.lives[name]
+        if pick % 5 == 0 and life.before is not None:
+            identity = life.before
+        if identity == life.before and (life.decided is not None or life.last_end is not None):
+            self._end_again(name, identity, marker)
+            return
+        error = self._expected(name, identity)
+        if error is None and life.decided is not None:
+            error = ConcurrentTransactionsError
+        elif error is None and life.open_since is None and marker is Marker.COMMIT:
+            error = InvalidTransactionStateError
+        if self._attempt(lambda: self.shell.end_and_renew(name, identity, marker), error):
+            self._next_epoch(life)
+            life.decided = marker
+
+    def _end_again(self, name, identity, marker):
+        life = self.lives[name]
+        error = None
+        if (life.decided if life.decided is not None else life.last_end) is not marker:
+            error = InvalidTransactionStateError
+        elif life.decided is not None:
+            error = ConcurrentTransactionsError
+        given = []
+        again = self._attempt(
+            lambda: given.append(self.shell.end_and_renew(name, identity, marker)), error
+        )
+        assert given == ([life.owner] if again else [])
 
     @rule()
     def markers_are_written(self):
@@ -325,6 +374,59 @@ def test_fencing_works_in_the_very_last_epoch():
     (ending,) = shell.carry_out()
     assert ending.identity.epoch == LAST_EPOCH
     assert shell.init().epoch == 0
+
+
+def test_a_producer_that_ends_its_last_epoch_goes_on_under_a_new_id():
+    shell = Shell()
+    shell.init()
+    transaction = shell.core.by_id["a"]
+    transaction.epoch = LAST_EPOCH - 1
+    last = transaction.current
+    shell.add("a", last, P0)
+    renewed = shell.end_and_renew("a", last, Marker.COMMIT)
+    assert renewed.producer_id != last.producer_id
+    assert renewed.epoch == 0
+    with pytest.raises(ConcurrentTransactionsError):
+        shell.add("a", renewed, P0)
+    shell.restart()
+    (ending,) = shell.carry_out()
+    assert ending.identity == Identity(last.producer_id, LAST_EPOCH)
+    assert shell.end_and_renew("a", last, Marker.COMMIT) == renewed, "asked again"
+    shell.restart()
+    shell.core.check_invariants()
+    shell.add("a", renewed, P0)
+    with pytest.raises(UnknownProducerError):
+        shell.add("a", last, P1)
+    with pytest.raises(UnknownProducerError):
+        shell.end_and_renew("a", last, Marker.COMMIT)
+
+
+def test_what_was_never_begun_can_be_aborted_for_the_next_epoch():
+    shell = Shell()
+    first = shell.init()
+    second = shell.end_and_renew("a", first, Marker.ABORT)
+    assert second == (first.producer_id, first.epoch + 1)
+    (ending,) = shell.carry_out()
+    assert ending.partitions == frozenset()
+    assert shell.state() == TransactionState.COMPLETE_ABORT
+    assert shell.end_and_renew("a", first, Marker.ABORT) == second
+    with pytest.raises(InvalidTransactionStateError):
+        shell.end_and_renew("a", second, Marker.COMMIT)
+    assert shell.init(expected=first) == second, "it never heard of its new epoch"
+
+
+def test_a_producer_that_has_begun_in_its_new_epoch_is_not_taken_for_its_former_self():
+    shell = Shell()
+    first = shell.init()
+    shell.add("a", first, P0)
+    second = shell.end_and_renew("a", first, Marker.COMMIT)
+    shell.carry_out()
+    shell.add("a", second, P0)
+    for marker in Marker:
+        with pytest.raises(FencedTransactionError):
+            shell.end_and_renew("a", first, marker)
+    with pytest.raises(FencedTransactionError):
+        shell.init(expected=first)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 15 * 60_000 + 1])

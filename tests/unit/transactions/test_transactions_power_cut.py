@@ -16,7 +16,7 @@ from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.runtime.disk import SystemDisk
 from goqueue.transactions.markers import Marker
-from goqueue.transactions.messages import InitRequest
+from goqueue.transactions.messages import EndRequest, InitRequest
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
 from support.folders import memory_path
@@ -30,8 +30,10 @@ TRANSACTIONS = 6
 class Machine:
     """A machine whose power fails, and what was promised to those who used it."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, *, renews=False):
         self.folder = folder
+        self.renews = renews
+        """The producer takes the next epoch with each transaction (transaction.version 2)."""
         self.clock = ManualClock()
         self.disk = FaultyDisk(folder / "topics", seed=seed)
         self.rng = random.Random(seed)
@@ -77,15 +79,20 @@ class Machine:
         commit = CommitRequest(group_id="g", offsets=(offset,))
         await transactions.stage_offsets("tx", identity, commit)
         marker = self.rng.choice(list(Marker))
-        await transactions.end("tx", identity, marker)
+        if self.renews:
+            identity = await transactions.end_and_renew(EndRequest("tx", identity, marker))
+        else:
+            await transactions.end("tx", identity, marker)
         (self.committed if marker is Marker.COMMIT else self.aborted).append(number)
+        return identity
 
     async def live(self, broker, identity):
         """Transactions until the power is cut: whoever waits then waits for nothing."""
 
         async def work():
+            current = identity
             for number in range(TRANSACTIONS):
-                await self.transact(broker, identity, number)
+                current = await self.transact(broker, current, number)
                 if self.rng.random() < 0.3:
                     await broker.partitions.partition(PLACES[0]).checkpoint()
 
@@ -120,8 +127,8 @@ class Machine:
             assert partition.last_stable == partition.log_end
 
 
-async def _play(folder, seed, step):
-    machine = Machine(folder, seed)
+async def _play(folder, seed, step, *, renews=False):
+    machine = Machine(folder, seed, renews=renews)
     async with machine.broker() as broker:
         await broker.create_topic("t", 2)
         await broker.create_topic("u", 1)
@@ -142,8 +149,15 @@ def test_a_power_cut_at_any_step_leaves_whole_transactions(memory_path, step):
     gc.collect()  # tasks that the cut has ended are nobody's concern
 
 
+@pytest.mark.parametrize("step", [*range(2, 60, 6), *range(65, 200, 27)])
+def test_a_power_cut_leaves_whole_transactions_of_an_epoch_each(memory_path, step):
+    asyncio.run(_play(memory_path, step, step, renews=True))
+    gc.collect()
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("renews", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_power_cuts_at_random_steps_leave_whole_transactions(memory_path, seed):
-    asyncio.run(_play(memory_path, seed, random.Random(seed).randrange(250)))
+def test_power_cuts_at_random_steps_leave_whole_transactions(memory_path, seed, renews):
+    asyncio.run(_play(memory_path, seed, random.Random(seed).randrange(250), renews=renews))
     gc.collect()

@@ -1,8 +1,8 @@
 """Features of the cluster: what this release implements, told by ApiVersions and UpdateFeatures.
 
 Clients follow some of them. `transaction.version` 2 makes the Java producer leave out
-AddPartitionsToTxn, in the belief that the broker adds partitions by itself; it must not be
-finalised by a broker that does not.
+AddPartitionsToTxn, since the broker adds partitions by itself (`produce_joining`), and take the
+next epoch at the end of each transaction.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ FEATURES: Final = (
     Feature("group.version", 0, 1, 1),
     Feature("metadata.version", 7, 30, 30),
     Feature("share.version", 0, 1, 1),
+    Feature("transaction.version", 0, 2, 2),
 )
 """As Apache Kafka 4.3 has them, where this broker does what they stand for."""
 

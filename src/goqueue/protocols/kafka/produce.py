@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -12,7 +13,8 @@ from goqueue.broker.publish import Acks, Published, PublishRequest
 from goqueue.model.errors import GoQueueError, MalformedBatchError
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import InvalidRequiredAcksError, code_for
+from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
+from goqueue.protocols.kafka.produce_joining import IMPLICIT_FROM, ProduceJoining, code_of
 from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicResult
 from goqueue.protocols.kafka.registry import api
 
@@ -32,6 +34,7 @@ class ProduceApi:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._joining = ProduceJoining(broker, self._name)
 
     @api(
         ApiKey.PRODUCE,
@@ -44,8 +47,19 @@ class ProduceApi:
         self, ctx: RequestContext, request: ProduceRequest
     ) -> Response | Awaitable[Response | None] | None:
         """Append everything at once; wait only where a topic wants its records on the disk."""
+        if request.transactional_id is not None and ctx.version >= IMPLICIT_FROM:
+            wanted = self._joining.wanted(request)
+            if wanted is not None:
+                return self._joining.run(wanted, partial(self._append, ctx, request))
+        return self._append(ctx, request)
+
+    def _append(
+        self, ctx: RequestContext, request: ProduceRequest, refusal: GoQueueError | None = None
+    ) -> Response | Awaitable[Response | None] | None:
+        """Append everything; `refusal` says why the transaction does not take anything."""
         waits: list[_Wait] = []
-        results = [self._topic(topic, request.acks, waits) for topic in request.topics]
+        sent = _Sent(request.acks, ctx.version, refusal)
+        results = [self._topic(topic, sent, waits) for topic in request.topics]
         if request.acks == Acks.NONE:
             if any(part.error_code for result in results for part in result.partitions):
                 # As Kafka does: there is no answer to say it with, and the client must look again.
@@ -55,14 +69,14 @@ class ProduceApi:
             return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
         return produce_wire.encode_response(ctx.version, results)
 
-    def _topic(self, topic: TopicData, acks: int, waits: list[_Wait]) -> TopicResult:
+    def _topic(self, topic: TopicData, sent: _Sent, waits: list[_Wait]) -> TopicResult:
         results: list[PartitionResult] = []
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
             try:
-                published = self._publish(self._name(topic), data, acks)
+                published = self._publish(self._name(topic), data, sent)
             except GoQueueError as error:
-                results.append(_failure(data.partition, error))
+                results.append(_failure(data.partition, error, sent.version))
                 continue
             if published.durable is not None:
                 waits.append((results, len(results), published.durable))
@@ -82,13 +96,25 @@ class ProduceApi:
             return self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
         return topic.name or ""
 
-    def _publish(self, topic: str, data: PartitionData, acks: int) -> Published:
-        if acks not in _ACKS:
-            raise InvalidRequiredAcksError(f"acks is {acks}, expected -1, 0 or 1")
+    def _publish(self, topic: str, data: PartitionData, sent: _Sent) -> Published:
+        acks = _ACKS.get(sent.acks)
+        if acks is None:
+            raise InvalidRequiredAcksError(f"acks is {sent.acks}, expected -1, 0 or 1")
         if data.records is None:
             raise MalformedBatchError("no records")
         partition = PartitionId(topic, data.partition)
-        return self._broker.publisher.publish(PublishRequest(partition, data.records, _ACKS[acks]))
+        if sent.refusal is not None:
+            self._broker.partitions.resolve(partition)  # that it is missing is said first
+            raise sent.refusal
+        return self._broker.publisher.publish(PublishRequest(partition, data.records, acks))
+
+
+class _Sent(NamedTuple):
+    """What all partitions of a request have in common."""
+
+    acks: int
+    version: int
+    refusal: GoQueueError | None
 
 
 _Wait = tuple[list[PartitionResult], int, "Awaitable[None]"]
@@ -113,12 +139,12 @@ async def _settle(
         elif (error := task.exception()) is not None:
             if not isinstance(error, GoQueueError):
                 raise error
-            results[at] = _failure(number, error)
+            results[at] = _failure(number, error, version)
     return produce_wire.encode_response(version, topics)
 
 
-def _failure(partition: int, error: GoQueueError) -> PartitionResult:
+def _failure(partition: int, error: GoQueueError, version: int) -> PartitionResult:
     records = tuple(error.refused.items())
     return PartitionResult(
-        partition, code_for(error), error_message=str(error), record_errors=records
+        partition, code_of(error, version), error_message=str(error), record_errors=records
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
 
+_RENEWING_VERSION: Final = 2
 MAX_PATTERN_CHARS: Final = 249
 """Of a pattern for transactional ids; a longer one is refused."""
 
@@ -133,7 +134,10 @@ class TransactionAdminApi:
                 )
                 return ErrorCode.none
             partition = self._broker.partitions.partition(place)
-            if marker.producer_epoch < partition.sequences.epoch_of(marker.producer_id):
+            # With transaction.version 2 a marker begins an epoch; one of this epoch is late.
+            newest = partition.sequences.epoch_of(marker.producer_id)
+            late = newest if (marker.transaction_version or 0) >= _RENEWING_VERSION else newest - 1
+            if marker.producer_epoch <= late:
                 return ErrorCode.invalid_producer_epoch
             placed = partition.append_marker(
                 outcome, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch

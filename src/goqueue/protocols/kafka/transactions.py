@@ -15,7 +15,7 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transaction_codes import known_to
 from goqueue.transactions.markers import Marker
-from goqueue.transactions.messages import Identity
+from goqueue.transactions.messages import EndRequest, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,7 @@ _BATCHED_FROM: Final = 4
 _ABORTABLE_FROM: Final = 5
 _FENCED_FROM: Final = 2
 _IMPLICIT_OFFSETS_FROM: Final = 5
+_RENEWED_FROM: Final = 5
 
 
 def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
@@ -70,7 +71,7 @@ class TransactionsApi:
         identity = Identity(each.producer_id, each.producer_epoch)
         places = _places(each.topics)
         if each.verify_only:
-            return {place: self._verified(ctx, identity, place) for place in places}
+            return {place: self._verified(ctx, each, place) for place in places}
         return await self._add_partitions(ctx, each.transactional_id, identity, places)
 
     async def _add_partitions(
@@ -100,14 +101,13 @@ class TransactionsApi:
             return code_for(error)
         return ErrorCode.topic_authorization_failed if topic.is_internal else ErrorCode.none
 
-    def _verified(self, ctx: RequestContext, identity: Identity, place: PartitionId) -> ErrorCode:
+    def _verified(self, ctx: RequestContext, asked: Struct, place: PartitionId) -> ErrorCode:
+        """Whether a partition is part of the transaction; nothing is added."""
+        identity = Identity(asked.producer_id, asked.producer_epoch)
         try:
-            self._transactions.verify(identity, place)
+            self._transactions.verify(identity, place, asked.transactional_id)
         except GoQueueError as error:
-            code = code_for(error)
-            if code is ErrorCode.invalid_txn_state and ctx.version >= _ABORTABLE_FROM:
-                return ErrorCode.transaction_abortable
-            return code
+            return _abortable(code_for(error), ctx.version)
         return ErrorCode.none
 
     # --- Offsets ---------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class TransactionsApi:
                 await self._transactions.add_offsets(transactional_id, identity, commit.group_id)
             outcomes = await self._transactions.stage_offsets(transactional_id, identity, commit)
         except GoQueueError as error:
-            code = code_for(error)
+            code = _abortable(code_for(error), ctx.version)
             return {PartitionId(each.topic, each.partition): code for each in commit.offsets}
         return {
             PartitionId(*place): ErrorCode.none if refusal is None else code_for(refusal)
@@ -195,15 +195,26 @@ class TransactionsApi:
 
     @api(ApiKey.END_TXN, 0, 5, on_error=_refused)
     async def end_txn(self, ctx: RequestContext, request: Struct) -> Response:
-        """Commit or abort. The producer goes on as who it is, which the newest version is told."""
+        """Commit or abort. From version 5 on the producer goes on in the epoch that it is told."""
         identity = Identity(request.producer_id, request.producer_epoch)
         marker = Marker.COMMIT if request.committed else Marker.ABORT
-        await self._transactions.end(request.transactional_id, identity, marker)
+        if ctx.version >= _RENEWED_FROM:
+            asked = EndRequest(request.transactional_id, identity, marker)
+            identity = await self._transactions.end_and_renew(asked)
+        else:
+            await self._transactions.end(request.transactional_id, identity, marker)
         return {
             "error_code": ErrorCode.none,
             "producer_id": identity.producer_id,
             "producer_epoch": identity.epoch,
         }
+
+
+def _abortable(code: ErrorCode, version: int) -> ErrorCode:
+    """A code in the words of a version: newer ones tell apart what an abort cures (KIP-1050)."""
+    if code is ErrorCode.invalid_txn_state and version >= _ABORTABLE_FROM:
+        return ErrorCode.transaction_abortable
+    return code
 
 
 def _places(topics: Iterable[Struct]) -> list[PartitionId]:
