@@ -148,8 +148,9 @@ class Groups:
         """JoinGroup: returns when the next generation begins."""
         self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
+        topics = self.topics()
         return await shard.submit(
-            lambda token, now_ms: shard.coordinator.join(request, token, now_ms), JoinResult
+            lambda token, now_ms: shard.coordinator.join(request, topics, token, now_ms), JoinResult
         )
 
     async def sync(self, request: SyncRequest) -> SyncResult:

@@ -32,6 +32,8 @@ class MemberView:
     client_id: str
     client_host: str
     partitions: tuple[PartitionId, ...]
+    protocol: GroupType
+    """A KIP-848 group may have members of the classic protocol, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
                 member.client_id,
                 member.client_host,
                 _named(broker, member.assigned),
+                GroupType.CLASSIC if member.is_classic else GroupType.CONSUMER,
             )
             for member in group.members
         )
@@ -102,6 +105,7 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
             member.client_id,
             member.client_host,
             _ordered(PartitionId(*each) for each in assigned_partitions(member.assignment) or ()),
+            GroupType.CLASSIC,
         )
         for member in classic.members
     )
@@ -156,6 +160,7 @@ def _shared_members(broker: Broker, group: QueueGroup) -> tuple[MemberView, ...]
             member.client_id,
             member.client_host,
             tuple(broker.queues.partitions_of_topics(member.topics)),
+            GroupType.SHARE,
         )
         for member in group.members
     )

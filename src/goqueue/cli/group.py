@@ -38,6 +38,7 @@ def describe_group(call: Call, name: GroupArgument) -> None:
                 "member": each["member_id"],
                 "client": each["client_id"],
                 "host": each["client_host"],
+                "protocol": each["protocol"],
                 "partitions": [
                     f"{topic}:{number}"
                     for topic, numbers in each["partitions"].items()

@@ -80,6 +80,21 @@ class ClassicGroup(ClassicJoin):
         successor._store(out)
         return successor
 
+    def take_over(
+        self, members: list[ClassicMember], generation: int, now_ms: int, out: Effects
+    ) -> None:
+        """Go on with the members of the KIP-848 group that this group was before."""
+        self.generation = generation
+        for member in members:
+            self.roster.add(member, PROTOCOL_TYPE)
+            self._heard_from(member, now_ms)
+        self.protocol_name = self.roster.elect_protocol()
+        self.subscribed = self.roster.subscribed_topics(self.protocol_name)
+        self._partitions = self._read_assignments()
+        self.state, self.state_since_ms = ClassicState.STABLE, now_ms
+        self._store(out)
+        self._rebalance(RebalanceReason.MEMBER_LEFT, now_ms, out)
+
     def dump(self) -> Iterator[Entry]:
         """What the log holds of this group: never a rebalance that has not ended."""
         if self.stored is not None:
@@ -89,6 +104,9 @@ class ClassicGroup(ClassicJoin):
         """After a restart every member has a whole session to be heard again."""
         for member in self.roster.members.values():
             self._heard_from(member, now_ms)
+        if any(m.carried_generation is not None for m in self.roster.members.values()):
+            # The conversion to a classic group was stored, its first rebalance was not.
+            self._prepare(RebalanceReason.MEMBER_REJOINED, now_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -170,7 +188,7 @@ class ClassicGroup(ClassicJoin):
         self, member_id: str, instance_id: str | None, generation: int
     ) -> ClassicMember:
         member = self.roster.get(member_id, instance_id)
-        if generation != self.generation:
+        if generation not in {self.generation, member.carried_generation}:
             raise IllegalGenerationError(
                 f"group {self.group_id!r} is in generation {self.generation}, {member_id!r} "
                 f"speaks for {generation}: join again"

@@ -108,17 +108,21 @@ class ClassicRebalance:
             return
         if self.state is ClassicState.COMPLETING_REBALANCE:
             self._refuse_syncing(now_ms, out)
+        self._prepare(reason, now_ms)
+        if self._was_empty:
+            self._wait_for_more(now_ms, self.roster.rebalance_timeout_ms, out)
+        else:
+            self._begin_if_all_joined(now_ms, out)
+
+    def _prepare(self, reason: RebalanceReason, now_ms: int) -> None:
+        """From here on members are told to join, and have the rebalance timeout to do so."""
         self.timers.cancel(_SYNC_TIMER)
         self.roster.unsynced.clear()
         self._was_empty = self.state is ClassicState.EMPTY
         self._grew = False
         self.stats.started(reason, now_ms)
         self.transition_to(ClassicState.PREPARING_REBALANCE, now_ms)
-        if self._was_empty:
-            self._wait_for_more(now_ms, self.roster.rebalance_timeout_ms, out)
-        else:
-            self.timers.set(_JOIN_TIMER, now_ms + self.roster.rebalance_timeout_ms)
-            self._begin_if_all_joined(now_ms, out)
+        self.timers.set(_JOIN_TIMER, now_ms + self.roster.rebalance_timeout_ms)
 
     def _wait_for_more(self, now_ms: int, budget_ms: int, out: Effects) -> None:
         """An empty group gives its first members company before it begins."""
@@ -189,6 +193,7 @@ class ClassicRebalance:
             if token is not None:
                 out.reply(token, self._join_result(member))
             member.is_new = False
+            member.carried_generation = None
             self._heard_from(member, now_ms)
             roster.unsynced.add(member.member_id)
         self.timers.set(_SYNC_TIMER, now_ms + max(roster.rebalance_timeout_ms, 1))

@@ -28,6 +28,9 @@ class ClassicMember:
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
+    carried_generation: int | None = None
+    """The epoch that the member had reached in the KIP-848 group that this group was before. It
+    speaks for it until the next generation begins."""
     is_new: bool = False
     """Its first join has not been answered yet, so it cannot send heartbeats."""
 
@@ -57,6 +60,7 @@ class ClassicMember:
             value.rebalance_timeout_ms,
             tuple(Protocol(name, metadata) for name, metadata in value.protocols),
             value.assignment,
+            value.carried_generation,
         )
 
     def to_value(self) -> ClassicMemberValue:
@@ -70,6 +74,7 @@ class ClassicMember:
             self.rebalance_timeout_ms,
             tuple((name, metadata) for name, metadata in self.protocols),
             self.assignment,
+            self.carried_generation,
         )
 
     def metadata(self, protocol_name: str | None) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups.consumer_membership import ConsumerMembership
+from goqueue.groups.consumer_classic import ConsumerClassic
 from goqueue.groups.messages import NO_GENERATION, LeaveResult
 from goqueue.groups.stats import LeaveReason
 from goqueue.model.errors import (
     FencedInstanceError,
     GroupError,
     GroupSubscribedError,
+    IllegalGenerationError,
     NonEmptyGroupError,
     StaleMemberEpochError,
     UnknownMemberError,
@@ -19,11 +20,12 @@ from goqueue.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.groups.consumer_member import ConsumerMember
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.messages import CommitRequest, LeaveRequest, LeavingMember
 
 
-class ConsumerGroup(ConsumerMembership):
+class ConsumerGroup(ConsumerClassic):
     """What offsets and administration ask of a KIP-848 group."""
 
     def dump(self) -> Iterator[Entry]:
@@ -66,15 +68,17 @@ class ConsumerGroup(ConsumerMembership):
         Raises:
             UnknownMemberError: there is no such member.
             StaleMemberEpochError: the member is at another epoch.
+            IllegalGenerationError: the same of a member of the classic protocol.
         """
-        del now_ms  # only heartbeats keep a session of this protocol alive
         epoch = request.generation_or_epoch
         if epoch <= NO_GENERATION and self.is_empty:
             return
         names_member = bool(request.member_id) or request.instance_id is not None
         if is_transactional and epoch <= NO_GENERATION and not names_member:
             return
-        self.check_fetch(request.member_id, epoch)
+        member = self._member_at(request.member_id, epoch)
+        if member.classic is not None:  # else only heartbeats keep a session alive
+            self._restart_session(member, now_ms)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Let a member read its group's offsets, or raise; others need not name themselves.
@@ -82,15 +86,24 @@ class ConsumerGroup(ConsumerMembership):
         Raises:
             UnknownMemberError: there is no such member.
             StaleMemberEpochError: the member is at another epoch.
+            IllegalGenerationError: the same of a member of the classic protocol.
         """
         if member_id is None and epoch <= NO_GENERATION:
             return
-        member = self._get(member_id or "")
-        if member.epoch != epoch:
-            raise StaleMemberEpochError(
-                f"{member_id!r} is at epoch {member.epoch}, not {epoch}: ask again with the epoch "
-                "of the newest heartbeat"
+        self._member_at(member_id or "", epoch)
+
+    def _member_at(self, member_id: str, epoch: int) -> ConsumerMember:
+        member = self._get(member_id)
+        if member.epoch == epoch:
+            return member
+        if member.classic is not None:
+            raise IllegalGenerationError(
+                f"{member_id!r} is in generation {member.epoch}, not in {epoch}: join again"
             )
+        raise StaleMemberEpochError(
+            f"{member_id!r} is at epoch {member.epoch}, not {epoch}: ask again with the epoch of "
+            "the newest heartbeat"
+        )
 
     def check_delete(self) -> None:
         """Let the group be deleted, or raise `NonEmptyGroupError`."""

@@ -117,6 +117,8 @@ def check_released(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     Raises:
         UnreleasedInstanceError: the holder has neither left nor run out of time.
     """
+    if member.classic is not None:
+        return  # processes of the classic protocol never say that they give up an instance id
     if member.member_id != request.member_id and member.epoch != STATIC_LEAVING_EPOCH:
         raise UnreleasedInstanceError(
             f"the instance id {request.instance_id!r} is held by {member.member_id!r}: wait until "

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
+from goqueue.groups.encoding import (
+    ClassicProtocolsValue,
+    ConsumerMemberValue,
+    by_topic,
+    flatten,
+)
+from goqueue.groups.messages import ClassicProtocols, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +59,8 @@ class ConsumerMember:
     pending_revocation: frozenset[TopicIdPartition] = field(default_factory=frozenset)
     target: frozenset[TopicIdPartition] = field(default_factory=frozenset)
     """What the member shall have at the group's target epoch."""
+    classic: ClassicProtocols | None = None
+    """Set for a member that speaks the classic protocol; its epoch is its generation."""
 
     @property
     def owned(self) -> frozenset[TopicIdPartition]:
@@ -87,6 +95,7 @@ class ConsumerMember:
                 else request.subscribed_regex
             ),
             server_assignor=request.server_assignor or self.server_assignor,
+            classic=request.classic,
         )
 
     def subscribes_like(self, other: ConsumerMember) -> bool:
@@ -113,6 +122,7 @@ class ConsumerMember:
             by_topic(self.assigned),
             by_topic(self.pending_revocation),
             by_topic(self.target),
+            self.classic and ClassicProtocolsValue(*self.classic),
         )
 
     @classmethod
@@ -134,7 +144,13 @@ class ConsumerMember:
             assigned=flatten(value.assigned),
             pending_revocation=flatten(value.pending_revocation),
             target=flatten(value.target),
+            classic=None if value.classic is None else _protocols(value.classic),
         )
+
+
+def _protocols(value: ClassicProtocolsValue) -> ClassicProtocols:
+    protocols = tuple(Protocol(name, metadata) for name, metadata in value.protocols)
+    return ClassicProtocols(value.session_timeout_ms, protocols)
 
 
 def reconcile(

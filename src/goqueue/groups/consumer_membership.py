@@ -8,111 +8,48 @@ members that keep their partitions never stop.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum, StrEnum, auto
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from goqueue.groups.assignors import DEFAULT_ASSIGNOR
 from goqueue.groups.consumer_checks import check_epoch, check_holder, check_released, is_leaving
 from goqueue.groups.consumer_member import ConsumerMember, MemberState, reconcile
-from goqueue.groups.consumer_roster import ConsumerRoster
-from goqueue.groups.consumer_target import Subscriptions, compute_target, preferred_assignor
-from goqueue.groups.encoding import ConsumerGroupValue, GroupKey, put
+from goqueue.groups.consumer_state import (
+    ConsumerGroupState,
+    ConsumerState,
+    ConsumerTimer,
+    ConsumerTimerKind,
+)
+from goqueue.groups.consumer_target import compute_target, preferred_assignor
 from goqueue.groups.messages import JOINING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerHeartbeatResult
 from goqueue.groups.stats import LeaveReason, RebalanceReason
-from goqueue.groups.timers import Timers
 from goqueue.model.errors import (
     GroupMaxSizeError,
     InvalidGroupRequestError,
-    InvariantError,
     UnknownMemberError,
 )
 
 if TYPE_CHECKING:
-    from goqueue.groups.consumer_target import TopicsSeen
-    from goqueue.groups.effects import Effects, Entry, Token
-    from goqueue.groups.encoding import ConsumerMemberValue
+    from goqueue.groups.effects import Effects, Token
     from goqueue.groups.messages import ConsumerHeartbeat
-    from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.stats import GroupStats
     from goqueue.groups.topics import TopicCatalogue
-
-
-class ConsumerState(StrEnum):
-    """The names are the ones that Kafka's tools show."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    """The group epoch is ahead of the target; the next heartbeat computes one."""
-    RECONCILING = "Reconciling"
-    """Some member has not reached the target."""
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-class ConsumerTimerKind(Enum):
-    """What a deadline is about."""
-
-    SESSION = auto()
-    REVOCATION = auto()
-
-
-class ConsumerTimer(NamedTuple):
-    """One deadline of one member."""
-
-    kind: ConsumerTimerKind
-    member_id: str
 
 
 _REBALANCE_REASONS = {
     LeaveReason.LEFT: RebalanceReason.MEMBER_LEFT,
     LeaveReason.SESSION_TIMEOUT: RebalanceReason.SESSION_TIMEOUT,
     LeaveReason.REBALANCE_TIMEOUT: RebalanceReason.REBALANCE_TIMEOUT,
+    LeaveReason.SYNC_TIMEOUT: RebalanceReason.SYNC_TIMEOUT,
+}
+_LEAVE_REASONS = {
+    ConsumerTimerKind.SESSION: LeaveReason.SESSION_TIMEOUT,
+    ConsumerTimerKind.REVOCATION: LeaveReason.REBALANCE_TIMEOUT,
+    ConsumerTimerKind.JOIN: LeaveReason.REBALANCE_TIMEOUT,
+    ConsumerTimerKind.SYNC: LeaveReason.SYNC_TIMEOUT,
 }
 
 
-class ConsumerMembership:
-    """Members, epochs and targets; `ConsumerGroup` adds offsets and administration.
-
-    `epoch` grows with every change that the target depends on; `target_epoch <= epoch` is the one
-    that the target was computed for; no member's epoch is above `target_epoch`.
-    """
-
-    def __init__(
-        self, group_id: str, settings: GroupSettings, stats: GroupStats, *, epoch: int = 0
-    ) -> None:
-        self.group_id = group_id
-        self.settings = settings
-        self.stats = stats
-        self.roster = ConsumerRoster(group_id)
-        self.epoch = epoch
-        self.target_epoch = epoch
-        self.assignor = DEFAULT_ASSIGNOR
-        self.topics: TopicsSeen = ()
-        self.empty_since_ms = 0
-        self.is_dead = False
-        self.timers: Timers[ConsumerTimer] = Timers()
-        self._subscriptions = Subscriptions(settings.max_regex_chars)
-        self._is_changed = False
-
-    @property
-    def state(self) -> ConsumerState:
-        """Follows from the members; nothing sets it."""
-        members = self.roster.members
-        if self.is_dead:
-            return ConsumerState.DEAD
-        if not members:
-            return ConsumerState.EMPTY
-        if self.epoch > self.target_epoch:
-            return ConsumerState.ASSIGNING
-        if all(member.has_reached(self.target_epoch) for member in members.values()):
-            return ConsumerState.STABLE
-        return ConsumerState.RECONCILING
-
-    @property
-    def is_empty(self) -> bool:
-        """Nobody is in the group."""
-        return not self.roster.members
+class ConsumerMembership(ConsumerGroupState):
+    """Heartbeats, targets and time; `ConsumerGroup` adds offsets and administration."""
 
     # --- Heartbeats ----------------------------------------------------------------------------
 
@@ -144,13 +81,8 @@ class ConsumerMembership:
         if request.subscribed_regex:
             self._subscriptions.check(request.subscribed_regex)
         # Nothing raises from here on.
-        self._take_in(before, request, now_ms)
-        if self._subscriptions.use(catalogue):
-            self._notice_topics(now_ms)
-        self._assign()
-        member = self._reconcile(request, now_ms)
+        member = self._advance(before, request, catalogue, now_ms)
         self.stats.heartbeat()
-        self._restart_session(member, now_ms)
         is_news = member.assigned != before.assigned
         # It shows an epoch or partitions of before: an answer with what is assigned was lost.
         is_behind = request.epoch != before.epoch or request.owned not in {None, member.assigned}
@@ -158,6 +90,22 @@ class ConsumerMembership:
         if request.epoch == JOINING_EPOCH or request.is_full or is_news or is_behind:
             result = replace(result, assignment=member.assigned)
         return result
+
+    def _advance(
+        self,
+        before: ConsumerMember,
+        request: ConsumerHeartbeat,
+        catalogue: TopicCatalogue,
+        now_ms: int,
+    ) -> ConsumerMember:
+        """Take over what a member says, and lead it one step towards the target."""
+        self._take_in(before, request, now_ms)
+        if self._subscriptions.use(catalogue):
+            self._notice_topics(now_ms)
+        self._assign()
+        member = self._reconcile(request, now_ms)
+        self._restart_session(member, now_ms)
+        return member
 
     def _result(self, member_id: str, epoch: int) -> ConsumerHeartbeatResult:
         return ConsumerHeartbeatResult(
@@ -169,11 +117,20 @@ class ConsumerMembership:
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
         """The member that an ongoing heartbeat speaks for."""
+        member = self._speaker(request)
+        check_epoch(member, request)
+        return member
+
+    def _speaker(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        """The member of the KIP-848 protocol that a request comes from."""
         if request.instance_id is None:
             member = self._get(request.member_id)
         else:
             member = check_holder(self.roster.holder(request.instance_id), request)
-        check_epoch(member, request)
+        if member.classic is not None:
+            raise UnknownMemberError(
+                f"{request.member_id!r} is a member of the classic protocol: join with epoch 0"
+            )
         return member
 
     def _get(self, member_id: str) -> ConsumerMember:
@@ -195,14 +152,16 @@ class ConsumerMembership:
                     f"the member id {request.member_id!r} is in use by another member"
                 )
             return holder
-        if known is not None:
-            return known
+        return known if known is not None else self._new_member(request.member_id)
+
+    def _new_member(self, member_id: str) -> ConsumerMember:
+        """A member that is not in the group yet, if there is room for one."""
         if len(self.roster.members) >= self.settings.max_group_size:
             raise GroupMaxSizeError(
                 f"group {self.group_id!r} is full: {self.settings.max_group_size} members are "
                 "allowed (group.max.size)"
             )
-        return ConsumerMember(member_id=request.member_id)
+        return ConsumerMember(member_id=member_id)
 
     def _take_in(self, before: ConsumerMember, request: ConsumerHeartbeat, now_ms: int) -> None:
         """Put the member into the group as it says it is, and note what that changes."""
@@ -266,10 +225,7 @@ class ConsumerMembership:
     # --- Members that go, and time -------------------------------------------------------------
 
     def _leave(self, request: ConsumerHeartbeat, now_ms: int) -> None:
-        if request.instance_id is None:
-            member = self._get(request.member_id)
-        else:
-            member = check_holder(self.roster.holder(request.instance_id), request)
+        member = self._speaker(request)
         if request.epoch == STATIC_LEAVING_EPOCH:
             self._step_out(member)
         else:
@@ -298,26 +254,16 @@ class ConsumerMembership:
         if self.is_empty:
             self.empty_since_ms = now_ms
 
-    def _restart_session(self, member: ConsumerMember, now_ms: int) -> None:
-        timer = ConsumerTimer(ConsumerTimerKind.SESSION, member.member_id)
-        self.timers.set(timer, now_ms + self.settings.consumer_session_timeout_ms)
-
     def _cancel_timers(self, member_id: str) -> None:
         for kind in ConsumerTimerKind:
             self.timers.cancel(ConsumerTimer(kind, member_id))
-
-    def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do."""
-        return self.timers.next_ms()
 
     def tick(self, now_ms: int, out: Effects) -> None:
         """Take out every member that was not heard of, or did not give up partitions, in time."""
         for kind, member_id in self.timers.due(now_ms):
             if member_id not in self.roster.members:
-                continue  # the other timer of the member came first
-            is_session = kind is ConsumerTimerKind.SESSION
-            reason = LeaveReason.SESSION_TIMEOUT if is_session else LeaveReason.REBALANCE_TIMEOUT
-            self._remove(member_id, reason, now_ms)
+                continue  # another timer of the member came first
+            self._remove(member_id, _LEAVE_REASONS[kind], now_ms)
         self._finish(now_ms, out)
 
     # --- Storing and loading -------------------------------------------------------------------
@@ -331,51 +277,3 @@ class ConsumerMembership:
             out.persist.append(self.entry())
             self._is_changed = False
         out.persist.extend(self.roster.take_changes())
-
-    def entry(self) -> Entry:
-        """What is stored of the group besides its members."""
-        return put(
-            GroupKey(self.group_id),
-            ConsumerGroupValue(
-                self.epoch, self.target_epoch, self.assignor, self.topics, self.empty_since_ms
-            ),
-        )
-
-    def load_group(self, value: ConsumerGroupValue) -> None:
-        """Take over what was stored of the group."""
-        self.epoch = value.epoch
-        self.target_epoch = value.target_epoch
-        self.assignor = value.assignor
-        self.topics = value.topics
-        self.empty_since_ms = value.empty_since_ms
-
-    def load_member(self, member_id: str, value: ConsumerMemberValue | None) -> None:
-        """Take over what was stored of a member, or that it is gone."""
-        if value is not None:
-            self.roster.put(ConsumerMember.from_value(member_id, value))
-        elif member_id in self.roster.members:
-            self.roster.remove(member_id)
-
-    def resume(self, now_ms: int) -> None:
-        """After a restart every member has its whole time again."""
-        self.roster.finish_loading()
-        for member in self.roster.members.values():
-            self._restart_session(member, now_ms)
-            if member.state is MemberState.UNREVOKED:
-                timer = ConsumerTimer(ConsumerTimerKind.REVOCATION, member.member_id)
-                self.timers.set(timer, now_ms + member.rebalance_timeout_ms)
-
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` where the state contradicts itself."""
-        self.roster.check_invariants()
-        if self.target_epoch > self.epoch:
-            raise InvariantError(f"target epoch {self.target_epoch} is above {self.epoch}")
-        for member in self.roster.members.values():
-            if member.epoch > self.target_epoch:
-                raise InvariantError(f"{member.member_id!r} is ahead of its group")
-            if (member.state is MemberState.UNREVOKED) != bool(member.pending_revocation):
-                raise InvariantError(f"{member.member_id!r} revokes nothing, or unnoticed")
-            if ConsumerTimer(ConsumerTimerKind.SESSION, member.member_id) not in self.timers:
-                raise InvariantError(f"{member.member_id!r} has no session")
-            if member.has_reached(self.target_epoch) and member.assigned != member.target:
-                raise InvariantError(f"{member.member_id!r} is stable without its target")

@@ -16,12 +16,12 @@ from goqueue.groups.consumer import ConsumerGroup
 from goqueue.groups.consumer_checks import check_heartbeat
 from goqueue.groups.effects import Effects
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
+from goqueue.groups.migration import downgrade, may_downgrade, upgrade
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GroupError,
     GroupNotFoundError,
     IllegalGenerationError,
-    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
@@ -31,6 +31,7 @@ from goqueue.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.groups.describe import Group
     from goqueue.groups.effects import Token
     from goqueue.groups.messages import (
         CommitRequest,
@@ -60,13 +61,26 @@ class GroupCoordinator(GroupAdministration):
 
     # --- The classic protocol ------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, token: Token, now_ms: int) -> Effects:
+    def join(
+        self, request: JoinRequest, catalogue: TopicCatalogue, token: Token, now_ms: int
+    ) -> Effects:
         """JoinGroup: answered when the next generation begins."""
-        return self._answer(token, partial(self._join, request, token, now_ms))
+        return self._answer(token, partial(self._join, request, catalogue, token, now_ms))
 
-    def _join(self, request: JoinRequest, token: Token, now_ms: int, out: Effects) -> None:
+    def _join(
+        self,
+        request: JoinRequest,
+        catalogue: TopicCatalogue,
+        token: Token,
+        now_ms: int,
+        out: Effects,
+    ) -> None:
         self._check_join(request)
         slot = self._slots.get(request.group_id)
+        if slot is not None and isinstance(slot.core, ConsumerGroup) and not slot.core.is_empty:
+            slot.core.join(request, self._new_uuid, token, now_ms, out, catalogue=catalogue)
+            self._downgrade_if_due(request.group_id, now_ms, out)
+            return
         if slot is not None and isinstance(slot.core, ClassicGroup):
             try:
                 slot.core.join(request, self._new_uuid, token, now_ms, out)
@@ -94,14 +108,8 @@ class GroupCoordinator(GroupAdministration):
             )
 
     def _new_classic(self, request: JoinRequest, slot: Slot | None, out: Effects) -> ClassicGroup:
-        if slot is not None and isinstance(slot.core, ConsumerGroup):
-            if not slot.core.is_empty:
-                raise InconsistentGroupProtocolError(
-                    f"group {request.group_id!r} has members of the consumer protocol: set "
-                    "group.protocol=consumer, or stop them first"
-                )
-            if not request.member_id:
-                return ClassicGroup.after_consumer(slot.core, out)
+        if slot is not None and isinstance(slot.core, ConsumerGroup) and not request.member_id:
+            return ClassicGroup.after_consumer(slot.core, out)
         if request.member_id:
             raise self._unknown_member(request.group_id, request.member_id)
         self._registry.check_room(request.group_id)
@@ -111,7 +119,7 @@ class GroupCoordinator(GroupAdministration):
         """SyncGroup: answered when the leader's assignment is durable."""
 
         def event(out: Effects) -> None:
-            self._classic(request.group_id, request.member_id).sync(request, token, now_ms, out)
+            self._core(request.group_id, request.member_id).sync(request, token, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
@@ -119,8 +127,11 @@ class GroupCoordinator(GroupAdministration):
         """Heartbeat: answered at once."""
 
         def event(out: Effects) -> None:
-            group = self._classic(request.group_id, request.member_id)
-            group.heartbeat(request, token, now_ms, out)
+            core = self._core(request.group_id, request.member_id)
+            if isinstance(core, ConsumerGroup):
+                core.classic_heartbeat(request, token, now_ms, out)
+            else:
+                core.heartbeat(request, token, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
@@ -128,18 +139,15 @@ class GroupCoordinator(GroupAdministration):
         """LeaveGroup: answered at once, with an outcome for each member."""
 
         def event(out: Effects) -> None:
-            self._check_group_id(request.group_id)
-            slot = self._slots.get(request.group_id)
-            if slot is None:
-                raise self._unknown_member(request.group_id, "")
-            slot.core.leave(request, token, now_ms, out)
+            self._core(request.group_id, "").leave(request, token, now_ms, out)
+            self._downgrade_if_due(request.group_id, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
-    def _classic(self, group_id: str, member_id: str) -> ClassicGroup:
+    def _core(self, group_id: str, member_id: str) -> Group:
         self._check_group_id(group_id)
         slot = self._slots.get(group_id)
-        if slot is None or not isinstance(slot.core, ClassicGroup):
+        if slot is None:
             raise self._unknown_member(group_id, member_id)
         return slot.core
 
@@ -152,13 +160,20 @@ class GroupCoordinator(GroupAdministration):
 
         def event(out: Effects) -> None:
             check_heartbeat(request)
-            core = self._consumer(request)
-            core.heartbeat(request, catalogue, token, now_ms, out)
+            # A group that cannot take the member in stays as it was, with whoever waits in it.
+            effects = Effects()
+            core = self._consumer(request, catalogue, now_ms, effects)
+            core.heartbeat(request, catalogue, token, now_ms, effects)
             self._registry.install(core)
+            out.persist += effects.persist
+            out.replies += effects.replies
+            self._downgrade_if_due(request.group_id, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
-    def _consumer(self, request: ConsumerHeartbeat) -> ConsumerGroup:
+    def _consumer(
+        self, request: ConsumerHeartbeat, catalogue: TopicCatalogue, now_ms: int, out: Effects
+    ) -> ConsumerGroup:
         """The group, or one that comes to be if its first member gets in."""
         slot = self._slots.get(request.group_id)
         if slot is not None and isinstance(slot.core, ConsumerGroup):
@@ -172,11 +187,14 @@ class GroupCoordinator(GroupAdministration):
                 return ConsumerGroup(
                     request.group_id, self.settings, slot.core.stats, epoch=slot.core.generation
                 )
-            raise GroupNotFoundError(
-                f"group {request.group_id!r} has members of the classic protocol: set "
-                "group.protocol=classic, or stop them first"
-            )
+            return upgrade(slot.core, catalogue, now_ms, out)
         raise GroupNotFoundError(f"there is no consumer group {request.group_id!r}")
+
+    def _downgrade_if_due(self, group_id: str, now_ms: int, out: Effects) -> None:
+        slot = self._slots.get(group_id)
+        if slot is not None and isinstance(slot.core, ConsumerGroup) and may_downgrade(slot.core):
+            self._registry.install(downgrade(slot.core, now_ms, out))
+        self._registry.touch(group_id)
 
     # --- Offsets -------------------------------------------------------------------------------
 
@@ -269,7 +287,7 @@ class GroupCoordinator(GroupAdministration):
             slot = self._slots.get(group_id)
             if slot is not None:
                 slot.core.tick(now_ms, out)
-                self._registry.touch(group_id)
+                self._downgrade_if_due(group_id, now_ms, out)
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
             self.expire_offsets(now_ms, out)

@@ -77,6 +77,8 @@ class ConsumerMemberDescription:
     subscribed_regex: str
     assigned: frozenset[TopicIdPartition]
     target: frozenset[TopicIdPartition]
+    is_classic: bool = False
+    """It speaks the classic protocol, and its epoch is its generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,4 +187,5 @@ def _describe_member(member: ConsumerMember) -> ConsumerMemberDescription:
         subscribed_regex=member.subscribed_regex,
         assigned=member.assigned,
         target=member.target,
+        is_classic=member.classic is not None,
     )

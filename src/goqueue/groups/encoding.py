@@ -83,6 +83,8 @@ class ClassicMemberValue(msgspec.Struct, frozen=True, array_like=True):
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes
+    carried_generation: int | None = None
+    """Set while a group that was a KIP-848 one has not had its first classic generation."""
 
 
 class ClassicGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="classic"):
@@ -109,6 +111,13 @@ class ConsumerGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="cons
     empty_since_ms: int
 
 
+class ClassicProtocolsValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a member that speaks the classic protocol said of itself in its newest JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
     """A member of a KIP-848 group: what it wants, what it has, and what it shall have."""
 
@@ -126,6 +135,8 @@ class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
     assigned: PartitionsByTopic
     pending_revocation: PartitionsByTopic
     target: PartitionsByTopic
+    classic: ClassicProtocolsValue | None = None
+    """Set for a member that speaks the classic protocol."""
 
 
 Key: TypeAlias = OffsetKey | GroupKey | MemberKey | PendingOffsetKey

@@ -25,6 +25,13 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
+class ClassicProtocols(NamedTuple):
+    """What a KIP-848 group keeps of a member that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+
+
 # --- The classic protocol ----------------------------------------------------------------------
 
 
@@ -149,6 +156,8 @@ class ConsumerHeartbeat:
     subscribed_regex: str | None = None
     server_assignor: str | None = None
     owned: frozenset[TopicIdPartition] | None = None
+    classic: ClassicProtocols | None = None
+    """Set when a JoinGroup of the classic protocol is what joins a KIP-848 group."""
 
     @property
     def is_full(self) -> bool:

@@ -87,6 +87,8 @@ class GroupRegistry:
             self.slots[core.group_id] = slot
         else:
             slot.core = core
+        is_consumer = isinstance(core, ConsumerGroup)
+        core.stats.group_type = GroupType.CONSUMER if is_consumer else GroupType.CLASSIC
         self.touch(core.group_id)
         return slot
 

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
+
+
+class MigrationPolicy(StrEnum):
+    """Which groups with members may change between the classic and the KIP-848 protocol."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def may_upgrade(self) -> bool:
+        """A member of the KIP-848 protocol converts a classic group by joining it."""
+        return self in {MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL}
+
+    @property
+    def may_downgrade(self) -> bool:
+        """A KIP-848 group becomes a classic one when only classic members are left."""
+        return self in {MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +56,9 @@ class GroupSettings:
 
     consumer_heartbeat_interval_ms: int = 5_000
     """`group.consumer.heartbeat.interval.ms`, told to every such member."""
+
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    """`group.consumer.migration.policy`, for groups that have members."""
 
     max_regex_chars: int = 1_000
     """A longer subscription pattern is refused."""

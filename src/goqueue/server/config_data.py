@@ -9,7 +9,7 @@ from typing import Final
 
 from goqueue.broker.settings import SETTINGS as TOPIC_SETTINGS
 from goqueue.broker.upkeep import MaintenanceSettings
-from goqueue.groups.settings import GroupSettings
+from goqueue.groups.settings import GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
 from goqueue.server.config_table import setting
@@ -199,6 +199,14 @@ class GroupsSection:
         Duration(1, _DAY),
         "How often such a member is told to speak.",
         kafka="group.consumer.heartbeat.interval.ms",
+    )
+    migration_policy: MigrationPolicy = setting(
+        _GROUPS.migration_policy,
+        Choice(MigrationPolicy),
+        "Which groups with members change protocol: `upgrade` lets a classic group become a "
+        "KIP-848 one when a member of that protocol joins it, `downgrade` lets it become a classic "
+        "one when the last such member has left, `bidirectional` both, `disabled` neither.",
+        kafka="group.consumer.migration.policy",
     )
     offsets_partitions: int = setting(
         16,

@@ -124,7 +124,7 @@ class Driver:
             require_known_member_id=require_known_member_id,
             **fields,
         )
-        self.apply(self.coordinator.join(request, token, self.now_ms))
+        self.apply(self.coordinator.join(request, self.catalogue, token, self.now_ms))
         return token
 
     def sync(

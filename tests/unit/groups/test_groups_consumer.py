@@ -385,19 +385,14 @@ class TestBothProtocols:
             driver.result(driver.join(protocols=()))
         assert driver.coordinator.list_groups()[0].group_type == "consumer"
 
-    def test_a_classic_group_with_members_is_no_consumer_group(self, driver: Driver) -> None:
-        driver.stable()
-        with pytest.raises(GroupNotFoundError):
-            driver.consume_first("m1")
-
-    def test_a_consumer_group_with_members_takes_no_classic_ones(self, driver: Driver) -> None:
+    def test_a_member_of_the_new_protocol_speaks_no_other(self, driver: Driver) -> None:
         driver.consume_first("m1")
-        with pytest.raises(InconsistentGroupProtocolError):
-            driver.result(driver.join())
         with pytest.raises(UnknownMemberError):
             driver.result(driver.heartbeat("m1", 1))
         with pytest.raises(UnknownMemberError):
             driver.result(driver.sync("m1", 1))
+        with pytest.raises(UnknownMemberError):
+            driver.result(driver.join(member_id="m1"))
 
 
 class TestCommits:

@@ -50,6 +50,9 @@ class MemberInfo(msgspec.Struct, kw_only=True):
     member_id: str
     client_id: str
     client_host: str
+    protocol: Annotated[
+        str, doc("`classic`, `consumer` or `share`; a group may have members of two.", "consumer")
+    ]
     partitions: PartitionsByTopic
     unacked: Annotated[int | None, doc("Of a queue group: messages that it has.", 3)] = None
 
@@ -226,6 +229,7 @@ class GroupRoutes:
                 member_id=each.member_id,
                 client_id=each.client_id,
                 client_host=each.client_host,
+                protocol=each.protocol,
                 partitions=by_topic(each.partitions),
                 unacked=None if group is None else group.unacked.get(each.member_id, 0),
             )

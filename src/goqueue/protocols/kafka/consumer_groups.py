@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
+
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
 
 
 class ConsumerGroupsApi:
@@ -115,7 +118,7 @@ class ConsumerGroupsApi:
             "subscribed_topic_regex": member.subscribed_regex or None,
             "assignment": {"topic_partitions": self._named(member.assigned)},
             "target_assignment": {"topic_partitions": self._named(member.target)},
-            "member_type": 1,
+            "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
         }
 
     def _named(self, partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
