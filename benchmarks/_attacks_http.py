@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
-from benchmarks._attacks import CLOSED, HOST, Attack, Target, connect, send_all
+import grpc
+
+from benchmarks._attacks import ATTEMPT_S, CLOSED, HOST, Attack, Target, connect, send_all
+from benchmarks._http_client import make_topic
+from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 TOPIC: Final = "attacked"
 _TRAILER_BYTES: Final = 8 << 20
+_EMPTY_MESSAGES: Final = 2_000_000
+
+
+def _make_topic(target: Target) -> None:
+    make_topic(target.http_port, TOPIC)
 
 
 def _status(port: int, data: bytes) -> str:
@@ -36,6 +45,28 @@ def trailers(target: Target) -> str:
     return _status(target.http_port, head + _trailers())
 
 
+@cache
+def _publish_call(port: int) -> Any:
+    """Eight threads share a channel as eight connections would share the listener."""
+    return grpc.insecure_channel(f"{HOST}:{port}").unary_unary("/goqueue.v1.PublishService/Publish")
+
+
+@cache
+def _empty_messages() -> bytes:
+    return pb.PublishRequest(topic=TOPIC).SerializeToString() + b"\x12\0" * _EMPTY_MESSAGES
+
+
+def empty_messages(target: Target) -> str:
+    """One publish of two million messages without anything in them."""
+    try:
+        _publish_call(target.grpc_port)(_empty_messages(), timeout=ATTEMPT_S)
+    except grpc.RpcError as error:
+        status: Any = error
+        return f"{status.code().name}: {status.details()}"
+    return "OK: stored"
+
+
 ATTACKS: Final = [
+    Attack(5, "gRPC empty messages", empty_messages, "INVALID_ARGUMENT", _make_topic),
     Attack(7, "HTTP trailers", trailers, "HTTP/1.1 431"),
 ]

@@ -11,6 +11,9 @@ MAX_HEADERS_BYTES: Final = 64 * 1024
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 """One batch, compressed or not. A larger length field is read as damage, never allocated."""
 
+MAX_PUBLISHED_MESSAGES: Final = 10_000
+"""Messages of one publish over HTTP or gRPC. A request with more is refused, and none is stored."""
+
 PRIORITY_COUNT: Final = 5
 """Lanes 0 (critical) to 4 (background). Another number is refused with `PriorityError`."""
 

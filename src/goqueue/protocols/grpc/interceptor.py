@@ -11,9 +11,13 @@ from grpc import aio
 
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import ERROR_KEY, ServerStoppingError, to_error, told
+from goqueue.protocols.grpc.request_bounds import parser_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from goqueue.protocols.grpc.request_bounds import BoundedParser
+    from goqueue.runtime.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +58,9 @@ class OpenStreams:
 class ErrorInterceptor(aio.ServerInterceptor):
     """Around every handler."""
 
-    def __init__(self, streams: OpenStreams) -> None:
+    def __init__(self, streams: OpenStreams, turns: Turns) -> None:
         self._streams = streams
+        self._turns = turns
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         """By method, of which there are as many as in the contract."""
 
@@ -73,24 +78,30 @@ class ErrorInterceptor(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or not _is_ours(method):
             return handler
+        parser = parser_of(handler.request_deserializer, self._turns)
         for kind in ("unary_unary", "unary_stream", "stream_stream"):
             inner = getattr(handler, kind)
             if inner is not None:
+                parsed = _of_stream(inner, parser) if kind == "stream_stream" else inner
                 make = getattr(grpc, f"{kind}_rpc_method_handler")
                 self._wrapped[method] = make(
-                    self._guarded(inner, method),
-                    request_deserializer=handler.request_deserializer,
+                    self._guarded(parsed, method, None if kind == "stream_stream" else parser),
                     response_serializer=handler.response_serializer,
                 )
                 return self._wrapped[method]
         return handler
 
-    def _guarded(self, inner: Handler, method: str) -> Handler:
+    def _guarded(self, inner: Handler, method: str, parser: BoundedParser[Any] | None) -> Handler:
         async def handle(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
+                if parser is not None:
+                    request = parser.parse_quickly(request) or await parser.parse(request)
                 return await inner(request, context)
             except GoQueueError as error:
-                await _abort(context, error)
+                # A call that is aborted is part of a cycle of references, and so would the request
+                # be, by these frames: up to 4 MB that wait for a collection of garbage.
+                del request
+                await _abort(context, error.with_traceback(None))
             except asyncio.CancelledError:
                 if not self._streams.is_stopping:
                     raise
@@ -102,6 +113,20 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 await _abort(context, GoQueueError("the broker failed; its log says how"))
 
         return handle
+
+
+def _of_stream(inner: Handler, parser: BoundedParser[Any]) -> Handler:
+    """A handler of messages as one of the bytes that gRPC hands over."""
+
+    async def parsed(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in requests:
+            request = parser.parse_quickly(data)
+            yield await parser.parse(data) if request is None else request
+
+    async def handle(requests: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        return await inner(parsed(requests), context)
+
+    return handle
 
 
 def _is_ours(method: str) -> bool:

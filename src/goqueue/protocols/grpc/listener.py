@@ -21,6 +21,7 @@ from goqueue.protocols.grpc.transactions import TransactionService
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
 from goqueue.protocols.grpc.wire import MAX_MESSAGE_BYTES
+from goqueue.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -31,6 +32,15 @@ MAX_STREAMS: Final = 100
 MAX_CALLS: Final = 10_000
 """Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED."""
 
+MAX_CONNECTIONS: Final = 1000
+"""Open connections; a further one is closed at once."""
+
+HANDSHAKE_MS: Final = 10_000
+"""From the connection to the client's first HTTP/2 frame; then it is closed."""
+
+IDLE_MS: Final = 600_000
+"""A connection without a call is closed after this; clients of gRPC connect again by themselves."""
+
 KEEPALIVE_MS: Final = 30_000
 KEEPALIVE_TIMEOUT_MS: Final = 10_000
 LEAST_PING_MS: Final = 10_000
@@ -40,6 +50,9 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    ("grpc.max_connection_idle_ms", IDLE_MS),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_MS),
@@ -66,13 +79,14 @@ class GrpcListener:
         self.port = settings.port
         self._broker = broker
         self._streams = OpenStreams()
+        self._turns = Turns()
         self._health = health.aio.HealthServicer()
         self._server: aio.Server | None = None
 
     async def start(self) -> None:
         """Listen. Raises `OSError` when the address cannot be listened on."""
         server = aio.server(
-            interceptors=[ErrorInterceptor(self._streams)],
+            interceptors=[ErrorInterceptor(self._streams, self._turns)],
             options=_OPTIONS,
             maximum_concurrent_rpcs=MAX_CALLS,
         )
@@ -92,12 +106,13 @@ class GrpcListener:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     def _add_services(self, server: aio.Server) -> None:
-        broker, streams = self._broker, self._streams
-        services.add_PublishServiceServicer_to_server(PublishService(broker, streams), server)
+        broker, streams, turns = self._broker, self._streams, self._turns
+        publishing = PublishService(broker, streams, turns)
+        services.add_PublishServiceServicer_to_server(publishing, server)
         services.add_ConsumeServiceServicer_to_server(ConsumeService(broker, streams), server)
         services.add_AckServiceServicer_to_server(AckService(broker), server)
         services.add_OffsetServiceServicer_to_server(OffsetService(broker), server)
-        services.add_TransactionServiceServicer_to_server(TransactionService(broker), server)
+        services.add_TransactionServiceServicer_to_server(TransactionService(broker, turns), server)
         services.add_AdminServiceServicer_to_server(AdminService(broker), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.settings.reflection:

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from goqueue.broker.messages import ProducerSequence
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
+from goqueue.protocols.grpc.incoming import TURN_MESSAGES, Incoming
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
-from goqueue.protocols.grpc.wire import (
-    acks_of,
-    new_messages,
-    new_row,
-    publish_response,
-    publish_row,
-)
+from goqueue.protocols.grpc.wire import acks_of, publish_response, publish_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -25,7 +20,9 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.messages import MessageResult, Publishing
+    from goqueue.broker.new_messages import NewMessage
     from goqueue.protocols.grpc.interceptor import OpenStreams
+    from goqueue.runtime.turns import Turns
 
 MAX_IN_FLIGHT: Final = 100
 """Requests of one stream that are stored and not answered; then no more of them are read, and the
@@ -35,16 +32,22 @@ client's writes wait."""
 class PublishService(PublishServiceServicer):
     """Messages on their way in."""
 
-    def __init__(self, broker: Broker, streams: OpenStreams) -> None:
+    def __init__(self, broker: Broker, streams: OpenStreams, turns: Turns) -> None:
         self._broker = broker
         self._streams = streams
+        self._turns = turns
+        self._incoming = Incoming(broker.clock, turns)
 
     async def Publish(
         self, request: pb.PublishRequest, context: ServicerContext[Any, Any]
     ) -> pb.PublishResponse:
         """One request, one answer."""
-        results = await self._begin(request).settled()
-        return _answer(request)(request.correlation_id, results)
+        publishing = await self._begin(request)
+        results = await publishing.settled()
+        if len(results) <= TURN_MESSAGES:
+            return _answer(request)(request.correlation_id, results)
+        async with self._turns.turn():
+            return _answer(request)(request.correlation_id, results)
 
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: ServicerContext[Any, Any]
@@ -76,28 +79,36 @@ class PublishService(PublishServiceServicer):
         """Store what comes, until the client or the server has had enough."""
         try:
             async for request in requests:
-                await begun.put(self._begun(request))
+                await begun.put(await self._begun(request))
         finally:
             await begun.put(None)
 
-    def _begun(self, request: pb.PublishRequest) -> _Begun:
+    async def _begun(self, request: pb.PublishRequest) -> _Begun:
         """A request that is refused is answered so, and the stream goes on."""
         try:
-            return _Begun(request.correlation_id, self._begin(request), _answer(request))
+            publishing = await self._begin(request)
+            return _Begun(request.correlation_id, publishing, _answer(request))
         except GoQueueError as error:
             return _Begun(request.correlation_id, error)
 
-    def _begin(self, request: pb.PublishRequest) -> Publishing:
+    async def _begin(self, request: pb.PublishRequest) -> Publishing:
+        """Store the messages of a request. A small one is stored before anything is awaited."""
+        if not request.HasField("columns"):
+            messages = await self._incoming.rows(request.messages)
+        elif request.messages:
+            raise InvalidRequestError("a request has messages or columns, not both")
+        else:
+            messages = self._incoming.columns(request.columns)
+        if len(messages) <= TURN_MESSAGES:
+            return self._store(request, messages)
+        async with self._turns.turn():
+            return self._store(request, messages)
+
+    def _store(self, request: pb.PublishRequest, messages: list[NewMessage]) -> Publishing:
         producer = None
         if request.HasField("producer"):
             sent = request.producer
             producer = ProducerSequence(sent.producer_id, sent.epoch, sent.first_sequence)
-        if not request.HasField("columns"):
-            messages = new_messages(request, self._broker.clock.now_ms())
-        elif request.messages:
-            raise InvalidRequestError("a request has messages or columns, not both")
-        else:
-            messages = new_row(request.columns)
         return self._broker.writer.begin(request.topic, messages, acks_of(request), producer)
 
 

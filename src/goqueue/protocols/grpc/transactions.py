@@ -8,9 +8,10 @@ from goqueue.broker.partition import PartitionId
 from goqueue.broker.transaction_offsets import stage_offsets
 from goqueue.model.errors import UnknownProducerError
 from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.incoming import Incoming
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
-from goqueue.protocols.grpc.wire import new_messages, outcome, publish_response
+from goqueue.protocols.grpc.wire import outcome, publish_response
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
 from goqueue.transactions.states import TransactionState
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
+    from goqueue.runtime.turns import Turns
     from goqueue.transactions.messages import TransactionView
 
 HEARTBEAT_MS: Final = 3000
@@ -28,8 +30,9 @@ HEARTBEAT_MS: Final = 3000
 class TransactionService(TransactionServiceServicer):
     """Producers and their transactions."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, turns: Turns) -> None:
         self._broker = broker
+        self._incoming = Incoming(broker.clock, turns)
         self._transactions = broker.transactions
 
     # --- Producers -------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ class TransactionService(TransactionServiceServicer):
         published = await self._broker.transaction_writer.publish(
             _identity(request.producer),
             request.topic,
-            new_messages(request, self._broker.clock.now_ms()),
+            await self._incoming.rows(request.messages),
             request.first_sequence if request.HasField("first_sequence") else None,
         )
         return pb.TransactionalPublishResponse(

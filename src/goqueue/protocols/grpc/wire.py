@@ -44,10 +44,8 @@ def acks_of(request: pb.PublishRequest) -> Acks:
     return acks
 
 
-def new_messages(
-    request: pb.PublishRequest | pb.TransactionalPublishRequest, now_ms: int
-) -> list[NewMessage]:
-    """The messages of a request.
+def new_messages(sent: Sequence[pb.NewMessage], now_ms: int) -> list[NewMessage]:
+    """Messages of a request.
 
     A field that is there and empty is told from one that is missing, and asked for only where it
     can make a difference: this runs once a message.
@@ -55,7 +53,6 @@ def new_messages(
     Raises:
         InvalidRequestError: a message says when it is due in two ways, or a number makes no sense.
     """
-    sent = list(request.messages)
     messages = [
         NewMessage(
             each.value or (b"" if each.HasField("value") else None),

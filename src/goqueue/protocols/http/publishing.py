@@ -10,6 +10,7 @@ from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.publish import Acks
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import PriorityError
+from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
 from goqueue.protocols.http.codecs import (
     MAX_TIME_MS,
     Duration,
@@ -24,6 +25,7 @@ from goqueue.protocols.http.message_shapes import priority_label
 from goqueue.protocols.http.problems import kind_of
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import TopicPath, doc
+from goqueue.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
     from goqueue.model.errors import GoQueueError
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
-MAX_MESSAGES: Final = 10_000
-"""Of one publish; more are refused with 400."""
+TURN_MESSAGES: Final = 1000
+"""Messages that are worked on in one go: a few milliseconds. A request with more waits for a turn
+of the event loop after so many of them."""
 _MESSAGE_FIELDS: Final = frozenset(
     {"partition", "value", "headers", "priority", "deliverAt", "delay", "ttl"}
 )
@@ -78,7 +81,9 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
 class PublishBody(msgspec.Struct, forbid_unknown_fields=True):
     """Messages for one topic."""
 
-    messages: Annotated[list[MessageIn], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[
+        list[MessageIn], msgspec.Meta(min_length=1, max_length=MAX_PUBLISHED_MESSAGES)
+    ]
     acks: Annotated[
         Literal["all", "leader", "none"], doc("Who must have a message before the answer.", "all")
     ] = "all"
@@ -117,6 +122,7 @@ class PublishRoutes:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._turns = Turns()
 
     @route("POST", "/topics/{topic}/messages", tag="messages", max_body_bytes=PUBLISH_BODY_BYTES)
     async def publish(self, path: TopicPath, body: PublishBody) -> PublishAnswer:
@@ -126,19 +132,47 @@ class PublishRoutes:
         that is itself at fault is refused as a whole, and nothing of it is stored.
         """
         now_ms = self._broker.clock.now_ms()
-        messages: list[NewMessage] = []
-        refused: dict[int, PriorityError] = {}
-        for at, each in enumerate(body.messages):
+        given = _Given(now_ms)
+        if len(body.messages) <= TURN_MESSAGES:
+            given.add(body.messages)
+            found = await self._broker.writer.publish(path.topic, given.messages, _ACKS[body.acks])
+            return given.answer(found)
+        for start in range(0, len(body.messages), TURN_MESSAGES):
+            async with self._turns.turn():
+                given.add(body.messages[start : start + TURN_MESSAGES])
+        async with self._turns.turn():
+            publishing = self._broker.writer.begin(path.topic, given.messages, _ACKS[body.acks])
+        found = await publishing.settled()
+        async with self._turns.turn():
+            return given.answer(found)
+
+
+class _Given:
+    """The messages of a request on their way to the broker, and the results on their way back."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._count = 0
+        self._refused: dict[int, PriorityError] = {}
+        self.messages: list[NewMessage] = []
+
+    def add(self, sent: list[MessageIn]) -> None:
+        """Some more of the request."""
+        for at, each in enumerate(sent, self._count):
             try:
-                messages.append(new_message(each, at, now_ms))
+                self.messages.append(new_message(each, at, self._now_ms))
             except PriorityError as error:
-                refused[at] = error
-        found = await self._broker.writer.publish(path.topic, messages, _ACKS[body.acks])
-        results = zip(messages, found, strict=True)
+                self._refused[at] = error
+        self._count += len(sent)
+
+    def answer(self, found: list[MessageResult]) -> PublishAnswer:
+        """A result for each, in their order."""
+        results = zip(self.messages, found, strict=True)
+        refused = self._refused
         return PublishAnswer(
             [
                 _refusal(refused[at], at) if at in refused else _result(*next(results), at)
-                for at in range(len(body.messages))
+                for at in range(self._count)
             ]
         )
 

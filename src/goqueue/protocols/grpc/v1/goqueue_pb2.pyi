@@ -443,7 +443,9 @@ class PublishRequest(_message.Message):
     correlation_id: _builtins.int
     """PublishStream answers carry it back"""
     @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewMessage]: ...
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewMessage]:
+        """at most 10 000; more are refused, and none is stored"""
+
     @_builtins.property
     def producer(self) -> Global___ProducerSequence:
         """An idempotent producer's identity and the sequence number of the first message, for each of
@@ -485,7 +487,9 @@ class NewColumns(_message.Message):
     KEYS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     @_builtins.property
-    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """at most 10 000"""
+
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """as many as values, or none"""
