@@ -82,7 +82,7 @@ OVERVIEW: Final = Dashboard(
                     "Appended for producers, and handed to consumers.",
                     [
                         Query(rate("goqueue_broker_messages_published_total", NODE), "in"),
-                        Query(rate("goqueue_broker_messages_consumed_total", NODE), "out"),
+                        Query(rate("goqueue_broker_messages_fetched_total", NODE), "out"),
                     ],
                     unit="cps",
                 ),

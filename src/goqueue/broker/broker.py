@@ -167,6 +167,8 @@ class Broker:
         self.history = History(self)
         self.pipelines = Pipelines(self)
         self._changes: set[asyncio.Task[Any]] = set()
+        self.growing: dict[str, int] = {}
+        """Topics that are being given partitions, and how many they will have."""
         """Changes of topics under way; as many as there are requests for them."""
         self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
 
@@ -290,8 +292,12 @@ class Broker:
         """Give a topic more partitions."""
 
         async def grow() -> Topic:
-            topic = await self.topics.grow(name, partition_count)
-            self.partitions.open_topic(topic)
+            self.growing[name] = partition_count
+            try:
+                topic = await self.topics.grow(name, partition_count)
+                self.partitions.open_topic(topic)
+            finally:
+                self.growing.pop(name, None)
             return topic
 
         return await self._to_the_end(grow())

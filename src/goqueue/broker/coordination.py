@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,14 +25,15 @@ from goqueue.groups.messages import (
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
-from goqueue.model.errors import GroupError, InconsistentGroupProtocolError
+from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
+from goqueue.model.lag import PartitionLag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.groups.coordinator import GroupCoordinator
-    from goqueue.groups.effects import Effects, Token
+    from goqueue.groups.effects import Effects, OffsetMove, Token
     from goqueue.groups.messages import (
         CommitRequest,
         ConsumerHeartbeat,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.topics import TopicPartition
     from goqueue.metrics.registry import Histogram
+    from goqueue.model.errors import GoQueueError
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 OFFSETS_PARTITIONS: Final = 50
@@ -104,8 +106,24 @@ class Groups:
                 self._now_ms,
                 on_rebalance=self._broker.tracer.rebalanced,
                 on_gone=self._on_gone,
+                on_moved=self._on_moved,
             )
         return shard
+
+    def _on_moved(self, moves: Sequence[OffsetMove]) -> None:
+        """Offsets were committed: what lies between the old and the new one was consumed.
+
+        A first commit counts from the log start, as lag does; see `goqueue.model.lag`.
+        """
+        for move in moves:
+            count = 0
+            if not move.is_reset:
+                with suppress(TopicError):  # deleted meanwhile
+                    partition = self._broker.partitions.partition(PartitionId(*move.part))
+                    start, end = partition.log_start, partition.log_end
+                    before = PartitionLag(*move.part, move.before, start, end).position
+                    count = max(min(move.after, end) - before, 0)
+            self._broker.measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:
         """A group was deleted, or nothing is left of it; a queue group may be of the same name."""
@@ -224,11 +242,19 @@ class Groups:
                     PartitionOutcomes,
                 )
         except GroupError as error:
-            is_known = shard.coordinator.knows(request.group_id)
-            measures.commit_refused(request.group_id if is_known else "", error)
+            self.commit_refused(request.group_id, error)
             raise
-        measures.committed(request.group_id, outcomes)
+        for _, refusal in outcomes.partitions:
+            if refusal is not None:
+                measures.commit_refused(request.group_id, refusal)
         return outcomes
+
+    def commit_refused(self, group_id: str, error: GoQueueError) -> None:
+        """Count a commit that was refused, here or before it came here."""
+        coordinator = self.coordinator(group_id)
+        is_known = coordinator.knows(group_id)
+        coordinator.commit_refused(group_id)
+        self._broker.measures.commit_refused(group_id if is_known else "", error)
 
     async def stage(self, producer_id: int, request: CommitRequest) -> PartitionOutcomes:
         """Note offsets that count when a producer's transaction commits."""

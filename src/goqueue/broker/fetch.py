@@ -128,7 +128,7 @@ class Fetcher:
         """So many messages of each topic went to a reader that takes them one by one."""
         self._measures.poll_batch_size.observe(sum(counts.values()))
         for topic, count in counts.items():
-            self._measures.topic(topic).messages_consumed.add(count)
+            self._measures.topic(topic).messages_fetched.add(count)
 
     def _measure(
         self, request: FetchRequest, fetched: list[Fetched], polled_s: float, read_s: float
@@ -147,7 +147,7 @@ class Fetcher:
             if item.data:
                 topic = measures.topic(item.read.partition.topic)
                 if not request.by_message:
-                    topic.messages_consumed.add(item.count)
+                    topic.messages_fetched.add(item.count)
                 topic.bytes_consumed.add(len(item.data))
                 topic.bytes_read.add(len(item.data))
         if self._tracer.is_on:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.coordination import GROUPS_NAME
-from goqueue.broker.group_views import shared_state
+from goqueue.broker.group_views import is_listed, shared_state
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.broker.queue_views import queue_views
@@ -55,7 +55,7 @@ class BrokerGauges:
                 yield
             self._take_durations(coordinator)
         for queue_group in list(broker.queues):
-            if not queue_group.is_internal and not queue_group.is_dormant:
+            if is_listed(queue_group):
                 consumers += self._put_queue_group(samples, queue_group)
                 yield
         samples.put(names.ACTIVE_CONSUMERS, consumers)

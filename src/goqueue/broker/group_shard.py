@@ -19,11 +19,11 @@ from goqueue.groups.effects import Effects, Entry, Token
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
-    from goqueue.groups.effects import Reply
+    from goqueue.groups.effects import OffsetMove, Reply
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import OnRebalance
 
@@ -45,8 +45,13 @@ class GroupShard:
         *,
         on_rebalance: OnRebalance,
         on_gone: Callable[[str], None],
+        on_moved: Callable[[Sequence[OffsetMove]], None],
     ) -> None:
-        """Keep groups in `state`; `on_gone` is told of those that there are no more."""
+        """Keep groups in `state`.
+
+        `on_gone` is told of those that there are no more, `on_moved` of committed offsets.
+        """
+        self._on_moved = on_moved
         self._on_rebalance = on_rebalance
         self._on_gone = on_gone
         self._state = state
@@ -100,6 +105,8 @@ class GroupShard:
         except StorageError as error:
             self._give_up(effects, error)
             return
+        if effects.moves:
+            self._on_moved(effects.moves)
         self._tell(effects.replies, placed)
         for group_id in effects.gone:
             self._on_gone(group_id)

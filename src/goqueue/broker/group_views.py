@@ -61,7 +61,7 @@ def list_groups(broker: Broker) -> list[GroupLine]:
         for listing in coordinator.list_groups()
     }
     for group in broker.queues:
-        if _is_seen(group):
+        if is_listed(group):
             found[group.group_id] = _queue_line(group, found.get(group.group_id))
     return [found[group_id] for group_id in sorted(found)]
 
@@ -75,7 +75,7 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
     coordinator = broker.groups.coordinator(group_id)
     known = next((each for each in coordinator.list_groups() if each.group_id == group_id), None)
     queue_group = broker.queues.find(group_id)
-    if queue_group is not None and _is_seen(queue_group):
+    if queue_group is not None and is_listed(queue_group):
         line = _queue_line(queue_group, known)
         if queue_group.settings.mode is Mode.SHARED:
             return GroupView(line, "", _shared_members(broker, queue_group))
@@ -117,7 +117,8 @@ def shared_state(group: QueueGroup) -> str:
     return _STABLE if len(group.members) else _EMPTY
 
 
-def _is_seen(group: QueueGroup) -> bool:
+def is_listed(group: QueueGroup) -> bool:
+    """Whether lists show a queue group: not what the broker keeps, nor settings alone."""
     return not group.is_internal and not group.is_dormant
 
 

@@ -6,12 +6,14 @@ of it is in memory and bounded: a restart begins anew.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.group_views import is_listed
 from goqueue.broker.vitals import (
     Counts,
     Percentiles,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.backlogs import Backlog
     from goqueue.broker.broker import Broker
+    from goqueue.delivery.group import QueueGroup
 
 STEP_S: Final = 5.0
 POINTS: Final = 360
@@ -115,6 +118,8 @@ class History:
         """What was published to each topic, over the last minute."""
         self._acked: deque[tuple[float, dict[str, float]]] = deque(maxlen=_MINUTE + 1)
         """What each queue group was done with, message by message, over the last minute."""
+        self._served: deque[tuple[float, dict[str, tuple[int, ...]]]] = deque(maxlen=_MINUTE + 1)
+        """What each lane of each queue group was handed out, over the last minute."""
         self._note_published(self._counts[0].at_s)
         self._acked.append((self._counts[0].at_s, self._acks()))
         self.at_ms = broker.clock.now_ms()
@@ -132,6 +137,7 @@ class History:
         self._counts.append(now)
         self._note_published(now.at_s)
         self._acked.append((now.at_s, self._acks()))
+        self._served.append((now.at_s, self._lanes_served()))
         self.at_ms = self._broker.clock.now_ms()
         rates = rates_between(before, now)
         node = self.node
@@ -211,6 +217,27 @@ class History:
         while len(self._groups) > MAX_GROUPS:
             self._groups.popitem(last=False)
         return sum(lag for lag, *_ in sums.values())
+
+    def _lanes_served(self) -> dict[str, tuple[int, ...]]:
+        groups = itertools.islice(filter(is_listed, self._broker.queues), MAX_GROUPS)
+        return {
+            group.group_id: tuple(lane.served for lane in group.lane_stats()) for group in groups
+        }
+
+    def lanes_per_s(self, group: QueueGroup) -> list[float] | None:
+        """Messages a second that each lane of a queue group was handed out, over the last minute.
+
+        None for a group that no point has: a new one, or one of too many.
+        """
+        points = (each for each in self._served if group.group_id in each[1])
+        before_s, groups = next(points, (0.0, None))
+        if groups is None:
+            return None
+        span_s = max(self._broker.clock.monotonic_s() - before_s, 0.001)
+        return [
+            round(max(lane.served - before, 0) / span_s, 3)
+            for lane, before in zip(group.lane_stats(), groups[group.group_id], strict=True)
+        ]
 
     def _acks(self) -> dict[str, float]:
         """What the members of each queue group have acknowledged, of all topics."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.hidden_offsets import HiddenOffsets
 from goqueue.delivery.lane_index import LaneIndex, priorities_of
 from goqueue.model.errors import BatchError, InvalidTransactionStateError, StorageError
 from goqueue.model.ids import NO_PRODUCER_ID
@@ -39,6 +40,8 @@ ABORTED_TRANSACTIONS: Final = 2
 """One for all, if there are any."""
 LANES: Final = 3
 """One for all, if any message is not in the normal lane."""
+HIDDEN_OFFSETS: Final = 4
+"""One for all, if there are any."""
 
 
 class LogState:
@@ -48,6 +51,7 @@ class LogState:
         self.sequences = ProducerSequences()
         self.transactions = PartitionTransactions()
         self.lanes = LaneIndex()
+        self.hidden = HiddenOffsets()
 
     @classmethod
     def rebuilt(cls, log: Log, snapshot: Snapshot | None, now_ms: int) -> LogState:
@@ -93,6 +97,7 @@ class LogState:
 
     def note(self, info: BatchInfo, batch: Bytes, now_ms: int) -> None:
         """Follow a batch that is in the log; `info` has its offsets, which `batch` may not have."""
+        self.hidden.note(info)
         if info.producer_id != NO_PRODUCER_ID:
             self.sequences.note(info, now_ms)
             if info.attributes & TRANSACTIONAL:
@@ -118,6 +123,7 @@ class LogState:
         """The log starts later now: what was known of records before that is of no use."""
         self.transactions.forget_before(log_start)
         self.lanes.forget_before(log_start)
+        self.hidden.forget_before(log_start)
 
     def forget_idle(self, before_ms: int) -> int:
         """Forget the producers of which nothing was heard since; returns how many."""
@@ -138,6 +144,8 @@ class LogState:
             yield Entry(ABORTED_TRANSACTIONS, b"", aborted)
         if len(self.lanes):
             yield Entry(LANES, b"", self.lanes.dump())
+        if len(self.hidden):
+            yield Entry(HIDDEN_OFFSETS, b"", self.hidden.dump())
 
     def load(self, entries: Iterable[Entry], now_ms: int) -> None:
         """Take over what `dump` gave."""
@@ -150,9 +158,12 @@ class LogState:
             self.transactions.load_aborted(data)
         for _, data in parts.get(LANES, ()):
             self.lanes.load(data)
+        for _, data in parts.get(HIDDEN_OFFSETS, ()):
+            self.hidden.load(data)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when a part contradicts itself."""
         self.sequences.check_invariants()
         self.transactions.check_invariants()
         self.lanes.check_invariants()
+        self.hidden.check_invariants()

@@ -12,7 +12,6 @@ from goqueue.transactions.markers import Marker
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.groups.messages import PartitionOutcomes
     from goqueue.metrics.registry import Metrics
     from goqueue.model.errors import GoQueueError
 
@@ -32,7 +31,7 @@ class TopicMeasures:
         "bytes_consumed",
         "bytes_published",
         "bytes_read",
-        "messages_consumed",
+        "messages_fetched",
         "messages_published",
         "publish_latency",
     )
@@ -41,7 +40,7 @@ class TopicMeasures:
         self.messages_published = metrics.counter(names.MESSAGES_PUBLISHED, topic)
         self.bytes_published = metrics.counter(names.BYTES_PUBLISHED, topic)
         self.publish_latency = metrics.histogram(names.PUBLISH_LATENCY, topic)
-        self.messages_consumed = metrics.counter(names.MESSAGES_CONSUMED, topic, "")
+        self.messages_fetched = metrics.counter(names.MESSAGES_FETCHED, topic)
         self.bytes_consumed = metrics.counter(names.BYTES_CONSUMED, topic)
         self.bytes_read = metrics.counter(names.BYTES_READ, topic)
 
@@ -106,13 +105,10 @@ class Measures:
         self._metrics.counter(names.SNAPSHOTS_CREATED, kind).add()
         self._metrics.histogram(names.SNAPSHOT_LATENCY, kind).observe(took_s)
 
-    def committed(self, group_id: str, outcomes: PartitionOutcomes) -> None:
-        """A group's offsets were stored, or refused one by one."""
-        for (topic, _), error in outcomes.partitions:
-            if error is None:
-                self._metrics.counter(names.OFFSET_COMMITS, topic, group_id).add()
-            else:
-                self.commit_refused(group_id, error)
+    def committed(self, topic: str, group_id: str, consumed: int) -> None:
+        """A log group's offset of a partition was stored; so many messages are done by it."""
+        self._metrics.counter(names.OFFSET_COMMITS, topic, group_id).add()
+        self._metrics.counter(names.MESSAGES_CONSUMED, topic, group_id).add(consumed)
 
     def commit_refused(self, group_id: str, error: GoQueueError) -> None:
         """A commit, or a part of one, was not taken."""
@@ -121,6 +117,7 @@ class Measures:
     def delivered(self, topic: str, group_id: str, count: int) -> None:
         """Messages were handed to a member of a queue group."""
         self._metrics.counter(names.MESSAGES_CONSUMED, topic, group_id).add(count)
+        self.topic(topic).messages_fetched.add(count)
         self.tallies.of(group_id).delivered += count
 
     def settled(self, topic: str, group_id: str, verdict: str, count: int, took_s: float) -> None:

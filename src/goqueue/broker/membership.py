@@ -346,7 +346,11 @@ class Memberships:
             PartitionNotAssignedError: one of them is not this member's.
             GroupError: the group has removed the member, or somebody has taken its place.
         """
-        self.check_owner(member, offsets)
+        try:
+            self.check_owner(member, offsets)
+        except GroupError as error:
+            self._broker.groups.commit_refused(member.group_id, error)
+            raise
         return await self._broker.groups.commit(
             CommitRequest(
                 group_id=member.group_id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.group_views import list_groups
+from goqueue.broker.group_views import is_listed, list_groups
 from goqueue.broker.queue_views import queue_views
 from goqueue.model.errors import GoQueueError
 from goqueue.transactions.messages import TransactionFilter
@@ -33,7 +33,7 @@ class Totals:
     consumers: int
     connections: int
     messages: int
-    """Offsets that can be read; what compaction has removed among them counts along."""
+    """What compaction has removed counts along."""
     bytes: int
     delayed: int
     in_flight: int
@@ -77,7 +77,8 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
     partitions = messages = size_bytes = 0
     failed: list[tuple[str, str]] = []
     for topic in broker.topics.catalogue.by_name.values():
-        logs = [each.log for each in broker.partitions.of_topic(topic)]
+        found = broker.partitions.of_topic(topic)
+        logs = [each.log for each in found]
         failed += [
             (f"{topic.name}-{number}", str(log.failure))
             for number, log in enumerate(logs)
@@ -87,7 +88,7 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
             continue
         topics += 1
         partitions += len(logs)
-        messages += sum(log.end_offset - log.start_offset for log in logs)
+        messages += sum(each.message_count for each in found)
         size_bytes += sum(log.size_bytes for log in logs)
     groups = list_groups(broker)
     in_flight, retrying = _queued(broker)
@@ -114,7 +115,7 @@ def _queued(broker: Broker) -> tuple[int, int]:
     """Messages that members of queue groups have, and those that wait to be tried again."""
     in_flight = retrying = 0
     for group in broker.queues:
-        if group.is_internal or group.is_dormant:
+        if not is_listed(group):
             continue
         for view in queue_views(broker, group):
             in_flight += view.in_flight

@@ -153,6 +153,11 @@ class Partition:
         return self.log.end_offset
 
     @property
+    def message_count(self) -> int:
+        """Offsets that hold a message; what compaction has removed counts along."""
+        return self.log_end - self.log_start - self.state.hidden.count
+
+    @property
     def high_watermark(self) -> int:
         """Where all readers stop."""
         if self.log.config.fsync is Fsync.ALWAYS:

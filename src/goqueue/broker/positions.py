@@ -141,6 +141,7 @@ async def set_offsets(broker: Broker, group_id: str, offsets: Mapping[PartitionI
     outcomes = await broker.groups.commit(
         CommitRequest(
             group_id=group_id,
+            is_reset=True,
             offsets=tuple(
                 OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
                 for each, offset in offsets.items()

@@ -70,7 +70,7 @@ class QueueMembers:
         for name in wanted:
             if self._broker.topics.catalogue.topic(name).is_internal:
                 raise InternalTopicError(f"{name} belongs to the broker: no group works it off")
-        group = await self._queues.open(group_id, settings)
+        group = await self._queues.join(group_id, settings)
         await self._queues.open_queues(group, self._queues.partitions_of_topics(wanted))
         if group.settings.mode is Mode.EXCLUSIVE:
             owner = await self._broker.memberships.join(

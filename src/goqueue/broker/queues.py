@@ -230,6 +230,13 @@ class Queues:
                     "name for a group that hands its messages out one by one"
                 )
 
+    async def join(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """`open` for a member: the group stays until it is deleted, also without topics."""
+        group = await self.open(group_id, msgspec.structs.replace(settings, was_joined=True))
+        if not group.settings.was_joined:
+            return await self.configure(group_id, {"was_joined": True})
+        return group
+
     async def configure(self, group_id: str, changes: Mapping[str, object]) -> QueueGroup:
         """Let a group follow other settings from now on.
 

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
 
 def rebalance_stats(broker: Broker, group_id: str | None = None) -> GroupStats:
-    """The counters of one group, or of all groups together.
+    """The counters of one group, or of all groups that exist: what the metrics show of them.
 
     Raises:
         GroupNotFoundError: there is no such group.
     """
     if group_id is not None:
         return broker.groups.coordinator(group_id).group_stats(group_id)
-    return total(coordinator.stats for coordinator in broker.groups.coordinators())
+    return total(
+        coordinator.group_stats(listing.group_id)
+        for coordinator in broker.groups.coordinators()
+        for listing in coordinator.list_groups()
+    )
 
 
 def total(parts: Iterable[GroupStats]) -> GroupStats:

@@ -91,7 +91,7 @@ class ShareMembers:
         if said.epoch == LEAVING_EPOCH:
             return self._leave(said)
         if said.epoch == JOINING_EPOCH:
-            group = await self._queues.open(said.group_id, NEW_SHARE_GROUP)
+            group = await self._queues.join(said.group_id, NEW_SHARE_GROUP)
             member = self._join(group, said)
         else:
             group = self.group(said.group_id)

@@ -20,6 +20,8 @@ class PartitionView:
     log_start: int
     high_watermark: int
     log_end: int
+    message_count: int
+    """Offsets that hold a message; what compaction has removed counts along."""
     size_bytes: int
     failure: str | None
     """Why appends are refused; None when they are taken."""
@@ -34,8 +36,8 @@ class TopicView:
 
     @property
     def message_count(self) -> int:
-        """Offsets that can be read; what compaction has removed among them counts along."""
-        return sum(each.log_end - each.log_start for each in self.partitions)
+        """Messages of all partitions; what compaction has removed counts along."""
+        return sum(each.message_count for each in self.partitions)
 
     @property
     def size_bytes(self) -> int:
@@ -60,6 +62,7 @@ def view_topic(broker: Broker, name: str) -> TopicView:
                 log_start=partition.log_start,
                 high_watermark=partition.high_watermark,
                 log_end=partition.log_end,
+                message_count=partition.message_count,
                 size_bytes=partition.log.size_bytes,
                 failure=None if partition.log.failure is None else str(partition.log.failure),
             )

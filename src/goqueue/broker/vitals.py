@@ -44,7 +44,7 @@ def read_counts(metrics: Metrics, now_s: float) -> Counts:
     return Counts(
         at_s=now_s,
         published=total(names.MESSAGES_PUBLISHED),
-        consumed=total(names.MESSAGES_CONSUMED),
+        consumed=total(names.MESSAGES_FETCHED),
         acked=total(names.MESSAGES_ACKED),
         nacked=nacked,
         failed=total(names.MESSAGES_FAILED) + nacked + total(names.MESSAGES_REJECTED),

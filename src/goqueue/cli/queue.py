@@ -118,7 +118,7 @@ def show_stats(call: Call) -> None:
             "in flight": each["visibility"]["in_flight"],
             "waiting": each["visibility"]["waiting"],
             "timed out": each["visibility"]["expired"],
-            "dead": each["dead_letters"]["routed"],
+            "dead": each["dead_letters"]["routed"] + each["dead_letters"]["pending"],
         }
         for name, each in [*stats["groups"].items(), ("(all)", stats["total"])]
     ]

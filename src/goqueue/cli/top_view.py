@@ -88,7 +88,7 @@ def frame(before: Sample, now: Sample, readiness: Mapping[str, Any], server: str
 
 
 def _topics(before: Sample, now: Sample) -> list[dict[str, Any]]:
-    consumed = "broker_messages_consumed_total"
+    consumed = "broker_messages_fetched_total"
     found = []
     for name, partitions in now.by_topic.get("broker_topic_partitions", {}).items():
         if is_internal_topic(name):

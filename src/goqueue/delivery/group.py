@@ -64,8 +64,8 @@ class QueueGroup:
 
     @property
     def is_dormant(self) -> bool:
-        """Nobody has read anything as this group: it is settings that wait for one."""
-        return not self.queues and not len(self.members)
+        """Nobody has been a member of this group: it is settings that wait for one."""
+        return not self.settings.was_joined and not self.queues and not len(self.members)
 
     def configure(self, settings: QueueSettings) -> None:
         """Follow other settings from now on."""

@@ -48,6 +48,8 @@ class QueueSettings(msgspec.Struct, frozen=True):
     """A share consumer of which nothing was heard for so long is gone."""
     heartbeat_ms: int = 5_000
     """How often share consumers are told to let themselves be heard."""
+    was_joined: bool = False
+    """Somebody has been a member: the group exists until it is deleted, whatever it reads."""
     isolation: str = "read_uncommitted"
     """What share consumers asked for, and are shown; queue groups read what is committed."""
 

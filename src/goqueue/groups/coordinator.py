@@ -206,9 +206,16 @@ class GroupCoordinator(GroupAdministration):
             slot.core.check_commit(request, now_ms)
 
             def commit(item: OffsetToCommit) -> None:
-                slot.offsets.commit(item, now_ms, out, retention_ms=request.retention_ms)
+                slot.offsets.commit(
+                    item,
+                    now_ms,
+                    out,
+                    retention_ms=request.retention_ms,
+                    is_reset=request.is_reset,
+                )
 
-            self._commit_each(request, slot, token, commit, out)
+            accepted, refused = self._commit_each(request, token, commit, out)
+            slot.core.stats.committed(accepted=accepted, refused=refused)
 
         return self._answer(token, event, request.group_id)
 
@@ -223,7 +230,8 @@ class GroupCoordinator(GroupAdministration):
                 slot.offsets.stage(producer_id, item, now_ms, out)
                 self._registry.transactions.setdefault(producer_id, set()).add(request.group_id)
 
-            self._commit_each(request, slot, token, stage, out)
+            _, refused = self._commit_each(request, token, stage, out)
+            slot.core.stats.committed(accepted=0, refused=refused)
 
         return self._answer(token, event, request.group_id)
 
@@ -233,7 +241,8 @@ class GroupCoordinator(GroupAdministration):
         for group_id in sorted(self._registry.transactions.pop(producer_id, ())):
             slot = self._slots.get(group_id)
             if slot is not None:
-                slot.offsets.complete(producer_id, out, commit=commit)
+                accepted = slot.offsets.complete(producer_id, out, commit=commit)
+                slot.core.stats.committed(accepted=accepted, refused=0)
         return out
 
     def _slot_for_commit(self, request: CommitRequest) -> Slot:
@@ -248,14 +257,20 @@ class GroupCoordinator(GroupAdministration):
         self._registry.check_room(request.group_id)
         return self._registry.install(self._registry.fresh_classic(request.group_id))
 
+    def commit_refused(self, group_id: str) -> None:
+        """A whole commit was refused, here or before it came here."""
+        slot = self._slots.get(group_id)
+        stats = self._registry.stats if slot is None else slot.core.stats
+        stats.committed(accepted=0, refused=1)
+
     @staticmethod
     def _commit_each(
         request: CommitRequest,
-        slot: Slot,
         token: Token,
         commit: Callable[[OffsetToCommit], None],
         out: Effects,
-    ) -> None:
+    ) -> tuple[int, int]:
+        """Returns how many offsets were accepted, and how many refused."""
         outcomes: list[tuple[TopicPartition, GroupError | None]] = []
         for item in request.offsets:
             error: GroupError | None = None
@@ -265,8 +280,8 @@ class GroupCoordinator(GroupAdministration):
                 error = refusal
             outcomes.append(((item.topic, item.partition), error))
         refused = sum(error is not None for _, error in outcomes)
-        slot.core.stats.committed(accepted=len(outcomes) - refused, refused=refused)
         out.reply(token, PartitionOutcomes(tuple(outcomes)))
+        return len(outcomes) - refused, refused
 
     # --- Time, start and stop ------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import Result
+    from goqueue.groups.topics import TopicPartition
     from goqueue.model.errors import GroupError
 
 Token = NewType("Token", int)
@@ -27,6 +28,17 @@ class Reply(NamedTuple):
     result: Result | GroupError
 
 
+class OffsetMove(NamedTuple):
+    """A group's committed offset of one partition has another value."""
+
+    group_id: str
+    part: TopicPartition
+    before: int | None
+    after: int
+    is_reset: bool
+    """Set by an administrator: nobody has read what lies between."""
+
+
 @dataclass(slots=True)
 class Effects:
     """Everything that one event causes.
@@ -41,6 +53,8 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     """Groups that there are no more."""
+    moves: list[OffsetMove] = field(default_factory=list)
+    """Offsets that were committed, for whoever counts them."""
 
     def reply(self, token: Token, result: Result | GroupError) -> None:
         """Answer one request."""

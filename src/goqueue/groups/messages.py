@@ -200,6 +200,8 @@ class CommitRequest:
     instance_id: str | None = None
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
+    is_reset: bool = False
+    """An administrator moves the group; what it skips was not read."""
 
 
 @dataclass(frozen=True, slots=True)

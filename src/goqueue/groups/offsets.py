@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goqueue.groups.effects import OffsetMove
 from goqueue.groups.encoding import OffsetKey, OffsetValue, PendingOffsetKey, put, remove
 from goqueue.model.errors import InvariantError, OffsetMetadataTooLargeError
 
@@ -70,7 +71,13 @@ class OffsetStore:
     # --- Commits -------------------------------------------------------------------------------
 
     def commit(
-        self, item: OffsetToCommit, now_ms: int, out: Effects, *, retention_ms: int | None = None
+        self,
+        item: OffsetToCommit,
+        now_ms: int,
+        out: Effects,
+        *,
+        retention_ms: int | None = None,
+        is_reset: bool = False,
     ) -> None:
         """Note how far a partition is read.
 
@@ -78,7 +85,7 @@ class OffsetStore:
             OffsetMetadataTooLargeError: the note that comes with it is too long.
         """
         part, offset = self._checked(item, now_ms, retention_ms)
-        self._set(part, offset, out)
+        self._set(part, offset, out, is_reset=is_reset)
 
     def _checked(
         self, item: OffsetToCommit, now_ms: int, retention_ms: int | None
@@ -94,7 +101,12 @@ class OffsetStore:
             item.offset, item.leader_epoch, item.metadata, now_ms, expire_at_ms
         )
 
-    def _set(self, part: TopicPartition, offset: CommittedOffset, out: Effects) -> None:
+    def _set(
+        self, part: TopicPartition, offset: CommittedOffset, out: Effects, *, is_reset: bool = False
+    ) -> None:
+        known = self.committed.get(part)
+        before = None if known is None else known.offset
+        out.moves.append(OffsetMove(self.group_id, part, before, offset.offset, is_reset))
         self.committed[part] = offset
         out.persist.append(put(OffsetKey(self.group_id, *part), offset.to_value()))
 
@@ -115,12 +127,17 @@ class OffsetStore:
         key = PendingOffsetKey(self.group_id, producer_id, *part)
         out.persist.append(put(key, offset.to_value()))
 
-    def complete(self, producer_id: int, out: Effects, *, commit: bool) -> None:
-        """End a producer's transaction: what it staged counts, or never was."""
-        for part, offset in self._pending.pop(producer_id, {}).items():
+    def complete(self, producer_id: int, out: Effects, *, commit: bool) -> int:
+        """End a producer's transaction: what it staged counts, or never was.
+
+        Returns how many offsets it has committed.
+        """
+        staged = self._pending.pop(producer_id, {})
+        for part, offset in staged.items():
             if commit:
                 self._set(part, offset, out)
             out.persist.append(remove(PendingOffsetKey(self.group_id, producer_id, *part)))
+        return len(staged) if commit else 0
 
     def is_pending(self, part: TopicPartition) -> bool:
         """Whether an open transaction is about to change the offset of a partition."""

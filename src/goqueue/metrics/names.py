@@ -28,8 +28,16 @@ _PARTITION: Final = ("topic", "partition")
 MESSAGES_PUBLISHED: Final = CounterName(
     "broker_messages_published_total", "Messages appended for producers.", _TOPIC
 )
+MESSAGES_FETCHED: Final = CounterName(
+    "broker_messages_fetched_total",
+    "Messages handed to clients, whoever reads them; a message counts each time.",
+    _TOPIC,
+)
 MESSAGES_CONSUMED: Final = CounterName(
-    "broker_messages_consumed_total", "Messages handed to consumers.", _BOTH
+    "broker_messages_consumed_total",
+    "Messages consumed by a group: handed to members of a queue group, or passed by the commits of "
+    "a log group.",
+    _BOTH,
 )
 MESSAGES_FAILED: Final = CounterName(
     "broker_messages_failed_total",

@@ -231,12 +231,12 @@ def test_a_cursor_of_ones_own_making_is_refused(api: HttpApi, topic: str) -> Non
     assert api.ask("GET", f"/topics/{topic}/messages?cursor=9:0-5").code == "unknown_partition"
 
 
-def test_only_messages_that_a_reader_gets_are_counted_as_consumed(api: HttpApi, topic: str) -> None:
+def test_only_messages_that_a_reader_gets_are_counted_as_fetched(api: HttpApi, topic: str) -> None:
     api.publish(topic, *(str(number) for number in range(200)), partition=0)
 
     def consumed() -> float:
         lines = api.ask("GET", "/metrics").body.decode().splitlines()
-        mark = "goqueue_broker_messages_consumed_total{"
+        mark = "goqueue_broker_messages_fetched_total{"
         wanted = (line for line in lines if line.startswith(mark) and f'topic="{topic}"' in line)
         return sum(float(line.rpartition(" ")[2]) for line in wanted)
 

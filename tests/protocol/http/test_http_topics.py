@@ -153,7 +153,12 @@ def test_operators_see_where_groups_are_coordinated(api: HttpApi, topic: str, gr
 @pytest.mark.parametrize("path", ["/admin/topics/{}/scaling-status", "/admin/scaling/{}"])
 def test_one_node_has_nothing_left_to_scale(api: HttpApi, topic: str, path: str) -> None:
     found = api.get(path.format(topic))
-    assert found == {"topic": topic, "in_progress": False, "num_partitions": 2}
+    assert found == {
+        "topic": topic,
+        "in_progress": False,
+        "num_partitions": 2,
+        "target_partitions": None,
+    }
 
 
 def test_the_statistics_of_all_topics_add_up(api: HttpApi, topic: str) -> None:

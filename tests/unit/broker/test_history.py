@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from goqueue.broker.backlogs import Backlog
 from goqueue.broker.history import MAX_GROUPS, POINTS, STEP_S, History, Line
 from goqueue.broker.vitals import quantile_ms
+from goqueue.delivery.group import QueueGroup, Source
+from goqueue.delivery.lane_index import LaneIndex
+from goqueue.delivery.operations import Opened
+from goqueue.delivery.settings import QueueSettings
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
 from goqueue.metrics.registry import Metrics
+from goqueue.model.delivery import Priority
 from support.clocks import ManualClock
 
 
@@ -25,6 +31,7 @@ class Node:
         self.clock = ManualClock()
         self.backlogs = SimpleNamespace(all=lambda: self.found, has_looked=True)
         self.found: list[Backlog] = []
+        self.queues: list[QueueGroup] = []
         self.history = History(self)  # type: ignore[arg-type]  # as said
 
     def step(self) -> None:
@@ -144,3 +151,19 @@ def test_a_quantile_lies_in_the_bucket_that_holds_it(values: list[float], share:
         assert found == LATENCY_BUCKETS_S[-1] * 1000
     else:
         assert lower * 1000 - 0.001 <= found <= upper * 1000 + 0.001
+
+
+def test_a_lane_has_the_rate_of_the_last_minute(node: Node) -> None:
+    group = QueueGroup("g", QueueSettings(was_joined=True))
+    node.queues = [group]
+    assert node.history.lanes_per_s(group) is None
+    node.step()
+    lanes, source = LaneIndex(), (uuid4(), 0)
+    group.apply(source, Opened(0), lanes)
+    lanes.note(0, bytes([Priority.NORMAL]) * 50)
+    group.take("m", [Source(source, 50)], 50, now_ms=0, visibility_ms=1000, draw=lambda: bytes(16))
+    node.step()
+    rates = node.history.lanes_per_s(group)
+    assert rates is not None
+    assert rates[Priority.NORMAL] == 50 / STEP_S
+    assert sum(rates) == rates[Priority.NORMAL]

@@ -13,7 +13,7 @@ def metrics(published: int, consumed: int = 0, lag: int = 0) -> str:
     return f"""\
 # HELP goqueue_broker_messages_published_total Messages.
 goqueue_broker_messages_published_total{{node_id="n",topic="orders"}} {published}.0
-goqueue_broker_messages_consumed_total{{consumer_group="",node_id="n",topic="orders"}} {consumed}.0
+goqueue_broker_messages_fetched_total{{node_id="n",topic="orders"}} {consumed}.0
 goqueue_broker_topic_partitions{{node_id="n",topic="orders"}} 2.0
 goqueue_broker_topic_partitions{{node_id="n",topic="__consumer_offsets"}} 4.0
 goqueue_storage_log_end_offset{{node_id="n",topic="orders",partition="0"}} 70.0

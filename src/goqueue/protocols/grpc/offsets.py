@@ -36,6 +36,8 @@ class OffsetService(OffsetServiceServicer):
         _check_group(request.group)
         places = [PartitionId(each.topic, each.partition) for each in request.offsets]
         errors: list[TopicError | None] = [self._missing(place) for place in places]
+        for missing in filter(None, errors):
+            self._broker.groups.commit_refused(request.group, missing)
         known = [
             OffsetToCommit(topic=each.topic, partition=each.partition, offset=each.offset)
             for each, error in zip(request.offsets, errors, strict=True)

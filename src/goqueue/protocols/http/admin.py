@@ -53,8 +53,9 @@ class ScalingStatus(msgspec.Struct):
     """Whether partitions are being added."""
 
     topic: str
-    in_progress: Annotated[bool, doc("One node adds partitions at once.")]
+    in_progress: Annotated[bool, doc("Partitions are being added at this moment.")]
     num_partitions: int
+    target_partitions: Annotated[int | None, doc("How many it will have; null: none are added.")]
 
 
 class Coordinator(msgspec.Struct):
@@ -142,8 +143,10 @@ class AdminRoutes:
     @route("GET", "/admin/scaling/{topic}", tag=_TAG)
     async def scaling(self, path: TopicPath) -> ScalingStatus:
         """Whether a topic is being given partitions."""
-        topic = self._node.broker.topics.catalogue.topic(path.topic)
-        return ScalingStatus(topic.name, in_progress=False, num_partitions=topic.partition_count)
+        broker = self._node.broker
+        topic = broker.topics.catalogue.topic(path.topic)
+        target = broker.growing.get(topic.name)
+        return ScalingStatus(topic.name, target is not None, topic.partition_count, target)
 
     @route("GET", "/admin/coordinators", tag=_TAG)
     async def coordinators(self) -> Coordinators:

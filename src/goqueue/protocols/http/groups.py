@@ -80,25 +80,26 @@ class ListedGroup(GroupLine):
     topics: Annotated[list[str], doc("That it reads; at most 20 of them.", ["orders"])]
 
 
-class QueueCounts(msgspec.Struct):
-    """How many messages of a queue group are where."""
+class PartitionCounts(msgspec.Struct):
+    """One partition of a queue group."""
 
     ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000 a lane.", 7)]
     in_flight: Annotated[int, doc("That members have.", 2)]
     waiting: Annotated[int, doc("That wait to be tried again.", 1)]
     dead: Annotated[int, doc("On their way to the dead-letter topic.", 0)]
-
-
-class PartitionCounts(QueueCounts):
-    """One partition of a queue group."""
-
     committed: Annotated[int, doc("The lowest offset that is not done with.", 42)]
     log_end: int
 
 
-class QueueInfo(QueueCounts):
-    """What is particular about a queue group."""
+class QueueInfo(msgspec.Struct):
+    """What is particular about a queue group, and how many of its messages are where."""
 
+    ready: int
+    in_flight: int
+    waiting: int
+    dead: Annotated[
+        int, doc("Dead since this server started: dead-lettered, or on their way there.", 0)
+    ]
     settings: SettingsShape
     partitions: Annotated[
         dict[str, dict[int, PartitionCounts]], doc("By topic and partition; keys are strings.")
@@ -204,7 +205,8 @@ class GroupRoutes:
 
     def _queue(self, view: GroupView) -> QueueInfo:
         group = self._broker.queues.group(view.listing.group_id)
-        whole = QueueInfo(0, 0, 0, 0, settings_shape(group.settings), {})
+        routed = self._broker.measures.tallies.of(group.group_id).dead.total()
+        whole = QueueInfo(0, 0, 0, routed, settings_shape(group.settings), {})
         for each in queue_views(self._broker, group):
             counts = PartitionCounts(
                 each.ready,
@@ -260,7 +262,7 @@ class GroupRoutes:
 
     @route("GET", "/rebalance/stats", tag=_TAG)
     async def all_rebalances(self) -> RebalanceStats:
-        """How often all groups together rebalanced since this server started."""
+        """How often the groups that exist rebalanced, together, since this server started."""
         return _rebalances(rebalance_stats(self._broker))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ from goqueue.broker.positions import (
     set_offsets,
 )
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.model.errors import TopicError
+from goqueue.model.errors import GroupError, TopicError
 from goqueue.protocols.http.codecs import Time, time_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
 from goqueue.protocols.http.routing import route
@@ -38,6 +39,8 @@ from goqueue.protocols.http.shapes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from goqueue.broker.broker import Broker
     from goqueue.groups.messages import PartitionOutcomes
 
@@ -125,7 +128,7 @@ class OffsetRoutes:
 
         In a queue group this acknowledges every message before the offsets, whoever has it.
         """
-        offsets = self._checked(body)
+        offsets = self._checked(path.group, body)
         if body.member_id is None:
             await self._set(path.group, offsets)
         else:
@@ -140,18 +143,20 @@ class OffsetRoutes:
         offsets: dict[PartitionId, int],
     ) -> None:
         broker = self._broker
-        member = broker.queue_members.find(group_id, member_id, generation)
-        if member is not None:
-            await broker.settler.commit(member, offsets)
-            return
-        owner = broker.memberships.member(group_id, member_id, generation)
+        with self._refusals_counted(group_id):
+            member = broker.queue_members.find(group_id, member_id, generation)
+            if member is not None:
+                await broker.settler.commit(member, offsets)
+                return
+            owner = broker.memberships.member(group_id, member_id, generation)
         _raise_first(await broker.memberships.commit(owner, offsets))
 
     async def _set(self, group_id: str, offsets: dict[PartitionId, int]) -> None:
         """Commit for a group without members."""
         queue_group = self._broker.queues.find(group_id)
         if queue_group is not None and not queue_group.is_dormant:
-            await set_offsets(self._broker, group_id, offsets)
+            with self._refusals_counted(group_id):
+                await set_offsets(self._broker, group_id, offsets)
             return
         outcomes = await self._broker.groups.commit(
             CommitRequest(
@@ -164,7 +169,16 @@ class OffsetRoutes:
         )
         _raise_first(outcomes)
 
-    def _checked(self, body: CommitBody) -> dict[PartitionId, int]:
+    @contextmanager
+    def _refusals_counted(self, group_id: str) -> Iterator[None]:
+        """Count refusals of commits that do not come as far as the coordinator, which counts."""
+        try:
+            yield
+        except GroupError as error:
+            self._broker.groups.commit_refused(group_id, error)
+            raise
+
+    def _checked(self, group_id: str, body: CommitBody) -> dict[PartitionId, int]:
         found = {}
         for topic, offsets in body.offsets.items():
             for number, offset in offsets.items():
@@ -172,6 +186,7 @@ class OffsetRoutes:
                 try:
                     self._broker.partitions.partition(partition_id)
                 except TopicError as error:
+                    self._broker.groups.commit_refused(group_id, error)
                     raise AtFieldError(error, f"offsets.{topic}.{number}") from error
                 found[partition_id] = offset
         return found

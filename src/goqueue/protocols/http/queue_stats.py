@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from goqueue.broker.group_views import is_listed
 from goqueue.broker.queue_views import lane_views, queue_views
 from goqueue.delivery.pages import MessageState
 from goqueue.model.delivery import Priority
@@ -13,6 +14,8 @@ from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import GroupName, Milliseconds, TopicName, doc
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.queue_views import LaneView
@@ -101,6 +104,9 @@ class GroupLane(msgspec.Struct):
     ready: int
     in_flight: int
     served: Annotated[int, doc("Messages handed out since this server started.", 120)]
+    served_per_s: Annotated[
+        float | None, doc("Over the last minute; null in the first seconds of a group.", 2.5)
+    ]
     boosts: Annotated[int, doc("How often it had to be saved from starving.", 0)]
     last_served: Annotated[Milliseconds | None, doc("Null before the first.")]
 
@@ -132,7 +138,7 @@ class QueueStatsRoutes:
     @route("GET", "/reliability/stats", tag=_TAG)
     async def reliability(self) -> ReliabilityStats:
         """What became of the messages of queue groups, in all and by group."""
-        groups = {each.group_id: each for each in self._broker.queues if not each.is_internal}
+        groups = {each.group_id: each for each in self._broker.queues if is_listed(each)}
         tallies = self._broker.measures.tallies
         return ReliabilityStats(
             _reliability(list(groups.values()), tallies.total(groups)),
@@ -158,15 +164,20 @@ class QueueStatsRoutes:
             {
                 group.group_id: await self._lanes(group, query.topic)
                 for group in chosen
-                if not group.is_internal
+                if is_listed(group)
             },
         )
 
     async def _lanes(self, group: QueueGroup, topic: str | None) -> GroupLanes:
         settings, stats = group.settings, group.lane_stats()
+        rates: Sequence[float | None] = self._broker.history.lanes_per_s(group) or (
+            [None] * len(stats)
+        )
         lanes = {
-            label: GroupLane(weight, 0, 0, lane.served, lane.boosts, lane.last_served_ms)
-            for label, weight, lane in zip(_LABELS, settings.weights, stats, strict=True)
+            label: GroupLane(weight, 0, 0, lane.served, rate, lane.boosts, lane.last_served_ms)
+            for label, weight, lane, rate in zip(
+                _LABELS, settings.weights, stats, rates, strict=True
+            )
         }
         topics: dict[str, dict[int, dict[str, PartitionLane]]] = {}
         for view in queue_views(self._broker, group):

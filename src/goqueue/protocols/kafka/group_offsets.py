@@ -77,7 +77,7 @@ class GroupOffsetsApi:
         for topic, name, code in named:
             for each in topic.partitions if not code else ():
                 place = (name, each.partition_index)
-                outcomes[place] = self._missing(*place)
+                outcomes[place] = self._missing(request.group_id, *place)
                 if not outcomes[place]:
                     offsets.append(
                         OffsetToCommit(
@@ -105,10 +105,11 @@ class GroupOffsetsApi:
             outcomes[place] = ErrorCode.none if refusal is None else code_for(refusal)
         return outcomes
 
-    def _missing(self, topic: str, number: int) -> ErrorCode:
+    def _missing(self, group_id: str, topic: str, number: int) -> ErrorCode:
         try:
             self._broker.partitions.partition(PartitionId(topic, number))
         except GoQueueError as error:
+            self._broker.groups.commit_refused(group_id, error)
             return code_for(error)
         return ErrorCode.none
 
