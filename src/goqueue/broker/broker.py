@@ -148,6 +148,7 @@ class Broker:
         self.schemas = Schemas(self)
         validator = SchemaValidator(self.schemas, self.clock, self.metrics)
         self.publisher.check_schemas = validator.check
+        self.publisher.steady_ms = self.clock_guard.steady_ms
         self.delays = Delays(self)
         self.clock_guard.on_set = self.delays.clock_was_set
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)

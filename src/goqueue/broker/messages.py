@@ -19,6 +19,7 @@ from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
+    InvalidTimestampError,
     MalformedBatchError,
     MalformedRecordError,
     SchemaValidationError,
@@ -27,13 +28,17 @@ from goqueue.model.errors import (
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.broker.delay_admission import Later
     from goqueue.broker.new_messages import NewMessage
     from goqueue.broker.publish import Published, Publisher
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
+
+
+_BY_RECORD: Final = (SchemaValidationError, InvalidTimestampError)
+"""Refusals that name the messages that they are about: the others of a batch are stored."""
 
 
 class ProducerSequence(NamedTuple):
@@ -139,7 +144,7 @@ class MessageWriter:
             number, portion = waiting.popleft()
             try:
                 published = self._append(PartitionId(topic_name, number), portion, acks, producer)
-            except (BatchTooLargeError, MalformedRecordError, SchemaValidationError) as error:
+            except (BatchTooLargeError, MalformedRecordError, *_BY_RECORD) as error:
                 if producer is not None:
                     _fail(results, portion.indexes, error)
                 else:
@@ -334,8 +339,8 @@ def _smaller(
     results: list[MessageResult], portion: _Portion, error: GoQueueError
 ) -> list[_Portion]:
     """What is left to be tried of a portion; what is refused for good has its result after this."""
-    if isinstance(error, SchemaValidationError):
-        return _fitting(results, portion, error.refused)
+    if isinstance(error, _BY_RECORD) and error.refused:
+        return _fitting(results, portion, error)
     if len(portion.records) == 1:
         _fail(results, portion.indexes, error)
         return []
@@ -343,16 +348,17 @@ def _smaller(
 
 
 def _fitting(
-    results: list[MessageResult], portion: _Portion, refused: Mapping[int, str]
+    results: list[MessageResult], portion: _Portion, error: GoQueueError
 ) -> list[_Portion]:
-    """The messages that fit their schema; the others are told why they do not."""
-    for at, reason in refused.items():
-        misfit = SchemaValidationError(reason, {0: reason})
+    """The messages that are not refused; the others are told why they are."""
+    for at, reason in error.refused.items():
+        misfit = type(error)(reason).of_records({0: reason})
         results[portion.indexes[at]] = MessageResult(error=misfit)
-    kept = [at for at in range(len(portion.records)) if at not in refused]
+    kept = [at for at in range(len(portion.records)) if at not in error.refused]
     records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
     indexes = [portion.indexes[at] for at in kept]
-    return [portion._replace(indexes=indexes, records=records)] if kept else []
+    smaller = portion._replace(indexes=indexes, records=records, later=None)
+    return [smaller] if kept else []
 
 
 def _halves(portion: _Portion) -> list[_Portion]:

@@ -13,6 +13,7 @@ from goqueue.broker.delay_admission import (
 )
 from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
+from goqueue.broker.timestamps import check_timestamps
 from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
@@ -22,6 +23,7 @@ from goqueue.model.errors import (
     DiskFullError,
     GoQueueError,
     InternalTopicError,
+    InvalidTimestampError,
     InvalidTransactionStateError,
     MalformedBatchError,
     PriorityError,
@@ -47,7 +49,13 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
 
 
-_REFUSALS: Final = (SchemaError, DelayError, DeliveryHeaderError, PriorityError)
+_REFUSALS: Final = (
+    SchemaError,
+    DelayError,
+    DeliveryHeaderError,
+    InvalidTimestampError,
+    PriorityError,
+)
 """What a topic has against messages, rather than against a batch."""
 
 
@@ -118,6 +126,8 @@ class Publisher:
         self._measures = measures
         self.check_schemas: Callable[[Topic, memoryview], None] = _no_schemas
         """Refuses a batch with messages that do not fit their schemas; set by the broker."""
+        self.steady_ms: Callable[[], int] = clock.now_ms
+        """The time that the wall clock would tell without a jump of it; set by the broker."""
         self.disk_full: str | None = None
         """Why nothing is taken in at the moment; set by the disk monitor."""
         self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
@@ -178,6 +188,9 @@ class Publisher:
         if self.disk_full is not None:
             raise DiskFullError(self.disk_full)
         info = _admit(topic, request.batch)
+        limits = topic.settings.timestamp_limits
+        if limits is not None and not request.internal:
+            check_timestamps(limits, request.batch, info, self._clock.now_ms(), self.steady_ms)
         if info.has_delivery_headers and not request.delivery:
             raise MalformedBatchError(
                 "the batch has the attribute bit 7, which the broker alone gives"

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.timestamps import TimestampLimits
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.records import Compression
 from goqueue.storage.cleanable import CompactionLimits
@@ -15,7 +16,8 @@ from goqueue.storage.config import Fsync, LogConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_DAY_MS: Final = 24 * 3600 * 1000
+_HOUR_MS: Final = 3600 * 1000
+_DAY_MS: Final = 24 * _HOUR_MS
 _LARGEST: Final = (1 << 63) - 1
 
 
@@ -87,8 +89,6 @@ _WITHOUT_EFFECT: Final = {
     "follower.replication.throttled.replicas": "",
     "leader.replication.throttled.replicas": "",
     "message.downconversion.enable": "true",
-    "message.timestamp.after.max.ms": str(_LARGEST),
-    "message.timestamp.before.max.ms": str(_LARGEST),
     "message.timestamp.difference.max.ms": str(_LARGEST),
     "preallocate": "false",
     "remote.storage.enable": "false",
@@ -137,6 +137,18 @@ SETTINGS: Final[dict[str, Setting]] = {
             "CreateTime",
             ("CreateTime", "LogAppendTime"),
             "Whether records keep their producer's time or get the time of the append.",
+        ),
+        _number(
+            "message.timestamp.after.max.ms",
+            _HOUR_MS,
+            0,
+            "How far ahead of the broker's clock records may be dated; others are refused.",
+        ),
+        _number(
+            "message.timestamp.before.max.ms",
+            _LARGEST,
+            0,
+            "How far behind the broker's clock records may be dated; others are refused.",
         ),
         _number(
             "min.insync.replicas", 1, 1, "How many replicas an acks=all publish needs.", kind="int"
@@ -272,6 +284,19 @@ class TopicSettings:
     def stamps_append_time(self) -> bool:
         """Records get the time of the append instead of their producer's."""
         return self.text("message.timestamp.type") == "LogAppendTime"
+
+    @cached_property
+    def timestamp_limits(self) -> TimestampLimits | None:
+        """How far timestamps may be from the time of the append; None where they do not count."""
+        if self.stamps_append_time:
+            return None
+        after_ms, before_ms = (
+            self.number(f"message.timestamp.{side}.max.ms") for side in ("after", "before")
+        )
+        return TimestampLimits(
+            None if after_ms == _LARGEST else after_ms,
+            None if before_ms == _LARGEST else before_ms,
+        )
 
     @cached_property
     def schema_validation(self) -> SchemaValidation:

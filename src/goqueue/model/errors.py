@@ -68,6 +68,10 @@ class BatchTooLargeError(BatchError):
     """A batch or a record in it is larger than the limit."""
 
 
+class InvalidTimestampError(BatchError):
+    """A record is dated further from the time of its append than its topic allows."""
+
+
 class PriorityError(BatchError):
     """A priority is not one of the five."""
 

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import pytest
+
 from goqueue.broker.attention import attention
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.new_messages import NewMessage
@@ -13,13 +15,12 @@ from goqueue.broker.overview import take_inventory
 from goqueue.broker.partition import PartitionId
 from goqueue.delivery.settings import QueueSettings
 from goqueue.metrics import names
+from goqueue.model.errors import InvalidTimestampError
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from goqueue.broker.broker import Broker
 
@@ -238,5 +239,21 @@ def test_snapshots_of_delayed_messages_are_due_by_time_that_passes(tmp_path: Pat
             clock.advance(61_000)
             keeper = broker.delays._parts.keeper  # type: ignore[union-attr]
             assert keeper.due_in_ms() == 0
+
+    asyncio.run(scenario())
+
+
+# --- Publishing ----------------------------------------------------------------------------------
+
+
+def test_a_clock_set_back_does_not_refuse_what_is_dated_right(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(NOW_MS)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await broker.create_topic("t", 1)
+            clock.jump(-5 * HOUR_MS)
+            publish(broker, "t", b"right", timestamp_ms=NOW_MS)
+            with pytest.raises(InvalidTimestampError):
+                publish(broker, "t", b"ahead", timestamp_ms=NOW_MS + 2 * HOUR_MS)
 
     asyncio.run(scenario())

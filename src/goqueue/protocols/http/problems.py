@@ -78,6 +78,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.UnknownCompressionError: Kind(400, "unknown_compression", "messages"),
     model.DecompressionError: Kind(400, "decompression_failed", "messages"),
     model.BatchTooLargeError: Kind(413, "message_too_large", "value"),
+    model.InvalidTimestampError: Kind(400, "invalid_timestamp", "timestamp"),
     model.PriorityError: Kind(400, "invalid_priority", "priority"),
     model.DeliveryHeaderError: Kind(400, "invalid_delivery_header", "headers"),
     # delayed messages

@@ -94,6 +94,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.UnknownCompressionError: ErrorCode.unsupported_compression_type,
     model.DecompressionError: ErrorCode.corrupt_message,
     model.BatchTooLargeError: ErrorCode.message_too_large,
+    model.InvalidTimestampError: ErrorCode.invalid_timestamp,
     model.PriorityError: ErrorCode.invalid_record,
     model.DeliveryHeaderError: ErrorCode.invalid_record,
     model.DelayError: ErrorCode.invalid_record,
