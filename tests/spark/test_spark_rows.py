@@ -18,11 +18,14 @@ from goqueue.records import (
     Record,
     decode_rows,
     encode,
+    stamp,
 )
 from goqueue.spark.columns import ARROW_TYPES, RowBuilder, default_columns
+from goqueue.spark.errors import DataLossError
 from goqueue.spark.kafka.fetching import Chunk, whole_batches
 from goqueue.spark.ranges import OffsetRange
 from goqueue.spark.runs import runs_of
+from support.batches import garbage_batch
 
 NAMES = list(ARROW_TYPES)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -217,3 +220,21 @@ def test_rows_are_the_records_whatever_the_batches(groups):
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
         (record.offset, record.key, record.value) for record in expected
     ]
+
+
+def test_records_that_do_not_decode_are_named_or_left_out(caplog):
+    made = [batch(0, b"before"), _at(1, garbage_batch(5, good=2)), batch(6, b"after")]
+    with pytest.raises(DataLossError, match="orders/3: records at offsets 3 to 5 do not decode"):
+        rows_of(chunk_of(made))
+    assert [row["offset"] for row in rows_of(chunk_of(made, position=6))] == [6]
+    schema = pa.schema([pa.field("offset", ARROW_TYPES["offset"])])
+    builder = RowBuilder(schema, ["offset"], fail_on_data_loss=False)
+    found = [row["offset"] for each in builder.batches(chunk_of(made)) for row in each.to_pylist()]
+    assert found == [0, 1, 2, 6]
+    assert "offsets 3 to 5" in caplog.text
+
+
+def _at(offset, made):
+    data = bytearray(made)
+    stamp(data, 0, offset, 0)
+    return data

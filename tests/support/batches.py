@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
-from goqueue.records import Compression, Record, decode_rows, encode, walk
+from crc32c import crc32c
+
+from goqueue.records import HEADER_BYTES, Compression, Record, decode_rows, encode, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,3 +50,27 @@ def fill(log: Log, batches: int, records: int = 3, size: int = 40) -> list[bytes
         log.append(data)
         stored.append(bytes(data))
     return stored
+
+
+def garbage_batch(count: int, *, good: int = 0, size: int = 200) -> bytes:
+    """A batch with a right checksum of which only the first `good` records are records."""
+    records = [Record(at, 1000, None, b"good %d" % at) for at in range(count)]
+    header = encode(records)[:HEADER_BYTES]
+    whole = encode(records[:good])[HEADER_BYTES:] if good else b""
+    return sealed(header + whole + b"\xff" * max(size, 7 * count))
+
+
+def batch_with_bad_record(count: int, bad: int) -> bytes:
+    """A batch with a right checksum of which one record does not decode."""
+    batch = encode([Record(at, 1000, None, b"value-%04d" % at) for at in range(count)])
+    name = b"value-%04d" % bad
+    at = batch.index(name)
+    batch[at - 5 : at + len(name) + 1] = b"\xff" * (len(name) + 6)  # all but its length
+    return sealed(batch)
+
+
+def sealed(batch: bytearray) -> bytes:
+    """A changed batch with the length and checksum that it would have, had a client sent it."""
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return bytes(batch)

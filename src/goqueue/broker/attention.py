@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote
 
+from goqueue.broker.damage import DamageKind
 from goqueue.broker.pipelines import FAILED, LOST
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ _STEPS: Final = 12
 """Points of a group's history, a minute, over which it is judged."""
 _STORM_PER_S: Final = 1.0
 _ERROR_SHOWN: Final = 200
+_DAMAGE: Final = {
+    DamageKind.RECORDS: "stored records are damaged",
+    DamageKind.UNDECODABLE: "records do not decode",
+    DamageKind.SNAPSHOT: "a snapshot is damaged",
+    DamageKind.STATE: "an entry of the broker's state is damaged",
+    DamageKind.DELAY_SLOT: "a slot of delayed messages was damaged and is rebuilt",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ def attention(
     for rule in (
         _failed(inventory),
         _clock(broker),
+        damage_found(broker),
         _disk(broker, health),
         _pipelines(broker),
         _groups(broker, inventory),
@@ -103,6 +112,21 @@ def _clock(broker: Broker) -> Iterator[Attention]:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+_LOST: Final = {DamageKind.RECORDS, DamageKind.STATE}
+"""What cannot be had from elsewhere."""
+
+
+def damage_found(broker: Broker) -> Iterator[Attention]:
+    """Stored data that turned out to be damaged since the start."""
+    for report in broker.damage:
+        yield Attention(
+            "critical" if report.kind in _LOST else "warning",
+            f"{report.place}: {_DAMAGE[report.kind]}",
+            _brief(report.detail),
+            _page("topics", report.topic) if report.topic else "/console",
+        )
 
 
 def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,6 +12,7 @@ from goqueue.broker.ack import Settler
 from goqueue.broker.backlogs import Backlogs
 from goqueue.broker.clock_guard import ClockGuard
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
+from goqueue.broker.damage import DamageReports
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import PartitionId
     from goqueue.broker.topics import Topic
     from goqueue.cluster.metadata import MetadataStore
-    from goqueue.model.errors import DamagedRangeError
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
 
@@ -70,10 +69,6 @@ TRACES_FOLDER: Final = "traces"
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
-
-MAX_REPORTED: Final = 1000
-"""Damaged places that are remembered as reported. Of more, the one not read for the longest is
-forgotten, and is reported again when somebody reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +110,7 @@ class Broker:
         self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
+        self.damage = DamageReports(self.metrics)
         self.topics = Topics(store, settings.topic_defaults)
         self.marks = MaintenanceMarks()
         self.partitions = Partitions(
@@ -138,7 +134,7 @@ class Broker:
             self.clock,
             self.executor,
             self.measures,
-            self._on_damage,
+            self.damage.damaged,
             tracer=self.tracer,
         )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
@@ -153,9 +149,9 @@ class Broker:
         self.clock_guard.on_set = self.delays.clock_was_set
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.transaction_writer = TransactionWriter(self)
-        self.reader = MessageReader(self.fetcher)
+        self.reader = MessageReader(self.fetcher, self.damage)
         self.memberships = Memberships(self)
-        self.record_reader = RecordReader(self.executor, self._on_damage)
+        self.record_reader = RecordReader(self.executor, self.damage)
         self.queues = Queues(self)
         self.queue_members = QueueMembers(self, self.queues)
         self.deliverer = Deliverer(self, self.queues)
@@ -171,7 +167,6 @@ class Broker:
         self.growing: dict[str, int] = {}
         """Topics that are being given partitions, and how many they will have."""
         """Changes of topics under way; as many as there are requests for them."""
-        self._reported: OrderedDict[tuple[PartitionId, int], None] = OrderedDict()
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
@@ -340,15 +335,3 @@ class Broker:
         if not 0 <= start <= partition.high_watermark:
             raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
         return partition.delete_before(start)
-
-    # --- Reporting -------------------------------------------------------------------------------
-
-    def _on_damage(self, partition: PartitionId, damage: DamagedRangeError) -> None:
-        """Say once, not at every read, that stored records are lost."""
-        place = (partition, damage.resume_at)
-        if place not in self._reported:
-            logger.error("%s: %s", partition, damage)
-            if len(self._reported) >= MAX_REPORTED:
-                self._reported.popitem(last=False)
-        self._reported[place] = None
-        self._reported.move_to_end(place)

@@ -13,18 +13,28 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.damage import describe
 from goqueue.broker.partition import PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
     RETENTION_MS,
+    UNDECODABLE_HEADER,
     dead_letter_topic,
     is_dead_letter_topic,
 )
-from goqueue.model.errors import GoQueueError, InternalTopicError, TopicExistsError
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    GoQueueError,
+    InternalTopicError,
+    TopicExistsError,
+)
+from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records import Record, encode, peek
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.queues import Queues
@@ -32,10 +42,17 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import Doom, PartitionQueue
     from goqueue.records import Headers
+    from goqueue.records.salvage import Fault
 
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 500
+_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of source batches that are read for one portion."""
+_BATCH_BYTES: Final = 1024 * 1024
+"""Of messages that are moved at once; more go in further portions, a larger one by itself."""
+_RECORD_BYTES: Final = 100
+"""What a message costs beside its bytes, at least."""
 _RETRY_S: Final = 1.0
 
 
@@ -120,13 +137,17 @@ class DeadLetters:
         if queue.moving:
             await self._resolve(group, key, queue, queue.moving[0])
             return
-        loaded = await self._broker.record_reader.load(source, ops.ranges_of(offsets))
+        loaded = await self._broker.record_reader.load(
+            source, ops.ranges_of(offsets), max_bytes=_READ_BYTES
+        )
         if loaded.gone:
             await self._change(group, key, ops.Settled(list(loaded.gone)))
-        records = [record for record in loaded.records() if record.offset in queue.dooms]
+        found = [*loaded.records(), *_without_message(loaded.faults)]
+        records = [record for record in found if record.offset in queue.dooms]
         if records:
             target = await self._target(source)
-            await self._move(group, key, source, target, records)
+            records.sort(key=lambda record: record.offset)
+            await self._move(group, key, source, target, _portion(records))
 
     async def _move(
         self,
@@ -164,10 +185,8 @@ class DeadLetters:
         sequence = target.state.sequences.last_sequence(self._producer_id, 0) + 1
         moved = [record.offset for record in records]
         moving = ops.Moving(*target.id, sequence, moved, self._producer_id)
+        batch = _encoded(letters, self._producer_id, sequence)
         await self._change(group, key, moving)
-        batch = encode(
-            letters, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
-        )
         placed = target.append(batch, peek(batch))
         await target.durable(placed)
         await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
@@ -215,3 +234,36 @@ class DeadLetters:
             return  # its topic was just deleted, and nobody asks any more
         queue.apply(operation)
         await self._queues.shard_of(group).store(group, {key: [operation]})
+
+
+def _without_message(faults: Iterable[Fault]) -> Iterator[Record]:
+    """Records that do not decode, as what can be said of them."""
+    for fault in faults:
+        said = (UNDECODABLE_HEADER, describe(fault).encode())
+        for offset in range(fault.first, fault.end):
+            yield Record(offset, NO_TIMESTAMP, None, None, (said,))
+
+
+def _portion(records: list[Record]) -> list[Record]:
+    """As many of the first records as are moved at once; at least one."""
+    size_bytes = 0
+    for count, record in enumerate(records):
+        size_bytes += _size(record)
+        if count and size_bytes > _BATCH_BYTES:
+            return records[:count]
+    return records
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_BYTES
+
+
+def _encoded(letters: list[Record], producer_id: int, sequence: int) -> bytearray:
+    """The letters as one batch. One whose message leaves no room for its headers goes without."""
+    try:
+        return encode(letters, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    except BatchTooLargeError as error:
+        said = (UNDECODABLE_HEADER, str(error).encode())
+        bare = [each._replace(value=None, headers=(said, *each.headers)) for each in letters]
+        return encode(bare, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)

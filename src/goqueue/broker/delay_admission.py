@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from goqueue.broker.rewrite import require_keys
-from goqueue.model.delivery import DELIVER_AT_HEADER, DELIVERY_HEADERS, delivery_of
+from goqueue.model.delivery import (
+    DELIVER_AT_HEADER,
+    DELIVERY_HEADERS,
+    delivery_of,
+    milliseconds,
+)
 from goqueue.model.errors import (
     BatchError,
     DelayDisabledError,
@@ -92,9 +97,8 @@ def opened(settings: TopicSettings, batch: memoryview, now_ms: int) -> Opened:
         if not headers:
             continue
         if len(headers) == 1 and headers[0][0] == DELIVER_AT_HEADER:  # as most have that wait
-            value = headers[0][1]
-            at_ms = int(value) if value is not None and value.isdigit() else -1
-            if now_ms < at_ms <= latest_ms:
+            at_ms = milliseconds(headers[0][1])
+            if at_ms is not None and now_ms < at_ms <= latest_ms:
                 later.append((number, at_ms))
                 continue
         try:

@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.ack import MAX_REASON_CHARS
+from goqueue.broker.damage import describe
 from goqueue.broker.partition import Isolation
 from goqueue.broker.portions import Portion, cut, cut_whole, marks_of, take_expired
 from goqueue.broker.runs import runs_of
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.records import Record
+    from goqueue.records.salvage import Fault
 
 MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
@@ -229,7 +232,8 @@ class Deliverer:
                 if wanted.grant is not None:
                     left_bytes = wanted.grant(left_bytes)
                 for (key, operation), marked in zip(taken, marks, strict=True):
-                    portion = await self._load(group, key, operation, marked)
+                    opened = wanted.grant is None
+                    portion = await self._load(group, key, operation, marked, opened=opened)
                     portions.append(portion)
                     fit = cut if wanted.grant is None else cut_whole
                     left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
@@ -270,25 +274,34 @@ class Deliverer:
         return sources, changes
 
     async def _load(
-        self, group: QueueGroup, key: QueueKey, taken: ops.Taken, marks: list[Marks]
+        self,
+        group: QueueGroup,
+        key: QueueKey,
+        taken: ops.Taken,
+        marks: list[Marks],
+        *,
+        opened: bool,
     ) -> Portion:
+        """Read what was taken, and open it: what does not decode is known before it is stored."""
         partition = self._queues.partition(key)
         queue = group.queues.get(key)
         if partition is None or queue is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = [(first, end) for _, first, end in taken.ranges]
-        loaded = await self._broker.record_reader.load(partition, ranges)
+        loaded = await self._broker.record_reader.load(partition, ranges, opened=opened)
         return Portion(partition, queue, key, taken, marks, loaded)
 
     def _sift(self, group: QueueGroup, portion: Portion) -> None:
-        """Be done with what is not there, and with messages whose TTL expired.
+        """Be done with what is not there, does not decode, or whose TTL expired.
 
-        How old those are is told by the wall clock, which dated them; after a jump of it none
+        How old messages are is told by the wall clock, which dated them; after a jump of it none
         expires.
         """
         now_ms = self._broker.clock.now_ms()
         if portion.loaded.gone:
             portion.change(ops.Settled(list(portion.loaded.gone)))
+        for fault in portion.loaded.faults:
+            self._reject(group, portion, fault, now_ms)
         topic = portion.partition.id.topic
         settings = self._broker.topics.catalogue.topic(topic).settings
         if self._broker.clock_guard.jump() is not None:
@@ -305,6 +318,16 @@ class Deliverer:
             portion.change(ops.Settled(ranges))
             return
         for operation in doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms):
+            portion.change(operation)
+
+    def _reject(self, group: QueueGroup, portion: Portion, fault: Fault, now_ms: int) -> None:
+        """Dead-letter records that do not decode, as one letter at the first of their offsets."""
+        first, end = fault.first, fault.end
+        portion.change(ops.Untaken([(first, end)]))
+        if first + 1 < end:
+            portion.change(ops.Settled([(first + 1, end)]))
+        why = describe(fault)[:MAX_REASON_CHARS]
+        for operation in doom([first], Reason.POISON_MESSAGE, group.settings, now_ms, why):
             portion.change(operation)
 
     def _untake(

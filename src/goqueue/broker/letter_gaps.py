@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DamagedRangeError
-from goqueue.records import decode_rows
+from goqueue.records import decode_readable
 from goqueue.records.batch import walk
 from goqueue.runtime.tasks import in_thread
 
@@ -150,7 +150,7 @@ def _look(log: Log, first: int, end: int) -> _Part:
 def _holes(data: bytes | bytearray, position: int, info: BatchInfo) -> Iterator[Range]:
     """Where compaction has taken records out of a batch."""
     expected = info.base_offset
-    for record in decode_rows(data, position, check_crc=False):
+    for record in decode_readable(data, position).records:
         if record.offset > expected:
             yield expected, record.offset
         expected = record.offset + 1

@@ -17,7 +17,13 @@ from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
-from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER, SUFFIX, dead_letter_topic
+from goqueue.model.dead_letters import (
+    HEADER_PREFIX,
+    REDRIVEN_HEADER,
+    SUFFIX,
+    UNDECODABLE_HEADER,
+    dead_letter_topic,
+)
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 500
 """Letters that are read together."""
+_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of batches that are read together; a larger one is read by itself."""
 _MAX_DIGITS: Final = 18
 
 
@@ -52,6 +60,11 @@ class Letter(NamedTuple):
         """A number in its obituary; None when it says none."""
         text = self.obituary.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+    @property
+    def has_message(self) -> bool:
+        """Whether there is something to send back: a record that did not decode leaves nothing."""
+        return UNDECODABLE_HEADER.removeprefix(HEADER_PREFIX) not in self.obituary
 
     @property
     def redriven(self) -> int:
@@ -222,10 +235,14 @@ class Letters:
             end = _end(partition) if ends is None else ends.get(partition.id, 0)
             for first, upto in self._ranges(partition, end, chosen):
                 parts = list(self.unmoved(partition, first, upto))
-                loaded = await self._broker.record_reader.load(partition, parts)
-                letters = (letter_of(partition.id.number, each) for each in loaded.records())
-                if found := [each for each in letters if chosen.matches(each)]:
-                    yield found
+                while parts:
+                    loaded = await self._broker.record_reader.load(
+                        partition, parts, max_bytes=_READ_BYTES
+                    )
+                    parts = loaded.rest
+                    letters = (letter_of(partition.id.number, each) for each in loaded.records())
+                    if found := [each for each in letters if chosen.matches(each)]:
+                        yield found
 
     def _ranges(
         self, partition: Partition, end: int, chosen: LetterFilter

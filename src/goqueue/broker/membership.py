@@ -304,7 +304,7 @@ class Memberships:
             return
         if len(messages) >= limit:
             return
-        for message in messages_of(fetched):
+        for message in messages_of(fetched, self._broker.damage):
             if len(messages) == limit:
                 return
             messages.append(message)

@@ -7,9 +7,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.record_reader import around
 from goqueue.delivery import operations as ops
 from goqueue.delivery.receipts import Receipt
-from goqueue.model.delivery import TTL_HEADER
+from goqueue.model.delivery import TTL_HEADER, milliseconds
 
 if TYPE_CHECKING:
     from array import array
@@ -194,14 +195,14 @@ def take_expired(portion: Portion, ttl_ms: int, now_ms: int) -> list[int]:
 
 def _is_expired(record: Record, ttl_ms: int, now_ms: int) -> bool:
     for name, value in record.headers:
-        if name == TTL_HEADER and value is not None and value.isdigit():
-            ttl_ms = int(value)
+        if name == TTL_HEADER and (own_ms := milliseconds(value)) is not None:
+            ttl_ms = own_ms
     return 0 < ttl_ms <= now_ms - record.timestamp_ms
 
 
 def batches(portion: Portion) -> list[memoryview]:
     """The stored batches that hold the messages, each once, in the order of their offsets."""
-    found = {batch.info.base_offset: batch.data for batch, _, _ in portion.loaded.parts}
+    found = {batch.info.base_offset: batch.sound_data for batch, _, _ in portion.loaded.parts}
     return [found[base] for base in sorted(found)]
 
 
@@ -222,15 +223,3 @@ def acquired(portion: Portion, longest: int) -> Iterator[tuple[int, int, int]]:
                 for from_ in range(first, end, longest):
                     yield from_, min(from_ + longest, end) - 1, count
                 first = end
-
-
-def around(first: int, end: int, gone: list[Range]) -> Iterator[Range]:
-    """The parts of [first, end) that are not gone."""
-    for from_, to in sorted(gone):
-        if to <= first or from_ >= end:
-            continue
-        if from_ > first:
-            yield first, from_
-        first = max(first, to)
-    if end > first:
-        yield first, end

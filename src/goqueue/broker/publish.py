@@ -29,8 +29,10 @@ from goqueue.model.errors import (
     PriorityError,
     SchemaError,
 )
-from goqueue.records import DELIVERY, Compression, encode
+from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
 from goqueue.records.batch import peek, validate
+from goqueue.records.section import LEAST_RECORD_BYTES
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
@@ -338,6 +340,12 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             "has one record for each offset, and at least one"
         )
     Compression.of(info.compression)  # nobody could read a codec that does not exist
+    most_bytes = MAX_BATCH_BYTES if info.compression else info.size_bytes - HEADER_BYTES
+    if info.count * LEAST_RECORD_BYTES > most_bytes:
+        raise MalformedBatchError(
+            f"{info.count} records in a batch of {info.size_bytes} bytes: each takes at least "
+            f"{LEAST_RECORD_BYTES}"
+        )
     validate(batch, 0, info)
     return info
 

@@ -19,11 +19,12 @@ from goqueue.broker.handover import EPOCH, Handover
 from goqueue.broker.letters import LetterFilter, Letters
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import PublishRequest
+from goqueue.broker.redriven_records import as_published, portions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import QueueSettings
-from goqueue.model.dead_letters import REDRIVEN_HEADER, dead_letter_topic
+from goqueue.model.dead_letters import dead_letter_topic
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
     BatchError,
@@ -35,7 +36,7 @@ from goqueue.model.errors import (
     UnknownRedriveError,
     UnknownTopicError,
 )
-from goqueue.records import DELIVERY, Record, encode
+from goqueue.records import DELIVERY, encode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -53,11 +54,11 @@ MAX_RUNNING: Final = 10
 """Redrives under way at once; one more is refused."""
 MAX_KEPT: Final = 100
 """Redrives whose end is remembered; of more, the oldest is forgotten."""
-BATCH_BYTES: Final = 512 * 1024
 _REFUSALS: Final = (BatchError, DelayError, SchemaError)
 """What a topic has against single messages; everything else is in the way of all."""
-_PAUSES_PER_S: Final = 10
-"""How often a redrive with a rate puts in a pause, so that it goes smoothly."""
+_NO_MESSAGE: Final = (
+    "letter {}/{} holds no message: the record that died does not decode, so it stays"
+)
 
 
 class RedriveState(StrEnum):
@@ -269,7 +270,7 @@ class Redrives:
         began_s = loop.time()
         left = redrive.total
         async for letters in self._letters.read(request.topic, request.chosen, ends):
-            for portion in _portions(letters[:left], request.rate):
+            for portion in portions(letters[:left], request.rate):
                 await _to_the_end(self._move(redrive, portion))
                 if request.rate is not None:
                     gone = redrive.done + redrive.failed
@@ -291,6 +292,11 @@ class Redrives:
                 for each in letters
                 if queue.window.state(each.record.offset) is MessageState.AVAILABLE
             ]
+            for each in waiting:
+                if not each.has_message:
+                    redrive.failed += 1
+                    redrive.error = _NO_MESSAGE.format(each.partition, each.record.offset)
+            waiting = [each for each in waiting if each.has_message]
             waiting.sort(key=lambda each: self._target(redrive, each).id)
             for _, together in groupby(waiting, lambda each: self._target(redrive, each)):
                 await self._send(redrive, group, key, list(together))
@@ -325,7 +331,7 @@ class Redrives:
             self._handover = Handover(await self._broker.producer_ids.allocate())
         handover = self._handover
         now_ms = self._broker.clock.now_ms()
-        records = [_alive(at, letter, now_ms) for at, letter in enumerate(letters)]
+        records = [as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
         offsets = [letter.record.offset for letter in letters]
         sequence = handover.next_sequence(target)
         moving = ops.Moving(*target.id, sequence, offsets, handover.producer_id)
@@ -389,27 +395,3 @@ async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
-
-
-def _portions(letters: Sequence[Letter], rate: float | None) -> Iterator[list[Letter]]:
-    """Letters in portions that are not too large to go at once, and not too many for the rate."""
-    at_most = len(letters) if rate is None else max(int(rate / _PAUSES_PER_S), 1)
-    portion: list[Letter] = []
-    size_bytes = 0
-    for letter in letters:
-        record = letter.record
-        letter_bytes = len(record.value or b"") + len(record.key or b"")
-        if portion and (len(portion) >= at_most or size_bytes + letter_bytes > BATCH_BYTES):
-            yield portion
-            portion, size_bytes = [], 0
-        portion.append(letter)
-        size_bytes += letter_bytes
-    if portion:
-        yield portion
-
-
-def _alive(at: int, letter: Letter, now_ms: int) -> Record:
-    """The message as it goes back: new, and as it was before it died."""
-    headers = tuple(each for each in letter.headers if each[0] != REDRIVEN_HEADER)
-    again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
-    return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))

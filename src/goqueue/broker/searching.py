@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.errors import BatchError, DamagedRangeError
-from goqueue.records import decode_rows
+from goqueue.model.errors import DamagedRangeError
+from goqueue.records import decode_readable
 from goqueue.records.batch import walk
 
 if TYPE_CHECKING:
@@ -148,10 +148,7 @@ def _records(
 ) -> Iterator[Record] | list[Record]:
     if info.is_control:
         return []
-    try:
-        records = decode_rows(chunk.data, position, check_crc=False)
-    except BatchError:
-        return []  # whoever made it made it badly; consumers are told so
+    records = decode_readable(chunk.data, position).records  # consumers are told of the others
     return reversed(records) if newest else records
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
 from goqueue.broker.partition import Isolation
-from goqueue.records import decode_rows
+from goqueue.records import decode_readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.broker.damage import DamageReports
     from goqueue.broker.fetch import Fetched, Fetcher
     from goqueue.broker.partition import PartitionId
     from goqueue.records import Record
@@ -39,8 +40,9 @@ class MessagesRead:
 class MessageReader:
     """Reads messages without keeping anything about the reader."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, damage: DamageReports) -> None:
         self._fetcher = fetcher
+        self._damage = damage
 
     async def read(
         self,
@@ -66,7 +68,7 @@ class MessageReader:
         (fetched,) = await self._fetcher.fetch(request)
         if fetched.error is not None:
             raise fetched.error
-        messages = list(itertools.islice(messages_of(fetched), limit))
+        messages = list(itertools.islice(messages_of(fetched, self._damage), limit))
         if messages:
             self._fetcher.handed_out({partition.topic: len(messages)})
         cut_short = len(messages) == limit and messages
@@ -78,12 +80,18 @@ class MessageReader:
         )
 
 
-def messages_of(fetched: Fetched) -> Iterator[StoredMessage]:
-    """The data messages of a fetch, from the offset that was asked for on."""
+def messages_of(fetched: Fetched, damage: DamageReports) -> Iterator[StoredMessage]:
+    """The data messages of a fetch, from the offset that was asked for on.
+
+    Records that do not decode are skipped and reported: nobody could ever read past them otherwise.
+    """
     place = fetched.read.partition
     for position, info in visible_batches(fetched):
         if info.last_offset < fetched.read.offset:
             continue
-        for record in decode_rows(fetched.data, position, check_crc=False):
+        records, faults = decode_readable(fetched.data, position)
+        for fault in faults:
+            damage.undecodable(place, fault)
+        for record in records:
             if record.offset >= fetched.read.offset:
                 yield StoredMessage(place.topic, place.number, record)

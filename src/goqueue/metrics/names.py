@@ -201,6 +201,12 @@ SNAPSHOT_SIZE: Final = GaugeName(
 SNAPSHOT_LATENCY: Final = HistogramName(
     "storage_snapshot_latency_seconds", "How long a snapshot took.", ("snapshot_type",)
 )
+DAMAGE_FOUND: Final = CounterName(
+    "storage_damage_found_total",
+    "Places in stored data that were found damaged, by kind: records, undecodable, snapshot, state "
+    "or delay_slot.",
+    ("kind",),
+)
 DISK_USED: Final = GaugeName(
     "storage_disk_used_bytes", "Bytes in use on the disk that holds the data folder."
 )

@@ -13,6 +13,8 @@ SUFFIX: Final = ".dlq"
 """Behind a topic's name: where its dead messages are."""
 HEADER_PREFIX: Final = "goqueue-dlq-"
 """Of all headers that say what became of a message."""
+UNDECODABLE_HEADER: Final = HEADER_PREFIX + "undecodable"
+"""Of a letter without a message: why the record that died does not decode. It cannot go back."""
 REDRIVEN_HEADER: Final = "goqueue-redriven"
 """How often a message went back from the dead letters."""
 RETENTION_MS: Final = 336 * 3600 * 1000

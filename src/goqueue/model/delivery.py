@@ -91,18 +91,30 @@ def delivery_of(headers: Iterable[tuple[str, bytes | None]]) -> Delivery | None:
     priority = Priority.NORMAL
     if PRIORITY_HEADER in found:
         priority = Priority.parse((found[PRIORITY_HEADER] or b"").decode("ascii", "replace"))
-    deliver_at_ms = _milliseconds(DELIVER_AT_HEADER, found) if DELIVER_AT_HEADER in found else None
-    ttl_ms = _milliseconds(TTL_HEADER, found) if TTL_HEADER in found else None
+    deliver_at_ms = _required(DELIVER_AT_HEADER, found) if DELIVER_AT_HEADER in found else None
+    ttl_ms = _required(TTL_HEADER, found) if TTL_HEADER in found else None
     return Delivery(priority, deliver_at_ms, ttl_ms)
 
 
-def _milliseconds(name: str, found: dict[str, bytes | None]) -> int:
-    value = found[name] or b""
-    if not value.isdigit() or len(value) > _MAX_DIGITS:
-        raise DeliveryHeaderError(
-            f"{name} is {value[:_LONGEST_SHOWN]!r}, expected milliseconds as decimal digits"
-        )
+def milliseconds(value: bytes | None) -> int | None:
+    """A moment or a length of time as a header says it; None when it says none.
+
+    Whoever reads a stored header asks here: any bytes may be in it, and any number of digits.
+    """
+    if value is None or not value.isdigit() or len(value) > _MAX_DIGITS:
+        return None
     return int(value)
+
+
+def _required(name: str, found: dict[str, bytes | None]) -> int:
+    value = found[name]
+    number = milliseconds(value)
+    if number is None:
+        raise DeliveryHeaderError(
+            f"{name} is {(value or b'')[:_LONGEST_SHOWN]!r}, expected milliseconds as at most "
+            f"{_MAX_DIGITS} decimal digits"
+        )
+    return number
 
 
 def delivery_headers(

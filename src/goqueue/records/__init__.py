@@ -29,6 +29,7 @@ from goqueue.records.record import Headers, Record
 
 encode = CODEC.encode
 decode_rows = CODEC.decode_rows
+decode_readable = CODEC.decode_readable
 decode_columns = CODEC.decode_columns
 check_records = CODEC.check_records
 
@@ -52,6 +53,7 @@ __all__ = [
     "Record",
     "check_records",
     "decode_columns",
+    "decode_readable",
     "decode_rows",
     "encode",
     "peek",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from goqueue.model.errors import (
+    BatchError,
     BatchTooLargeError,
     MalformedBatchError,
     MalformedRecordError,
@@ -27,6 +28,7 @@ from goqueue.records.batch import (
 )
 from goqueue.records.columns import Columns, wrap_columns
 from goqueue.records.compression import Compression, compress, decompress
+from goqueue.records.salvage import Fault, Readable, salvage
 from goqueue.records.section import (
     LEAST_RECORD_BYTES,
     MAX_I32,
@@ -154,6 +156,26 @@ class Codec:
         if check_crc:
             validate(buffer, position, info)
         return self._sections.decode_records(_open_section(buffer, position, info))
+
+    def decode_readable(
+        self, buffer: bytes | bytearray | memoryview, position: int = 0
+    ) -> Readable:
+        """The records of the one batch at `position` that decode, and the offsets that do not.
+
+        For readers of stored batches: a bad record costs its neighbours nothing.
+
+        Raises:
+            BatchError: there is no batch at `position`.
+        """
+        info = peek(buffer, position)
+        try:
+            section = _open_section(buffer, position, info)
+        except BatchError as error:
+            return Readable([], [Fault(info.base_offset, info.next_offset, str(error))])
+        try:
+            return Readable(self._sections.decode_records(section), [])
+        except BatchError as error:
+            return salvage(section, self._sections.decode_records, str(error))
 
     def check_records(
         self,

@@ -51,11 +51,11 @@ class _Varints(dict[int, bytes]):
 _VARINT: Final = _Varints()
 
 
-class _VarintRangeError(Exception):
+class VarintRangeError(Exception):
     """A varint is longer than its type allows."""
 
 
-def _read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
+def read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
     """The number at `position`, and the position after it."""
     first = data[position]
     if first < 0x80:
@@ -77,7 +77,7 @@ def _read_long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
             if raw >> bits:
                 break
             return raw >> 1 ^ -(raw & 1), position
-    raise _VarintRangeError(f"a varint of more than {bits} bits")
+    raise VarintRangeError(f"a varint of more than {bits} bits")
 
 
 # --- Encoding ----------------------------------------------------------------------------------
@@ -158,12 +158,12 @@ def decode_records(section: Section, /) -> list[Record]:
     position, last_delta = 0, -1
     try:
         for _ in range(section.record_count):
-            length, start = _read_varint(data, position)
+            length, start = read_varint(data, position)
             position = start + length
             _check_length(length, len(data) - start, len(rows))
             row, last_delta = _decode_record(data[start:position], section, last_delta)
             rows.append(row)
-    except (IndexError, _VarintRangeError) as error:
+    except (IndexError, VarintRangeError) as error:
         text = f"record {len(rows)} does not parse: {error}"
         raise MalformedRecordError(text).of_records({len(rows): text}) from error
     except MalformedRecordError as error:
@@ -178,8 +178,8 @@ def decode_records(section: Section, /) -> list[Record]:
 
 def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Record, int]:
     """One record, and its offset delta, which must be larger than the last one."""
-    timestamp_delta, at = _read_varint(record, 1, 64)
-    offset_delta, at = _read_varint(record, at)
+    timestamp_delta, at = read_varint(record, 1, 64)
+    offset_delta, at = read_varint(record, at)
     timestamp = section.base_timestamp + timestamp_delta
     if not last_delta < offset_delta <= section.last_offset_delta:
         raise MalformedRecordError(
@@ -191,7 +191,7 @@ def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Re
         timestamp = section.append_time
     key, at = _read_bytes(record, at)
     value, at = _read_bytes(record, at)
-    header_count, at = _read_varint(record, at)
+    header_count, at = read_varint(record, at)
     headers: Headers = ()
     if header_count:
         headers, at = _read_headers(record, at, header_count)
@@ -202,7 +202,7 @@ def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Re
 
 def _read_bytes(record: bytes, at: int) -> tuple[bytes | None, int]:
     """The nullable bytes at `at`. Cut short, they leave a position past the end to fall over."""
-    length, at = _read_varint(record, at)
+    length, at = read_varint(record, at)
     if length >= 0:
         return record[at : at + length], at + length
     if length == -1:
@@ -218,7 +218,7 @@ def _read_headers(record: bytes, at: int, count: int) -> tuple[Headers, int]:
         for _ in range(count):
             header, at = _read_header(record, at)
             headers.append(header)
-    except (IndexError, _VarintRangeError, MalformedRecordError) as error:
+    except (IndexError, VarintRangeError, MalformedRecordError) as error:
         raise MalformedHeadersError(f"header {len(headers)} does not parse: {error}") from error
     if at > len(record):
         raise MalformedHeadersError("the last header ends after its record")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute
 
 from goqueue.model.delivery import PRIORITY_HEADER, Priority
-from goqueue.model.errors import PriorityError
+from goqueue.model.errors import BatchError, PriorityError
 from goqueue.records.arrow import to_arrow
+from goqueue.records.batch import walk
 from goqueue.records.choice import CODEC
+from goqueue.records.sound import sound_batch
+from goqueue.spark.errors import DataLossError
 from goqueue.spark.runs import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from goqueue.records.columns import Columns
     from goqueue.spark.kafka.fetching import Chunk
     from goqueue.spark.ranges import OffsetRange
     from goqueue.spark.runs import Run
+
+_log = logging.getLogger(__name__)
 
 pc: Final[Any] = pyarrow.compute  # its stubs take fewer kinds of arguments than it does
 
@@ -91,6 +98,8 @@ class RowBuilder:
         schema: pa.Schema,
         columns: Sequence[str],
         parse_values: Callable[[Any, OffsetRange, Any], Any] | None = None,
+        *,
+        fail_on_data_loss: bool = True,
     ) -> None:
         """Build batches of this schema.
 
@@ -99,20 +108,46 @@ class RowBuilder:
             columns: Which column each field of the schema is.
             parse_values: What makes `value` of the stored bytes, if they are not to stay bytes; it
                 is told the offsets too, for what it has to say of a value.
+            fail_on_data_loss: Whether records that do not decode are an error; otherwise they are
+                left out, with a warning.
         """
+        self._fail_on_data_loss = fail_on_data_loss
         self._schema = schema
         self._columns = columns
         self._parse_values = parse_values
 
     def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The rows of a fetched chunk; none of them is empty."""
+        """The rows of a fetched chunk; none of them is empty.
+
+        Raises:
+            DataLossError: records do not decode, and that is to be an error.
+        """
         source = chunk.source
         for run in runs_of(chunk.data, chunk.batches, chunk.aborted):
-            columns = CODEC.decode_columns(
-                run.data, from_offset=chunk.position, until_offset=source.end
-            )
+            try:
+                columns = self._decoded(run.data, chunk)
+            except BatchError:
+                columns = self._decoded(self._sound(run.data, chunk), chunk)
             if columns.count:
                 yield self._build(_Rows(source, run, to_arrow(columns)))
+
+    def _decoded(self, data: memoryview | bytes, chunk: Chunk) -> Columns:
+        return CODEC.decode_columns(data, from_offset=chunk.position, until_offset=chunk.source.end)
+
+    def _sound(self, data: memoryview | bytes, chunk: Chunk) -> bytes:
+        """Batches without the records that do not decode, unless those are wanted."""
+        found = [sound_batch(data, position) for position, _ in walk(data)]
+        for fault in (fault for _, faults in found for fault in faults):
+            if fault.end <= chunk.position or fault.first >= chunk.source.end:
+                continue
+            text = (
+                f"{chunk.source.topic}/{chunk.source.partition}: records at offsets {fault.first} "
+                f"to {fault.end - 1} do not decode: {fault.reason}"
+            )
+            if self._fail_on_data_loss:
+                raise DataLossError(f"{text}. Set failOnDataLoss=false to go on without them.")
+            _log.warning("%s; going on, as failOnDataLoss=false says", text)
+        return b"".join(batch for batch, _ in found)
 
     def _build(self, rows: _Rows) -> pa.RecordBatch:
         arrays = [self._column(name, rows) for name in self._columns]

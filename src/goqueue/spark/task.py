@@ -22,7 +22,12 @@ def read_ranges(
     ranges: Sequence[OffsetRange], options: ReadOptions, shape: Shape
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some ranges. Holds two chunks at a time, whatever the ranges span."""
-    builder = RowBuilder(shape.schema, shape.columns, shape.value_parser(options))
+    builder = RowBuilder(
+        shape.schema,
+        shape.columns,
+        shape.value_parser(options),
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
     fetcher = RangeFetcher(
         shared_cluster(options.link),
         ranges,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.attention import MAX_SHOWN, attention
+from goqueue.broker.damage import DamageKind, DamageReports
 from goqueue.broker.group_views import GroupLine
 from goqueue.broker.health import HealthReport
 from goqueue.broker.history import GroupLines, Lately, Line
@@ -14,6 +15,7 @@ from goqueue.broker.overview import Inventory, Totals
 from goqueue.broker.pipelines import PipelineReport, QueryReport
 from goqueue.broker.vitals import Percentiles, Rates
 from goqueue.groups.describe import GroupType
+from goqueue.metrics.registry import Metrics
 from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.process import ProcessUse
 
@@ -25,6 +27,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.disk_full: str | None = None
+        self.damage = DamageReports(Metrics("1"))
         self.pipelines: list[PipelineReport] = []
         self.letters: list[NewLetters] = []
         self.failed: list[tuple[str, str]] = []
@@ -70,6 +73,7 @@ class Scene:
             history=SimpleNamespace(group=self.lines.get),
             transactions=SimpleNamespace(now_ms=lambda: 1_000_000),
             clock_guard=SimpleNamespace(stopped=lambda: None),
+            damage=self.damage,
         )
         totals = Totals(*[0] * 13)
         inventory = Inventory(totals, self.groups, self.transactions, self.failed, self.letters)
@@ -194,3 +198,12 @@ def test_much_of_the_same_is_a_few_lines(scene: Scene) -> None:
     assert len(found) == 5
     assert found[-1] == ("critical", "And 96 more like that", "/console/topics")
     assert len(found) < MAX_SHOWN
+
+
+def test_damage_is_told_the_lost_before_what_was_rebuilt(scene: Scene) -> None:
+    scene.damage.note(DamageKind.SNAPSHOT, "snapshot-7.bin", "its checksum does not fit")
+    scene.damage.note(DamageKind.STATE, "__queue_state-3", "offset 7 does not decode")
+    assert scene.look() == [
+        ("critical", "__queue_state-3: an entry of the broker's state is damaged", "/console"),
+        ("warning", "snapshot-7.bin: a snapshot is damaged", "/console"),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker import broker as broker_module
+from goqueue.broker import damage as damage_module
 from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DamagedRangeError
@@ -35,15 +35,15 @@ def test_the_turns_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
 def test_of_too_many_damaged_places_the_one_not_read_for_longest_is_reported_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(broker_module, "MAX_REPORTED", 2)
+    monkeypatch.setattr(damage_module, "MAX_REPORTED", 2)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             for offset in (1, 2, 1, 3, 1, 2):  # 3 pushes 2 out, which was not read since
-                broker._on_damage(
+                broker.damage.damaged(
                     PartitionId("t", 0), DamagedRangeError(offset - 1, offset, "torn")
                 )
-            assert len(broker._reported) == 2
+            assert len(list(broker.damage)) == 2
 
     asyncio.run(scenario())
     assert len(caplog.records) == 4

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sql
 
-from goqueue.model.dead_letters import SUFFIX
+from goqueue.model.dead_letters import SUFFIX, UNDECODABLE_HEADER
 from goqueue.model.delivery import PRIORITY_HEADER, TTL_HEADER
 from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs import gone
@@ -195,8 +195,16 @@ class _Redrive:
             sql.coalesce("headers", sql.array()),
             lambda each: each["key"].isin(PRIORITY_HEADER, TTL_HEADER),
         )
+        is_empty = sql.exists(
+            sql.coalesce("headers", sql.array()), lambda each: each["key"] == UNDECODABLE_HEADER
+        )
         wanted = self._chosen.of(letters).select(
-            "partition", "offset", "source_topic", "source_partition", speaks.alias("speaks")
+            "partition",
+            "offset",
+            "source_topic",
+            "source_partition",
+            speaks.alias("speaks"),
+            is_empty.alias("is_empty"),
         )
         rows = [
             each
@@ -212,6 +220,10 @@ class _Redrive:
         count = 0 if target == self._letters_in else self._partitions(target)
         if not count:
             self._stayed[target] = self._stayed.get(target, 0) + 1
+            return None
+        if row["is_empty"]:
+            letter = Letter(row["partition"], row["offset"], target, 0)
+            self._refuse([(letter, "it holds no message: the record that died does not decode")])
             return None
         if row["speaks"] and target not in self._heeds:
             with self._link.cluster() as cluster:
@@ -239,13 +251,16 @@ class _Redrive:
         """Send letters, and tell the broker which have gone. Returns warnings."""
         sent, refused = self._sender.send(letters)
         self.count(sent)
+        self._refuse(refused)
+        if http is None:
+            return []
+        return gone.tell_broker(http, self._sender.spans_of(sent))
+
+    def _refuse(self, refused: Sequence[tuple[Letter, str]]) -> None:
         self._refused_count += len(refused)
         for letter, error in refused[: _SHOWN - len(self._refused)]:
             place = f"{self._letters_in}/{letter.partition}/{letter.offset}"
             self._refused.append({"letter": place, "topic": letter.target, "error": error})
-        if http is None:
-            return []
-        return gone.tell_broker(http, self._sender.spans_of(sent))
 
     def report(self, warnings: list[str], *, dry_run: bool) -> JobReport:
         """What was done."""
