@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,6 +14,7 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import UnsupportedResourceError, code_for
 from goqueue.protocols.kafka.group_configs import GROUP, GroupResources
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -28,6 +31,7 @@ SOURCE_TOPIC: Final = 1
 SOURCE_BROKER: Final = 4
 SOURCE_DEFAULT: Final = 5
 
+_REPEATED: Final = "named more than once in the request; name it once, with all its changes"
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
@@ -42,9 +46,11 @@ class AdminConfigsApi:
     # --- DescribeConfigs -------------------------------------------------------------------------
 
     @api(ApiKey.DESCRIBE_CONFIGS, 1, 4)
-    def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """The settings in force, and where each comes from."""
-        return {"results": [self._describe(each, request) for each in request.resources]}
+        resources = once_each(request.resources, key=_name_of)
+        describe = partial(self._describe, request=request)
+        return await encode_in_turns(ctx, {"results": Each(resources, describe)})
 
     def _describe(self, resource: Struct, request: Struct) -> dict[str, Any]:
         answer: dict[str, Any] = {**_resource(resource), "configs": []}
@@ -52,7 +58,8 @@ class AdminConfigsApi:
             configs = self._configs(resource)
         except GoQueueError as error:
             return {**answer, "error_code": code_for(error), "error_message": str(error)}
-        wanted = resource.configuration_keys
+        keys = resource.configuration_keys
+        wanted = None if keys is None else frozenset(keys)
         answer["configs"] = [
             {
                 **config,
@@ -151,7 +158,11 @@ class AdminConfigsApi:
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Replace all settings that were said for a topic or a group."""
         results = []
-        for resource in request.resources:
+        times = Counter(map(_name_of, request.resources))
+        async for resource in in_turns(once_each(request.resources, key=_name_of)):
+            if times[_name_of(resource)] > 1:
+                results.append(_objected(resource, _REPEATED))
+                continue
             if resource.resource_type == GROUP:
                 change = self._groups.replace(resource, dry=request.validate_only)
                 results.append(await _outcome(resource, change))
@@ -164,13 +175,11 @@ class AdminConfigsApi:
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Change some settings of a topic or a group and leave the others."""
         results = []
-        for resource in request.resources:
-            objection = _objection(resource)
+        times = Counter(map(_name_of, request.resources))
+        async for resource in in_turns(once_each(request.resources, key=_name_of)):
+            objection = _REPEATED if times[_name_of(resource)] > 1 else _objection(resource)
             if objection is not None:
-                code = ErrorCode.invalid_request
-                results.append(
-                    {**_resource(resource), "error_code": code, "error_message": objection}
-                )
+                results.append(_objected(resource, objection))
                 continue
             if resource.resource_type == GROUP:
                 change = self._groups.change(resource, dry=request.validate_only)
@@ -209,6 +218,15 @@ class AdminConfigsApi:
         except GoQueueError as error:
             return _refused(resource, error)
         return _resource(resource)
+
+
+def _name_of(resource: Struct) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _objected(resource: Struct, objection: str) -> dict[str, Any]:
+    code = ErrorCode.invalid_request
+    return {**_resource(resource), "error_code": code, "error_message": objection}
 
 
 def _objection(resource: Struct) -> str | None:

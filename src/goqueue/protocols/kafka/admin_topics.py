@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -16,6 +17,7 @@ from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidAssignmentError, code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
 
+MAX_PARTITIONS_A_REQUEST: Final = 10_000
+"""Of all topics that one CreateTopics makes, as in Kafka; a request for more makes none of them."""
 _DEFAULT: Final = -1
 _BY_ID_FROM: Final = 6
 
@@ -42,12 +46,18 @@ class AdminTopicsApi:
     async def create_topics(self, ctx: RequestContext, request: Struct) -> Response:
         """Make topics, or say whether they could be made."""
         times = Counter(topic.name for topic in request.topics)
-        return {
-            "topics": [
+        topics = request.topics
+        asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in topics)
+        if asked > MAX_PARTITIONS_A_REQUEST:
+            message = f"{asked} partitions in one request, at most {MAX_PARTITIONS_A_REQUEST} are"
+            code = ErrorCode.policy_violation
+            results = [_refused_topic(t.name, code, f"{message} made") for t in topics]
+        else:
+            results = [
                 await self._create(topic, twice=times[topic.name] > 1, dry=request.validate_only)
-                for topic in request.topics
+                async for topic in in_turns(topics)
             ]
-        }
+        return await encode_in_turns(ctx, {"topics": results})
 
     async def _create(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
         if twice:
@@ -69,7 +79,7 @@ class AdminTopicsApi:
             "topic_config_error_code": ErrorCode.none,
             "num_partitions": topic.partition_count,
             "replication_factor": 1,
-            "configs": _configs(topic),
+            "configs": Each(list(SETTINGS), partial(_config, topic)),
         }
 
     def _partition_count(self, asked: Struct) -> int:
@@ -105,7 +115,11 @@ class AdminTopicsApi:
             asked = [(name, None) for name in request.topic_names]
         else:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
-        return {"responses": [await self._delete(name, topic_id) for name, topic_id in asked]}
+        return {
+            "responses": [
+                await self._delete(name, topic_id) async for name, topic_id in in_turns(asked)
+            ]
+        }
 
     async def _delete(self, name: str | None, topic_id: Any) -> dict[str, Any]:
         try:
@@ -131,14 +145,19 @@ class AdminTopicsApi:
     @api(ApiKey.CREATE_PARTITIONS, 0, 3)
     async def create_partitions(self, ctx: RequestContext, request: Struct) -> Response:
         """Give topics more partitions."""
+        times = Counter(topic.name for topic in request.topics)
         return {
             "results": [
-                await self._grow(topic, dry=request.validate_only) for topic in request.topics
+                await self._grow(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                async for topic in in_turns(once_each(request.topics, key=lambda t: t.name))
             ]
         }
 
-    async def _grow(self, asked: Struct, *, dry: bool) -> dict[str, Any]:
+    async def _grow(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
         answer = {"name": asked.name, "error_code": ErrorCode.none, "error_message": None}
+        if twice:
+            code = ErrorCode.invalid_request
+            return {**answer, "error_code": code, "error_message": "named more than once"}
         try:
             topic = self._broker.topics.plan_growth(asked.name, asked.count)
             self._check_new_partitions(asked, asked.count - topic.partition_count)
@@ -171,14 +190,11 @@ def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
     }
 
 
-def _configs(topic: Topic) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "value": topic.settings.text(name),
-            "read_only": False,
-            "config_source": SOURCE_TOPIC if name in topic.settings.overrides else SOURCE_DEFAULT,
-            "is_sensitive": False,
-        }
-        for name in SETTINGS
-    ]
+def _config(topic: Topic, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": topic.settings.text(name),
+        "read_only": False,
+        "config_source": SOURCE_TOPIC if name in topic.settings.overrides else SOURCE_DEFAULT,
+        "is_sensitive": False,
+    }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.broker.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.metadata import NO_OPERATIONS
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -63,43 +67,43 @@ class ClusterApi:
         }
 
     @api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5)
-    def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
         """How large the partitions are, and how much room there is."""
         by_name = self._broker.topics.catalogue.by_name
         if request.topics is None:
             asked = [(topic, set(range(topic.partition_count))) for topic in by_name.values()]
         else:
-            asked = [
-                (by_name[each.topic], set(each.partitions))
-                for each in request.topics
-                if each.topic in by_name
-            ]
+            numbers: defaultdict[str, set[int]] = defaultdict(set)
+            for each in request.topics:
+                if each.topic in by_name:
+                    numbers[each.topic].update(each.partitions)
+            asked = [(by_name[name], wanted) for name, wanted in numbers.items()]
         usage = self._broker.disk.usage(self._broker.settings.data_dir)
-        return {
+        answer = {
             "error_code": ErrorCode.none,
             "results": [
                 {
                     "error_code": ErrorCode.none,
                     "log_dir": str(self._broker.settings.data_dir),
-                    "topics": [self._sizes(topic, numbers) for topic, numbers in asked],
+                    "topics": Each(asked, lambda each: self._sizes(*each)),
                     "total_bytes": usage.total_bytes,
                     "usable_bytes": usage.free_bytes,
                     "is_cordoned": False,
                 }
             ],
         }
+        return await encode_in_turns(ctx, answer)
 
     def _sizes(self, topic: Topic, numbers: set[int]) -> dict[str, Any]:
-        return {
-            "name": topic.name,
-            "partitions": [
-                {
-                    "partition_index": partition.id.number,
-                    "partition_size": partition.log.size_bytes,
-                    "offset_lag": 0,
-                    "is_future_key": False,
-                }
-                for partition in self._broker.partitions.of_topic(topic)
-                if partition.id.number in numbers
-            ],
-        }
+        ids = [PartitionId(topic.name, number) for number in sorted(numbers)]
+        found = [each for each in map(self._broker.partitions.find, ids) if each is not None]
+        return {"name": topic.name, "partitions": Each(found, _size)}
+
+
+def _size(partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_index": partition.id.number,
+        "partition_size": partition.log.size_bytes,
+        "offset_lag": 0,
+        "is_future_key": False,
+    }

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +32,10 @@ class CoordinatorsApi:
         self._advertised = advertised
 
     @api(ApiKey.FIND_COORDINATOR, 0, 6)
-    def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
-        """One answer for each key that was asked for."""
+    async def find_coordinator(self, ctx: RequestContext, request: Struct) -> Response:
+        """One answer for each key that was asked for, however often it was."""
         if request.key_type not in _KEY_TYPES:
-            return self._refused(ctx, request)
+            return await self._refused(ctx, request)
         address = self._advertised[ctx.listener_name]
         here: dict[str, Any] = {
             "error_code": ErrorCode.none,
@@ -45,9 +46,9 @@ class CoordinatorsApi:
         }
         if ctx.version < _BATCHED_FROM:
             return here
-        return {"coordinators": [{**here, "key": key} for key in request.coordinator_keys]}
+        return await _for_each_key(ctx, request, here)
 
-    def _refused(self, ctx: RequestContext, request: Struct) -> Response:
+    async def _refused(self, ctx: RequestContext, request: Struct) -> Response:
         nowhere: dict[str, Any] = {
             "error_code": ErrorCode.invalid_request,
             "error_message": f"key type {request.key_type}, expected 0 (group), 1 (transaction) "
@@ -58,4 +59,11 @@ class CoordinatorsApi:
         }
         if ctx.version < _BATCHED_FROM:
             return nowhere
-        return {"coordinators": [{**nowhere, "key": key} for key in request.coordinator_keys]}
+        return await _for_each_key(ctx, request, nowhere)
+
+
+async def _for_each_key(ctx: RequestContext, request: Struct, answer: dict[str, Any]) -> Response:
+    keys = list(dict.fromkeys(request.coordinator_keys))
+    return await encode_in_turns(
+        ctx, {"coordinators": Each(keys, lambda key: {**answer, "key": key})}
+    )

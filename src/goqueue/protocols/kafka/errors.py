@@ -54,6 +54,10 @@ class InvalidFetchSessionEpochError(GoQueueError):
     retriable = True
 
 
+class InvalidFetchError(GoQueueError):
+    """A Fetch asks for more partitions than one may read."""
+
+
 class ShareSessionLimitError(GoQueueError):
     """There are as many share sessions as there may be; the client tries again later."""
 
@@ -185,6 +189,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
+    InvalidFetchError: ErrorCode.invalid_request,
     ShareSessionLimitError: ErrorCode.share_session_limit_reached,
     UnsupportedResourceError: ErrorCode.invalid_request,
     InvalidRequiredAcksError: ErrorCode.invalid_required_acks,

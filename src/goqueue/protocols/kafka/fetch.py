@@ -9,14 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.fetch import Fetched, FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.model.errors import UnknownTopicIdError
+from goqueue.model.errors import TopicError
 from goqueue.protocols.kafka import fetch_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
 from goqueue.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Place
 from goqueue.protocols.kafka.fetch_wire import FetchedPartition, FetchedTopic
 from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Pace
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -27,6 +28,10 @@ MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,
 unless it is a single batch."""
 
+MAX_PARTITIONS_A_FETCH: Final = 16_384
+"""Of one Fetch, or of its session; one with more is refused as an invalid request."""
+_MANY: Final = 512
+"""Partitions from which on they are looked for in turns."""
 _FIRST_WITH_ERROR: Final = 7
 """The version from which on an answer as a whole can have an error."""
 
@@ -66,10 +71,17 @@ class FetchApi:
         isolation = isolation_of(request.isolation_level)
         session = self._sessions.resume(request)
         places, reads, unknown = [], [], {}
-        for place, wanted in session.wanted.items():
+        _check_count(session)
+        pace = Pace() if len(session.wanted) > _MANY else None
+        for place, wanted in list(session.wanted.items()):
+            if pace is not None:
+                await pace.pause()
             try:
                 topic = self._topic_name(place)
-            except UnknownTopicIdError as error:
+                if pace is not None:
+                    # Here, in turns, and not below, where all are looked for at once.
+                    self._broker.partitions.partition(PartitionId(topic, place.partition))
+            except TopicError as error:
                 unknown[place] = FetchedPartition(place.partition, code_for(error))
                 continue
             read = wanted.read
@@ -105,6 +117,14 @@ class FetchApi:
         if place.topic_id is not None:
             return self._broker.topics.catalogue.topic_with_id(place.topic_id).name
         return place.name or ""
+
+
+def _check_count(session: FetchSession) -> None:
+    if len(session.wanted) > MAX_PARTITIONS_A_FETCH:
+        raise InvalidFetchError(
+            f"{len(session.wanted)} partitions in one Fetch, at most {MAX_PARTITIONS_A_FETCH} are "
+            "read; fetch the others in a second one"
+        )
 
 
 def _partition(place: Place, item: Fetched, *, committed: bool) -> FetchedPartition:

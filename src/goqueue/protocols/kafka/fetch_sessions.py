@@ -30,7 +30,7 @@ MAX_SESSIONS: Final = 1000
 """`max.incremental.fetch.session.cache.slots`; beyond it the one unused longest is forgotten, and
 its client starts over."""
 
-MAX_PLACES: Final = 500_000
+MAX_PLACES: Final = 100_000
 """Partitions in all sessions together, whether they exist or not; beyond it likewise. A session
 that has more by itself is not remembered: its client names everything every time."""
 

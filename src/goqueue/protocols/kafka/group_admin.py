@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -13,14 +14,25 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.metadata import NO_OPERATIONS
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.group_views import GroupLine
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
 
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
+
+
+def _listed(line: GroupLine) -> dict[str, Any]:
+    return {
+        "group_id": line.group_id,
+        "protocol_type": line.protocol_type,
+        "group_state": line.state,
+        "group_type": line.group_type,
+    }
 
 
 class GroupAdminApi:
@@ -31,29 +43,25 @@ class GroupAdminApi:
         self._groups = broker.groups
 
     @api(ApiKey.LIST_GROUPS, 0, 5)
-    def list_groups(self, ctx: RequestContext, request: Struct) -> Response:
+    async def list_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Every group in one of the states and of one of the types asked for."""
         states = {each.lower() for each in request.states_filter or ()}
         types = {each.lower() for each in request.types_filter or ()}
-        return {
-            "error_code": ErrorCode.none,
-            "groups": [
-                {
-                    "group_id": line.group_id,
-                    "protocol_type": line.protocol_type,
-                    "group_state": line.state,
-                    "group_type": line.group_type,
-                }
-                for line in list_groups(self._broker)
-                if not (states and line.state.lower() not in states)
-                and not (types and line.group_type not in types)
-            ],
-        }
+        found = [
+            line
+            for line in list_groups(self._broker)
+            if not (states and line.state.lower() not in states)
+            and not (types and line.group_type not in types)
+        ]
+        return await encode_in_turns(
+            ctx, {"error_code": ErrorCode.none, "groups": Each(found, _listed)}
+        )
 
     @api(ApiKey.DESCRIBE_GROUPS, 0, 6)
-    def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for; one that does not exist is dead, as Kafka says it."""
-        return {"groups": [self._describe(ctx, group_id) for group_id in request.groups]}
+        group_ids = list(dict.fromkeys(request.groups))
+        return await encode_in_turns(ctx, {"groups": Each(group_ids, partial(self._describe, ctx))})
 
     def _describe(self, ctx: RequestContext, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
@@ -94,7 +102,7 @@ class GroupAdminApi:
     async def delete_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Delete groups without members; one result for each group asked for."""
         results = []
-        for group_id in request.groups_names:
+        async for group_id in in_turns(dict.fromkeys(request.groups_names)):
             code = ErrorCode.none
             try:
                 await delete_group(self._broker, group_id)

@@ -15,6 +15,7 @@ from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -27,6 +28,10 @@ _TOPIC_IDS_FROM: Final = 10
 _GROUPS_FROM: Final = 8
 _GROUP_ERROR_FROM: Final = 2
 _RETENTION_UNTIL: Final = 4
+
+
+_OFFSETS_A_COMMIT: Final = 1000
+"""Offsets stored at once; of a request with more, each part is stored for itself."""
 
 
 class GroupOffsetsApi:
@@ -75,7 +80,7 @@ class GroupOffsetsApi:
         outcomes: dict[TopicPartition, ErrorCode] = {}
         offsets = []
         for topic, name, code in named:
-            for each in topic.partitions if not code else ():
+            async for each in in_turns(topic.partitions if not code else ()):
                 place = (name, each.partition_index)
                 outcomes[place] = self._missing(request.group_id, *place)
                 if not outcomes[place]:
@@ -89,20 +94,21 @@ class GroupOffsetsApi:
                         )
                     )
         retention_ms = request.retention_time_ms if ctx.version <= _RETENTION_UNTIL else -1
-        commit = CommitRequest(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            generation_or_epoch=request.generation_id_or_member_epoch,
-            instance_id=request.group_instance_id,
-            offsets=tuple(offsets),
-            retention_ms=retention_ms if retention_ms >= 0 else None,
-        )
-        try:
-            result = await self._broker.groups.commit(commit)
-        except GroupError as error:
-            return dict.fromkeys(outcomes, code_for(error))
-        for place, refusal in result.partitions:
-            outcomes[place] = ErrorCode.none if refusal is None else code_for(refusal)
+        for start in range(0, max(len(offsets), 1), _OFFSETS_A_COMMIT):
+            commit = CommitRequest(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                generation_or_epoch=request.generation_id_or_member_epoch,
+                instance_id=request.group_instance_id,
+                offsets=tuple(offsets[start : start + _OFFSETS_A_COMMIT]),
+                retention_ms=retention_ms if retention_ms >= 0 else None,
+            )
+            try:
+                result = await self._broker.groups.commit(commit)
+            except GroupError as error:
+                return dict.fromkeys(outcomes, code_for(error))
+            for place, refusal in result.partitions:
+                outcomes[place] = ErrorCode.none if refusal is None else code_for(refusal)
         return outcomes
 
     def _missing(self, group_id: str, topic: str, number: int) -> ErrorCode:
@@ -116,19 +122,19 @@ class GroupOffsetsApi:
     # --- OffsetFetch -----------------------------------------------------------------------------
 
     @api(ApiKey.OFFSET_FETCH, 1, 10)
-    def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
+    async def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
         """The offsets of one group in old versions, of several since."""
         if ctx.version >= _GROUPS_FROM:
-            return {
-                "groups": [
-                    {"group_id": group.group_id, **self._fetch(ctx, group, request)}
-                    for group in request.groups
-                ]
-            }
+            groups = once_each(request.groups, key=lambda group: group.group_id)
+
+            def describe(group: Struct) -> dict[str, Any]:
+                return {"group_id": group.group_id, **self._fetch(ctx, group, request)}
+
+            return await encode_in_turns(ctx, {"groups": Each(groups, describe)})
         answer = self._fetch(ctx, request, request)
         if ctx.version < _GROUP_ERROR_FROM:
             answer.pop("error_code")
-        return answer
+        return await encode_in_turns(ctx, answer)
 
     def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
         """One group's offsets: of the partitions asked for, or of all that it has."""

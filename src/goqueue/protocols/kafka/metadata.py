@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.broker.topics import check_name
 from goqueue.model.errors import (
     GoQueueError,
     TopicExistsError,
     UnknownTopicError,
 )
 from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.creation_rate import CreationRate
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -47,51 +52,55 @@ class MetadataApi:
         """Tell clients of each listener, by its name, the address to come back to."""
         self._broker = broker
         self._advertised = advertised
+        self._creations = CreationRate(broker.clock.monotonic_s())
 
     @api(ApiKey.METADATA, 0, 13)
     async def metadata(self, ctx: RequestContext, request: Struct) -> Response:
         """Describe the node and the topics asked for, making missing ones where that is wanted."""
         everything = request.topics is None or (ctx.version == 0 and not request.topics)
+        found: list[Topic | dict[str, Any]]
         if everything:
-            topics = [self._describe(t) for t in self._broker.topics.catalogue.by_name.values()]
+            found = list(self._broker.topics.catalogue.by_name.values())
         else:
             may_create = bool(request.allow_auto_topic_creation)
-            topics = [await self._asked(topic, may_create=may_create) for topic in request.topics]
+            asked = once_each(request.topics, key=lambda each: each.topic_id or each.name)
+            found = [
+                await self._asked(topic, may_create=may_create) async for topic in in_turns(asked)
+            ]
         address = self._advertised[ctx.listener_name]
         node_id = self._broker.settings.node_id
-        return {
-            "brokers": [
-                {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
-            ],
-            "cluster_id": self._broker.settings.cluster_id,
-            "controller_id": node_id,
-            "topics": topics,
-            "cluster_authorized_operations": NO_OPERATIONS,
-        }
+        return await encode_in_turns(
+            ctx,
+            {
+                "brokers": [
+                    {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
+                ],
+                "cluster_id": self._broker.settings.cluster_id,
+                "controller_id": node_id,
+                "topics": Each(found, self._describe),
+                "cluster_authorized_operations": NO_OPERATIONS,
+            },
+        )
 
-    async def _asked(self, topic: Struct, *, may_create: bool) -> dict[str, Any]:
-        """One topic that the client named, or why there is none."""
+    async def _asked(self, topic: Struct, *, may_create: bool) -> Topic | dict[str, Any]:
+        """One topic that the client named, or the answer that says why there is none."""
         catalogue = self._broker.topics.catalogue
         try:
             if topic.topic_id:
-                return self._describe(catalogue.topic_with_id(topic.topic_id))
-            found = catalogue.by_name.get(topic.name or "")
-            if found is None:
-                found = await self._missing(topic.name or "", may_create=may_create)
-            return self._describe(found)
+                return catalogue.topic_with_id(topic.topic_id)
+            name = topic.name or ""
+            found = catalogue.by_name.get(name)
+            return found or await self._missing(name, may_create=may_create)
         except GoQueueError as error:
-            return {
-                "error_code": code_for(error),
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "is_internal": False,
-                "partitions": [],
-                "topic_authorized_operations": NO_OPERATIONS,
-            }
+            return _without(topic.name, topic.topic_id, error)
 
     async def _missing(self, name: str, *, may_create: bool) -> Topic:
         if not (may_create and self._broker.settings.auto_create_topics):
             raise UnknownTopicError(f"there is no topic {name!r}, and it is not made by asking")
+        check_name(name)
+        if not self._creations.take(self._broker.clock.monotonic_s()):
+            _log.warning("topic %s is not made yet: too many were made by asking for them", name)
+            raise UnknownTopicError(f"there is no topic {name!r}, and it is not made yet")
         try:
             topic = await self._broker.create_topic(name)
         except TopicExistsError:
@@ -99,24 +108,42 @@ class MetadataApi:
         _log.info("made topic %s with %d partitions, as asked", name, topic.partition_count)
         return topic
 
-    def _describe(self, topic: Topic) -> dict[str, Any]:
+    def _describe(self, topic: Topic | dict[str, Any]) -> dict[str, Any]:
+        if isinstance(topic, dict):
+            return topic
+        try:
+            partitions = self._broker.partitions.of_topic(topic)
+        except UnknownTopicError as error:
+            return _without(topic.name, topic.topic_id, error)
         node_id = self._broker.settings.node_id
+
+        def describe(partition: Partition) -> dict[str, Any]:
+            return {
+                "error_code": ErrorCode.none,
+                "partition_index": partition.id.number,
+                "leader_id": node_id,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": [node_id],
+                "isr_nodes": [node_id],
+                "offline_replicas": [],
+            }
+
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
-            "partitions": [
-                {
-                    "error_code": ErrorCode.none,
-                    "partition_index": partition.id.number,
-                    "leader_id": node_id,
-                    "leader_epoch": partition.leader_epoch,
-                    "replica_nodes": [node_id],
-                    "isr_nodes": [node_id],
-                    "offline_replicas": [],
-                }
-                for partition in self._broker.partitions.of_topic(topic)
-            ],
+            "partitions": Each(partitions, describe),
             "topic_authorized_operations": NO_OPERATIONS,
         }
+
+
+def _without(name: str | None, topic_id: UUID | None, error: GoQueueError) -> dict[str, Any]:
+    return {
+        "error_code": code_for(error),
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": NO_OPERATIONS,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -13,6 +14,7 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -70,7 +72,9 @@ class OffsetsApi:
                     "name": topic.name,
                     "partitions": [
                         await self._list_offset(topic.name, asked, isolation)
-                        for asked in topic.partitions
+                        async for asked in in_turns(
+                            once_each(topic.partitions, key=lambda p: p.partition_index)
+                        )
                     ],
                 }
                 for topic in request.topics
@@ -107,17 +111,16 @@ class OffsetsApi:
     # --- OffsetForLeaderEpoch --------------------------------------------------------------------
 
     @api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4)
-    def offset_for_leader_epoch(self, ctx: RequestContext, request: Struct) -> Response:
+    async def offset_for_leader_epoch(self, ctx: RequestContext, request: Struct) -> Response:
         """Where the records of an epoch end, so that a client notices a truncated log."""
-        return {
-            "topics": [
-                {
-                    "topic": topic.topic,
-                    "partitions": [self._epoch_end(topic.topic, p) for p in topic.partitions],
-                }
-                for topic in request.topics
-            ]
-        }
+
+        def describe(topic: Struct) -> dict[str, Any]:
+            return {
+                "topic": topic.topic,
+                "partitions": Each(topic.partitions, partial(self._epoch_end, topic.topic)),
+            }
+
+        return await encode_in_turns(ctx, {"topics": Each(request.topics, describe)})
 
     def _epoch_end(self, topic: str, asked: Struct) -> dict[str, Any]:
         answer = {"partition": asked.partition, "error_code": ErrorCode.none}
@@ -149,13 +152,15 @@ class OffsetsApi:
     # --- DeleteRecords ---------------------------------------------------------------------------
 
     @api(ApiKey.DELETE_RECORDS, 0, 2)
-    def delete_records(self, ctx: RequestContext, request: Struct) -> Response:
+    async def delete_records(self, ctx: RequestContext, request: Struct) -> Response:
         """Let partitions start later."""
         return {
             "topics": [
                 {
                     "name": topic.name,
-                    "partitions": [self._delete(topic.name, p) for p in topic.partitions],
+                    "partitions": [
+                        self._delete(topic.name, p) async for p in in_turns(topic.partitions)
+                    ],
                 }
                 for topic in request.topics
             ]

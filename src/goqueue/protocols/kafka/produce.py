@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -15,8 +16,9 @@ from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.produce_joining import IMPLICIT_FROM, ProduceJoining, code_of
-from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicResult
+from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicData, TopicResult
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.codec import Encoded, Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest, TopicData
+    from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest
 
 _ACKS: Final = {acks.value: acks for acks in Acks}
 
@@ -57,9 +59,35 @@ class ProduceApi:
         self, ctx: RequestContext, request: ProduceRequest, refusal: GoQueueError | None = None
     ) -> Response | Awaitable[Response | None] | None:
         """Append everything; `refusal` says why the transaction does not take anything."""
-        waits: list[_Wait] = []
         sent = _Sent(request.acks, ctx.version, refusal)
+        if ctx.is_large:
+            return self._in_turns(ctx, request, sent)
+        waits: list[_Wait] = []
         results = [self._topic(topic, sent, waits) for topic in request.topics]
+        return self._answer(ctx, request, results, waits)
+
+    async def _in_turns(
+        self, ctx: RequestContext, request: ProduceRequest, sent: _Sent
+    ) -> Response | None:
+        """The same for a request of many partitions; nothing behind it has started yet."""
+        waits: list[_Wait] = []
+        results = []
+        for topic in request.topics:
+            parts: list[PartitionResult] = []
+            async for data in in_turns(topic.partitions):
+                single = TopicData(topic.name, topic.topic_id, [data])
+                self._topic(single, sent, waits, parts)
+            results.append(TopicResult(topic.name, topic.topic_id, parts))
+        answer = self._answer(ctx, request, results, waits)
+        return await answer if isawaitable(answer) else answer
+
+    def _answer(
+        self,
+        ctx: RequestContext,
+        request: ProduceRequest,
+        results: list[TopicResult],
+        waits: list[_Wait],
+    ) -> Response | Awaitable[Response | None] | None:
         if request.acks == Acks.NONE:
             if any(part.error_code for result in results for part in result.partitions):
                 # As Kafka does: there is no answer to say it with, and the client must look again.
@@ -69,8 +97,14 @@ class ProduceApi:
             return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
         return produce_wire.encode_response(ctx.version, results)
 
-    def _topic(self, topic: TopicData, sent: _Sent, waits: list[_Wait]) -> TopicResult:
-        results: list[PartitionResult] = []
+    def _topic(
+        self,
+        topic: TopicData,
+        sent: _Sent,
+        waits: list[_Wait],
+        results: list[PartitionResult] | None = None,
+    ) -> TopicResult:
+        results = [] if results is None else results
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
             try:

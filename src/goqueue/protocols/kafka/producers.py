@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,6 +13,7 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transaction_codes import known_to
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
 
 if TYPE_CHECKING:
@@ -67,20 +69,17 @@ class ProducersApi:
         )
 
     @api(ApiKey.DESCRIBE_PRODUCERS, 0, 0)
-    def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
         """The idempotent producers that a partition remembers."""
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        self._describe(PartitionId(topic.name, number))
-                        for number in topic.partition_indexes
-                    ],
-                }
-                for topic in request.topics
-            ]
-        }
+        numbers: defaultdict[str, dict[int, None]] = defaultdict(dict)
+        for topic in request.topics:
+            numbers[topic.name].update(dict.fromkeys(topic.partition_indexes))
+
+        def describe(name: str) -> dict[str, Any]:
+            places = [PartitionId(name, number) for number in numbers[name]]
+            return {"name": name, "partitions": Each(places, self._describe)}
+
+        return await encode_in_turns(ctx, {"topics": Each(list(numbers), describe)})
 
     def _describe(self, partition_id: PartitionId) -> dict[str, Any]:
         answer: dict[str, Any] = {

@@ -13,6 +13,7 @@ from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.metadata import NO_OPERATIONS
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,9 +77,10 @@ class ShareGroupsApi:
         }
 
     @api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1)
-    def describe(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
-        return {"groups": [self._describe(group_id) for group_id in request.group_ids]}
+        group_ids = list(dict.fromkeys(request.group_ids))
+        return await encode_in_turns(ctx, {"groups": Each(group_ids, self._describe)})
 
     def _describe(self, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {

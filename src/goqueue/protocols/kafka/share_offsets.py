@@ -14,6 +14,7 @@ from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -36,9 +37,10 @@ class ShareOffsetsApi:
     # --- DescribeShareGroupOffsets ---------------------------------------------------------------
 
     @api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
-    def describe(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Where each group has its oldest message that it is not done with."""
-        return {"groups": [self._describe(each) for each in request.groups]}
+        groups = once_each(request.groups, key=lambda each: each.group_id)
+        return await encode_in_turns(ctx, {"groups": Each(groups, self._describe)})
 
     def _describe(self, asked: Struct) -> dict[str, Any]:
         answer: dict[str, Any] = {"group_id": asked.group_id, "topics": []}
@@ -54,6 +56,7 @@ class ShareOffsetsApi:
                     wanted[partition.id.topic].append(partition.id.number)
         for topic in asked.topics or ():
             wanted[topic.topic_name] += topic.partitions
+        wanted = {name: list(dict.fromkeys(numbers)) for name, numbers in wanted.items()}
         answer["topics"] = [
             {
                 "topic_name": name,

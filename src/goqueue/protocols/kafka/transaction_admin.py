@@ -13,6 +13,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import TransactionFilter
 from goqueue.transactions.states import TransactionState
@@ -23,10 +24,19 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
+    from goqueue.transactions.messages import TransactionView
 
 _RENEWING_VERSION: Final = 2
 MAX_PATTERN_CHARS: Final = 249
 """Of a pattern for transactional ids; a longer one is refused."""
+
+
+def _listed(line: TransactionView) -> dict[str, Any]:
+    return {
+        "transactional_id": line.transactional_id,
+        "producer_id": line.producer_id,
+        "transaction_state": line.state,
+    }
 
 
 class TransactionAdminApi:
@@ -36,7 +46,7 @@ class TransactionAdminApi:
         self._broker = broker
 
     @api(ApiKey.LIST_TRANSACTIONS, 0, 2)
-    def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:
+    async def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:
         """The transactional ids that the filters let through."""
         states = {state.value for state in TransactionState}
         pattern = request.transactional_id_pattern
@@ -50,23 +60,21 @@ class TransactionAdminApi:
             wanted = TransactionFilter(
                 wanted.states, wanted.producer_ids, wanted.min_duration_ms, matches
             )
-        return {
-            "error_code": ErrorCode.none,
-            "unknown_state_filters": sorted(wanted.states - states),
-            "transaction_states": [
-                {
-                    "transactional_id": line.transactional_id,
-                    "producer_id": line.producer_id,
-                    "transaction_state": line.state,
-                }
-                for line in self._broker.transactions.list(wanted)
-            ],
-        }
+        found = list(self._broker.transactions.list(wanted))
+        return await encode_in_turns(
+            ctx,
+            {
+                "error_code": ErrorCode.none,
+                "unknown_state_filters": sorted(wanted.states - states),
+                "transaction_states": Each(found, _listed),
+            },
+        )
 
     @api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0)
-    def describe_transactions(self, ctx: RequestContext, request: Struct) -> Response:
+    async def describe_transactions(self, ctx: RequestContext, request: Struct) -> Response:
         """Each transactional id that was asked for."""
-        return {"transaction_states": [self._describe(each) for each in request.transactional_ids]}
+        asked = list(dict.fromkeys(request.transactional_ids))
+        return await encode_in_turns(ctx, {"transaction_states": Each(asked, self._describe)})
 
     def _describe(self, transactional_id: str) -> dict[str, Any]:
         try:
