@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.delivery import operations as ops
 from goqueue.delivery.pages import MessageState
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from goqueue.model.errors import ReceiptError
 
 TIMED_OUT = "the visibility timeout ran out"
+_EXPIRED: Final = (
+    "the receipt {} has expired: its visibility timeout ran out or its member left the group, and "
+    "the message is redelivered or dead-lettered"
+)
 
 
 def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:
@@ -34,22 +38,18 @@ def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:
 
 def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
     """Why a receipt does not count; None when it does."""
-    window, offset = queue.window, receipt.offset
-    delivery = window.delivery(offset)
+    window = queue.window
+    delivery = window.delivery(receipt.offset)
     if delivery is not None and delivery.number == receipt.delivery_count:
         if delivery.nonce != receipt.nonce:
             return UnknownReceiptError(f"no delivery has the receipt {receipt}")
         if window.leases[delivery.lease].deadline_ms > now_ms:
             return None
-    state, count = window.state(offset), window.count(offset)
-    if state is MessageState.SETTLED or not 0 < receipt.delivery_count <= count:
-        return UnknownReceiptError(
-            f"no open delivery has the receipt {receipt}: the message is done with already, or "
-            "was never delivered so"
-        )
-    return ExpiredReceiptError(
-        f"the delivery of {receipt} is over: its visibility timeout ran out or it was handed "
-        "back, and the message is delivered again or dead"
+        return ExpiredReceiptError(_EXPIRED.format(receipt))
+    if receipt.nonce in queue.expired:
+        return ExpiredReceiptError(_EXPIRED.format(receipt))
+    return UnknownReceiptError(
+        f"no open delivery has the receipt {receipt}: it was used already, or never given"
     )
 
 

@@ -106,6 +106,7 @@ class QueueGroup:
             return changes
         for key, queue in self.queues.items():
             ranges = queue.held_by(member)
+            queue.expire(ranges)
             operations = release(queue, ranges, self.settings, now_ms, MEMBER_GONE)
             for operation in operations:
                 queue.apply(operation)

@@ -12,6 +12,7 @@ from hashlib import shake_128
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.delivery import operations as ops
+from goqueue.delivery.expired import ExpiredReceipts
 from goqueue.delivery.leases import NUMBERS, Lease
 from goqueue.delivery.line import LANES, Line
 from goqueue.delivery.pages import MessageState
@@ -52,6 +53,7 @@ class PartitionQueue:
         """Messages that are dead and not yet put away."""
         self.moving: list[ops.Moving] = []
         """Dead messages of which it must be found out, after a crash, whether they were moved."""
+        self.expired = ExpiredReceipts()
         self.next_lease = 1
         """A number that no lease has had for long; `lease_numbers` says which are free."""
         self._lanes = lanes
@@ -131,7 +133,14 @@ class PartitionQueue:
         """What members have had for too long, lease by lease; each must leave its lease at once."""
         while (lease := self._first_lease()) is not None and lease[1].deadline_ms <= now_ms:
             heapq.heappop(self._deadlines)
-            yield self.window.held(lease[0])
+            held = self.window.held(lease[0])
+            self.expire(held)
+            yield held
+
+    def expire(self, ranges: Iterable[Range]) -> None:
+        """Remember that the receipts of what is in flight of these have expired."""
+        for first, end in ranges:
+            self.expired.add(self.window.nonces(first, end))
 
     def wake(self, now_ms: int) -> bool:
         """Let messages be handed out whose waiting is over; says whether there were any."""

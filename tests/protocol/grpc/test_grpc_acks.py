@@ -77,7 +77,7 @@ def test_a_receipt_is_taken_and_wrong_ones_are_told_why_they_are(tmp_path, call)
         for nonsense in ("", "t:0:0", late + "0", late.upper(), "x" * 10_000):
             assert await refused(call(acks, nonsense)) == (INVALID, "MalformedReceiptError")
         await acks.Nack(pb.NackRequest(receipt_handle=late, delay_ms=0))
-        assert await refused(call(acks, late)) == (EXPIRED, "ExpiredReceiptError")
+        assert await refused(call(acks, late)) == (NOT_FOUND, "UnknownReceiptError")
 
     played(tmp_path, scenario)
 

@@ -537,6 +537,39 @@ def test_a_receipt_of_another_group_is_foreign(api: HttpApi, topic: str, group: 
     api.post("/messages/ack", {**body, "group": group})
 
 
+def refused(api: HttpApi, verdict: str, message: dict[str, Any]) -> tuple[int, str]:
+    body = {"receipt_handle": message["receipt_handle"]}
+    answer = api.ask("POST", f"/messages/{verdict}", body)
+    return answer.status, answer.code
+
+
+def test_a_used_receipt_is_unknown_whatever_another_group_does_with_the_message(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    mine, theirs = join(api, group, topic), join(api, f"{group}-other", topic)
+    api.publish(topic, "acknowledged", "handed back", partition=0)
+    acknowledged, handed_back = poll(api, group, mine)
+    for other in poll(api, f"{group}-other", theirs):
+        api.post("/messages/nack", {"receipt_handle": other["receipt_handle"], "delay": "1h"})
+    ack(api, acknowledged)
+    api.post("/messages/nack", {"receipt_handle": handed_back["receipt_handle"], "delay": "1h"})
+    assert refused(api, "ack", acknowledged) == (404, "unknown_receipt")
+    assert refused(api, "ack", handed_back) == (404, "unknown_receipt")
+    assert refused(api, "nack", handed_back) == (404, "unknown_receipt")
+
+
+def test_an_expired_receipt_is_late_whatever_its_next_holder_does_with_the_message(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    member = join(api, group, topic, visibility_timeout="100ms", max_deliveries=250)
+    for verdict in ("ack", "nack"):
+        api.publish(topic, "x", partition=0)
+        (late,) = poll(api, group, member)
+        (again,) = poll(api, group, member, "visibility=1h")
+        api.post(f"/messages/{verdict}", {"receipt_handle": again["receipt_handle"]})
+        assert refused(api, "ack", late) == (409, "expired_receipt")
+
+
 def test_a_batch_has_a_result_for_each_receipt(api: HttpApi, topic: str, group: str) -> None:
     member = join(api, group, topic, visibility_timeout="100ms", max_deliveries=9)
     api.publish(topic, *"abcd", partition=0)

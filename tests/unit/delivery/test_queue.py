@@ -76,6 +76,7 @@ class Message:
     reason: str = ""
     handed_out: int = 0
     receipts: list[Receipt] = field(default_factory=list)
+    expired: set[Receipt] = field(default_factory=set)
 
     def come_back(self):
         self.first_ms = self.first_ms or self.taken_ms
@@ -242,6 +243,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert sorted(at for first, end in held for at in range(first, end)) == sorted(
             each.offset for each in mine
         )
+        self.queue.expire(held)
         self.tell(*decisions.release(self.queue, held, SETTINGS, self.now_ms))
         self.come_back(mine)
 
@@ -259,6 +261,7 @@ class QueueMachine(RuleBasedStateMachine):
     def come_back(self, messages):
         for each in messages:
             each.come_back()
+            each.expired.add(each.receipts[-1])
             each.state = AVAILABLE
             if each.count >= 3:
                 each.state, each.reason = DOOMED, Reason.MAX_RETRIES_EXCEEDED
@@ -324,17 +327,25 @@ class QueueMachine(RuleBasedStateMachine):
         if counts and each.deadline_ms > self.now_ms:
             assert decisions.refusal(self.queue, receipt, self.now_ms) is None
             return
-        kind = UnknownReceiptError if each.state is SETTLED else ExpiredReceiptError
+        late = counts or receipt in each.expired
+        kind = ExpiredReceiptError if late else UnknownReceiptError
         assert type(decisions.refusal(self.queue, receipt, self.now_ms)) is kind
+
+    def forget_expired(self):
+        """Which receipts have expired is kept in memory only."""
+        for each in self.messages.values():
+            each.expired.clear()
 
     @rule()
     def keep_and_load(self):
         self.queue = reloaded(self.queue, self.lanes)
+        self.forget_expired()
 
     @rule()
     def crash(self):
         """What was only in memory is gone; what waited long enough is found again."""
         self.queue = reloaded(self.replica, self.lanes)
+        self.forget_expired()
         self.wake_again()
 
     @rule()

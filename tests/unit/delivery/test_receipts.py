@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
+from goqueue.delivery.expired import MAX_EXPIRED_RECEIPTS, ExpiredReceipts
 from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.receipts import Receipt
@@ -133,11 +134,11 @@ def test_a_used_receipt_is_unknown():
     assert kind(queue, shown) is UnknownReceiptError
 
 
-def test_a_receipt_of_an_earlier_delivery_is_over():
+def test_a_receipt_with_the_number_of_an_earlier_delivery_is_unknown():
     queue = queue_with_deliveries()
     second = receipt(queue, 5)
     assert second.delivery_count == 2
-    assert kind(queue, second._replace(delivery_count=1)) is ExpiredReceiptError
+    assert kind(queue, second._replace(delivery_count=1)) is UnknownReceiptError
 
 
 def test_a_receipt_of_a_delivery_to_come_is_unknown():
@@ -155,12 +156,46 @@ def test_a_receipt_of_a_delivery_to_come_is_unknown():
     ],
     ids=["released", "postponed", "rejected"],
 )
-def test_a_receipt_of_what_was_handed_back_is_over(operations):
+def test_a_receipt_of_what_was_handed_back_is_used(operations):
     queue = queue_with_deliveries()
     shown = receipt(queue, 3)
     for operation in operations(queue):
         queue.apply(operation)
-    assert kind(queue, shown) is ExpiredReceiptError
+    assert kind(queue, shown) is UnknownReceiptError
+
+
+def expire(queue, now_ms=1000):
+    for ranges in queue.overdue(now_ms):
+        for operation in decisions.release(queue, ranges, SETTINGS, now_ms):
+            queue.apply(operation)
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        lambda queue: [],
+        lambda queue: [ops.Settled([(3, 4)])],
+        lambda queue: [ops.Settled([(0, 512)])],
+        lambda queue: decisions.postpone(queue, [3], SETTINGS, 1500),
+        lambda _: decisions.doom([3], Reason.REJECTED, SETTINGS, 1500),
+    ],
+    ids=["available", "acknowledged", "all acknowledged", "postponed", "rejected"],
+)
+def test_an_expired_receipt_stays_expired_whatever_others_do_with_the_message(operations):
+    queue = queue_with_deliveries()
+    shown = receipt(queue, 3)
+    expire(queue)
+    for operation in operations(queue):
+        queue.apply(operation)
+    assert kind(queue, shown, 1500) is ExpiredReceiptError
+
+
+def test_of_the_oldest_expired_receipts_nothing_is_remembered():
+    expired = ExpiredReceipts()
+    expired.add(range(MAX_EXPIRED_RECEIPTS))
+    expired.add(range(MAX_EXPIRED_RECEIPTS, MAX_EXPIRED_RECEIPTS + 5))
+    assert {nonce in expired for nonce in range(5)} == {False}
+    assert {nonce in expired for nonce in range(5, MAX_EXPIRED_RECEIPTS + 5)} == {True}
 
 
 def test_a_receipt_counts_for_as_long_as_its_time_was_extended():
