@@ -17,9 +17,17 @@ FILE_FLAG: Final = "--config"
 FILE_ENVIRONMENT: Final = "GOQUEUE_CONFIG"
 
 CLIENT_ENVIRONMENT: Final = frozenset(
-    {"GOQUEUE_SERVER", "GOQUEUE_CONTEXT", "GOQUEUE_API_KEY", "GOQUEUE_TIMEOUT"}
+    {
+        "GOQUEUE_API_KEY",
+        "GOQUEUE_BOOTSTRAP_SERVERS",
+        "GOQUEUE_CODEC",
+        "GOQUEUE_CONTEXT",
+        "GOQUEUE_SERVER",
+        "GOQUEUE_SERVERS",
+        "GOQUEUE_TIMEOUT",
+    }
 )
-"""What the other commands read: a server that is started beside them has no use for it."""
+"""What other commands, the record codec and pipelines read: none of it is a setting."""
 
 _SHOWN_CHARS: Final = 100
 """More of a wrong value than this is not shown."""
