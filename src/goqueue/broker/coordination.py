@@ -64,7 +64,7 @@ class Groups:
         self, broker: Broker, settings: GroupSettings, partition_count: int = OFFSETS_PARTITIONS
     ) -> None:
         self._broker = broker
-        self._settings = settings
+        self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         clock = broker.clock
@@ -102,7 +102,7 @@ class Groups:
             )
             shard = self._shards[number] = GroupShard(
                 state,
-                self._settings,
+                self.settings,
                 self._now_ms,
                 on_rebalance=self._broker.tracer.rebalanced,
                 on_gone=self._on_gone,

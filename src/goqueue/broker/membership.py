@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from goqueue.broker.auto_commit import AutoCommit
 from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.stored_messages import messages_of
@@ -72,6 +73,8 @@ class Member:
     """The next offset to be read of each partition that has been read."""
     heartbeat_interval_ms: int = 0
     polls: int = 0
+    auto: AutoCommit | None = None
+    """None where the member commits itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,9 @@ class Memberships:
         member_id: str = "",
         reset_to_earliest: bool = True,
         releases_itself: bool = False,
+        session_timeout_ms: int | None = None,
+        assignor: str | None = None,
+        auto_commit_ms: int | None = None,
     ) -> Member:
         """Become a member that reads these topics.
 
@@ -108,6 +114,9 @@ class Memberships:
         A member that `releases_itself` calls `release` when it has finished with partitions that
         it is to give up; the group waits for it, up to the rebalance timeout.
 
+        With `auto_commit_ms` each `poll` commits what the polls before it returned, at most once
+        in that time; so do leaving and losing a partition.
+
         Raises:
             GroupError: the group refuses, for example because it speaks the classic protocol.
         """
@@ -115,6 +124,8 @@ class Memberships:
         member = Member(group_id, member_id, reset_to_earliest)
         member.client_id, member.client_host = client_id, client_host
         member.releases_itself = releases_itself
+        if auto_commit_ms is not None:
+            member.auto = AutoCommit(auto_commit_ms, self._broker.clock.now_ms())
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -126,6 +137,8 @@ class Memberships:
                 rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
                 subscribed_names=frozenset(topics),
                 owned=frozenset(),
+                server_assignor=assignor,
+                session_timeout_ms=session_timeout_ms,
             ),
         )
         if len(self._members) >= MAX_MEMBERS:
@@ -200,6 +213,10 @@ class Memberships:
 
         One whose place was taken has nothing to leave.
         """
+        if self._members.get((member.group_id, member.member_id)) is not member:
+            return
+        if member.auto is not None:
+            await self._auto_commit(member, member.auto, member.auto.changed(member.positions))
         if not self._forget(member):
             return
         await self._broker.groups.consumer_heartbeat(
@@ -261,8 +278,11 @@ class Memberships:
     async def poll(
         self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
     ) -> Polled:
-        """A sign of life, and `read`."""
-        await self.heartbeat(member)
+        """A heartbeat, and `read`."""
+        if member.auto is None:
+            await self.heartbeat(member)
+        else:
+            await self._committing_heartbeat(member, member.auto)
         return await self.read(member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
 
     async def read(
@@ -351,6 +371,9 @@ class Memberships:
         except GroupError as error:
             self._broker.groups.commit_refused(member.group_id, error)
             raise
+        return await self._store(member, offsets)
+
+    async def _store(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
         return await self._broker.groups.commit(
             CommitRequest(
                 group_id=member.group_id,
@@ -362,3 +385,23 @@ class Memberships:
                 ),
             )
         )
+
+    async def _committing_heartbeat(self, member: Member, auto: AutoCommit) -> None:
+        """A heartbeat that commits what earlier polls returned.
+
+        A partition that the heartbeat takes from the member is its own until the next one: a
+        commit of it still counts, and its next owner begins where this member stopped.
+        """
+        returned = dict(member.positions)
+        await self._auto_commit(member, auto, auto.due(returned, self._broker.clock.now_ms()))
+        await self.heartbeat(member)
+        lost = {each: returned[each] for each in returned.keys() - member.assigned}
+        await self._auto_commit(member, auto, auto.changed(lost))
+        for partition in lost:
+            auto.forget(partition)
+
+    async def _auto_commit(
+        self, member: Member, auto: AutoCommit, offsets: Mapping[PartitionId, int]
+    ) -> None:
+        if offsets:
+            auto.note(offsets, await self._store(member, offsets))

@@ -55,7 +55,8 @@ class QueueMembers:
         client_id: str = "",
         client_host: str = "",
         member_id: str = "",
-        session_ms: int = 45_000,
+        session_timeout_ms: int | None = None,
+        assignor: str | None = None,
         releases_itself: bool = False,
     ) -> QueueMember:
         """Become a member; `settings` make the group if there is none, and say how it works.
@@ -81,9 +82,12 @@ class QueueMembers:
                 member_id=member_id,
                 reset_to_earliest=not group.settings.start_at_latest,
                 releases_itself=releases_itself,
+                session_timeout_ms=session_timeout_ms,
+                assignor=assignor,
             )
             return QueueMember(group_id, owner.member_id, Mode.EXCLUSIVE, owner)
         member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
+        session_ms = session_timeout_ms or group.settings.session_ms
         member = SharedMember(member_id, wanted, client_id, client_host, session_ms)
         group.members.join(member, self._queues.now_ms())
         self._queues.shard_of(group).wake_at(member.deadline_ms)

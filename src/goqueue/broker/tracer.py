@@ -200,6 +200,11 @@ class Tracer(TraceVerdicts):
         context = self._context(place_id, record.offset)
         return (context or derived_context(place_id, record.offset)).trace_id
 
+    def trace_id_of(self, topic: str, partition: int, record: Record) -> str:
+        """The same by the topic's name; empty for one that was deleted meanwhile."""
+        found = self._topics.catalogue.by_name.get(topic)
+        return "" if found is None else self.trace_id(found, partition, record)
+
     # --- Delivering ------------------------------------------------------------------------------
 
     def fetched(self, group: str, consumer: str, portions: Iterable[Portion]) -> None:

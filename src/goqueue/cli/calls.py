@@ -20,7 +20,7 @@ import typer
 from goqueue.cli import contexts
 from goqueue.cli.completion import context_names, names_of
 from goqueue.cli.errors import CliError, RefusedError
-from goqueue.cli.output import Format, emit, fail
+from goqueue.cli.output import Format, emit, fail, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,10 +145,14 @@ class Call:
         self,
         data: Fields | Sequence[Fields],
         table: Fields | Sequence[Fields] | None = None,
+        *,
+        empty: str = "nothing to show",
     ) -> None:
-        """Print a result; `table` is what people get of it."""
-        for_people = self.output is Format.TABLE and table is not None
-        emit(table if for_people and table is not None else data, self.output)
+        """Print a result; `table` is what people get of it, `empty` what they read of no rows."""
+        shown = table if self.output is Format.TABLE and table is not None else data
+        emit(shown, self.output)
+        if self.output is Format.TABLE and not shown:
+            note(empty)
 
 
 def command(

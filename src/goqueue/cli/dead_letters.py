@@ -66,7 +66,11 @@ def list_letters(
         since=_moment(since, "--since"),
         until=_moment(until, "--until"),
     )
-    call.show(answer, [_row(each) for each in answer["letters"]])
+    call.show(
+        answer,
+        [_row(each) for each in answer["letters"]],
+        empty=f"{topic} has no such dead letters",
+    )
     if answer["total"] > len(answer["letters"]):
         note(f"{len(answer['letters'])} of {answer['total']} dead letters")
 

@@ -31,7 +31,11 @@ def list_delayed(
 ) -> None:
     """List the messages of a topic that wait, and when they are due."""
     answer = call.api.get("/topics/{}/delayed", topic, limit=limit, skip=skip)
-    call.show(answer, [_row(each) for each in answer["messages"]])
+    call.show(
+        answer,
+        [_row(each) for each in answer["messages"]],
+        empty=f"{topic} has no delayed messages",
+    )
     if answer["total"] > len(answer["messages"]):
         note(f"{len(answer['messages'])} of {answer['total']} delayed messages")
 

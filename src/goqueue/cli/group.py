@@ -22,7 +22,7 @@ GroupArgument: TypeAlias = Annotated[
 @command(app, "list")
 def list_groups(call: Call) -> None:
     """List all groups, whichever protocol their members speak."""
-    call.show(call.api.get("/groups")["groups"])
+    call.show(call.api.get("/groups")["groups"], empty="no consumer groups")
 
 
 @command(app, "describe")
@@ -56,7 +56,7 @@ def describe_group(call: Call, name: GroupArgument) -> None:
 def show_offsets(call: Call, name: GroupArgument) -> None:
     """Show how far a group has read each partition, and how far it is behind."""
     answer = call.api.get("/groups/{}/offsets", name)
-    call.show(answer, _offset_rows(answer))
+    call.show(answer, _offset_rows(answer), empty=f"{name} has no offsets")
 
 
 @command(app, "delete")

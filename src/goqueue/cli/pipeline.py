@@ -167,7 +167,7 @@ def list_pipelines(call: Call) -> None:
     """List the pipelines that have told the broker how they are."""
     answer = call.api.get("/pipelines")
     found = answer["pipelines"] if isinstance(answer, dict) else answer
-    call.show(answer, [_row(each) for each in found])
+    call.show(answer, [_row(each) for each in found], empty="no pipelines")
 
 
 @command(app, "status")

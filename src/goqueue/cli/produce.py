@@ -145,7 +145,7 @@ def _delivery(
         if parse_span_ms(deliver_at) is not None:
             raise UsageError(f"--deliver-at: {deliver_at!r} is a span; that is --delay")
         now_ms = round(time.time() * 1000)
-        said["deliverAt"] = parse_time_ms(deliver_at, "--deliver-at", now_ms)
+        said["deliver_at"] = parse_time_ms(deliver_at, "--deliver-at", now_ms)
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -26,6 +26,7 @@ _FIELDS: Final = (
     "encoding",
     "key_encoding",
     "delay",
+    "deliver_at",
     "deliverAt",
     "priority",
     "ttl",

@@ -30,7 +30,7 @@ def list_queues(call: Call) -> None:
     """List all queue groups with what is ready, in flight, waiting and dead in each."""
     lines = [each for each in call.api.get("/groups")["groups"] if each["type"] == "queue"]
     groups = [call.api.get("/groups/{}", each["group"]) for each in lines]
-    call.show(groups, [_line(each) for each in groups])
+    call.show(groups, [_line(each) for each in groups], empty="no queue groups")
 
 
 @command(app, "describe")

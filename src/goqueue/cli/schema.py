@@ -140,7 +140,7 @@ def list_versions(call: Call, subject: SubjectArgument) -> None:
     ]
     if not rows:
         call.api.get("/subjects/{}/versions", subject)  # the server says it better
-    call.show(rows)
+    call.show(rows, empty="no schemas")
 
 
 @command(app, "register")

@@ -41,7 +41,11 @@ def list_topics(
         for name, each in sorted(stats.items())
         if internal or not each["internal"]
     ]
-    call.show(topics, [_sized(each) for each in topics])
+    call.show(
+        topics,
+        [_sized(each) for each in topics],
+        empty="no topics: `goqueue topic create NAME` creates one",
+    )
 
 
 @command(app, "create")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
 from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import topic_names
@@ -13,7 +15,23 @@ from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, note, printable
 from goqueue.cli.times import parse_span_ms, parse_time_ms, show_time
 
-app = typer.Typer(no_args_is_help=True, help="What happened to messages, event by event.")
+
+class _TraceGroup(TyperGroup):
+    """`goqueue trace ID` means `goqueue trace get ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What to run. `ctx` is of a click that Typer carries inside, whose types are its own."""
+        if args and args[0] not in self.commands and _NAMES_A_TRACE.fullmatch(args[0]):
+            args = ["get", *args]
+        return super().resolve_command(ctx, args)
+
+
+_NAMES_A_TRACE: Final = re.compile(r"[0-9a-fA-F]{32}|[^/]+/[0-9]+/[0-9]+")
+"""A trace id, or a message as TOPIC/PARTITION/OFFSET. Any other word is a mistyped command."""
+
+app = typer.Typer(
+    cls=_TraceGroup, no_args_is_help=True, help="Message tracing: what happened to a message."
+)
 
 LimitOption: TypeAlias = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")
@@ -73,7 +91,8 @@ def search_traces(
         str | None,
         typer.Option(
             "--status",
-            help="delayed, pending, in_progress, retrying, completed, failed, cancelled, expired.",
+            help="delayed, pending, in_progress, retrying, completed, failed (or error), "
+            "cancelled, expired.",
         ),
     ] = None,
     min_duration: Annotated[
@@ -118,7 +137,7 @@ def _span_ms(text: str | None, option: str) -> int | None:
 
 
 def _show(call: Call, answer: dict[str, Any]) -> None:
-    call.show(answer, [_row(each) for each in answer["traces"]])
+    call.show(answer, [_row(each) for each in answer["traces"]], empty="no such traces")
     if not answer["complete"]:
         note("there is more than one search looks at: say more of what is wanted")
 

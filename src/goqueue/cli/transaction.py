@@ -26,7 +26,7 @@ def list_transactions(
 ) -> None:
     """List all transactional ids and where each stands."""
     found = call.api.get("/transactions", state=state)["transactions"]
-    call.show(found, [_row(each) for each in found])
+    call.show(found, [_row(each) for each in found], empty="no transactions")
 
 
 @command(app, "describe")

@@ -84,17 +84,11 @@ Assignor: TypeAlias = Callable[
 SERVER_ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "uniform": assign_uniform,
     "range": assign_range,
-}
-"""The assignors of KIP-848 by name, the default first."""
-
-DEFAULT_ASSIGNOR: Final = "uniform"
-
-ASSIGNORS: Final[Mapping[str, Assignor]] = {
-    "sticky": assign_uniform,
-    "range": assign_range,
     "round-robin": assign_round_robin,
 }
-"""The assignors of groups over HTTP and gRPC by name, the default first."""
+"""The assignors of KIP-848 by name, the default first. Apache Kafka has the first two."""
+
+DEFAULT_ASSIGNOR: Final = "uniform"
 
 
 @dataclass(frozen=True, slots=True)

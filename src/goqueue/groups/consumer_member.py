@@ -49,6 +49,8 @@ class ConsumerMember:
     subscribed_names: frozenset[str] = field(default_factory=frozenset)
     subscribed_regex: str = ""
     server_assignor: str | None = None
+    session_timeout_ms: int | None = None
+    """Its own, in place of the group's; not stored, as whoever can say it joins again."""
     epoch: int = 0
     """The target epoch that the member has reached; 0 before the first, -2 for a static member
     that is away and will be back."""
@@ -96,6 +98,7 @@ class ConsumerMember:
             ),
             server_assignor=request.server_assignor or self.server_assignor,
             classic=request.classic,
+            session_timeout_ms=request.session_timeout_ms or self.session_timeout_ms,
         )
 
     def subscribes_like(self, other: ConsumerMember) -> bool:

@@ -97,7 +97,7 @@ class ConsumerGroupState:
         return not self.roster.members
 
     def _restart_session(self, member: ConsumerMember, now_ms: int) -> None:
-        timeout_ms = self.settings.consumer_session_timeout_ms
+        timeout_ms = member.session_timeout_ms or self.settings.consumer_session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         timer = ConsumerTimer(ConsumerTimerKind.SESSION, member.member_id)

@@ -158,6 +158,8 @@ class ConsumerHeartbeat:
     owned: frozenset[TopicIdPartition] | None = None
     classic: ClassicProtocols | None = None
     """Set when a JoinGroup of the classic protocol is what joins a KIP-848 group."""
+    session_timeout_ms: int | None = None
+    """Its own, in place of the group's. Kafka's protocol cannot say it; HTTP can."""
 
     @property
     def is_full(self) -> bool:

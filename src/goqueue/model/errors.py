@@ -449,6 +449,10 @@ class UnknownTopicIdError(TopicError):
     retriable = True
 
 
+class InvalidAssignmentError(TopicError):
+    """Replicas are to be where they cannot be."""
+
+
 class UnknownPartitionError(TopicError):
     """The topic has no partition of that number."""
 

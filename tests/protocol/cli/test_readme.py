@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,23 @@ README = Path(__file__).parents[3] / "README.md"
 def blocks(language: str) -> list[str]:
     section = README.read_text().partition("## Five minutes")[2].partition("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+
+
+def interrupted(worker: str, environment: dict[str, str]) -> tuple[int, str]:
+    """How the README's worker ends when Ctrl-C is pressed while it waits for more."""
+    waiting = worker.replace('b"wake up"', 'b"nothing like it"')
+    with subprocess.Popen(
+        [sys.executable, "-uc", waiting],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "b'wake up' 1\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=200)
+        return process.returncode, errors
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -51,17 +69,12 @@ def test_what_curl_publishes_a_kafka_client_consumes_and_top_shows(
     assert run(sys.executable, "-c", kafka) == "b'hello'\n"
     worker = work.replace("AsyncClient()", f"AsyncClient({goqueue_broker.grpc_address!r})")
     worker = worker.replace("delay=5", "delay=0.1")
-    with subprocess.Popen(
-        [sys.executable, "-uc", worker], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        taken = [process.stdout.readline() for _ in range(2)]
-        process.terminate()
-    assert taken == ["b'hello' 1\n", "b'wake up' 1\n"]
+    assert run(sys.executable, "-c", worker) == "b'hello' 1\nb'wake up' 1\n"
     listed, dead = (line.partition("#")[0].split() for line in queues.splitlines())
     assert "workers" in run(*listed)
     run(*dead)
     top, follow = (line.partition("#")[0].split() for line in look.splitlines())
     assert "greetings" in run(*top, "--once", "--interval", "10ms")
     assert "key=world  hello" in run(*follow, "-n", "2")
+    assert interrupted(worker, environment) == (0, "")
     goqueue_broker.delete_topic("greetings")

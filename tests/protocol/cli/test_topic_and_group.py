@@ -27,7 +27,7 @@ BAD_INPUT = [
     ("topic configure {topic}", 2, "nothing to change"),
     ("topic configure {topic} --set retention.ms=x", 1, "retention.ms"),
     ("topic grow {topic} -p 1", 1, "can only be given more"),
-    ("topic delete __consumer_offsets -f", 1, "belongs to the broker"),
+    ("topic delete __consumer_offsets -f", 1, "is internal"),
     ("produce {topic}x -m a", 1, "Did you mean {topic}?"),
     ("produce {topic} -m a -p 99", 1, "line 1: "),
     ("produce {topic} -m a -H nothing", 2, "expected NAME=VALUE"),

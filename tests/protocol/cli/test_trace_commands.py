@@ -77,6 +77,31 @@ def test_what_is_not_there_is_said_in_a_line(run: Run, topic: str) -> None:
     assert "expected a span" in run("trace", "search", "--min-duration", "x", code=2).stderr
 
 
+def test_a_trace_is_shown_by_its_id_alone(run: Run, topic: str) -> None:
+    shown = run("trace", "get", f"{topic}/0/0").stdout
+    trace_id = shown.splitlines()[0].split()[1]
+    assert run("trace", trace_id).stdout == shown
+    assert run("trace", f"{topic}/0/0").stdout == shown
+    assert parsed(run("trace", trace_id, "-o", "json").stdout, "json")["trace_id"] == trace_id
+    assert "No such command 'serach'" in run("trace", "serach", code=2).stderr
+
+
+def test_messages_that_failed_are_found_as_errors(
+    run: Run, topic: str, goqueue_broker: Broker
+) -> None:
+    group, address = goqueue_broker.unique_name("workers"), goqueue_broker.grpc_address
+    with Client(address) as client, client.queue(group, [topic]) as queue:
+        next(iter(queue)).reject("nobody wants it")
+    for status in ("error", "failed"):
+        found = run("trace", "search", "--topic", topic, "--status", status, "-o", "json").stdout
+        assert [each["offset"] for each in parsed(found, "json")["traces"]] == [0]
+
+
+def test_nothing_found_is_said_on_standard_error(run: Run) -> None:
+    result = run("trace", "search", "--topic", "nothing-there")
+    assert (result.stdout, result.stderr) == ("", "no such traces\n")
+
+
 @pytest.mark.parametrize(
     ("duration_ms", "shown"),
     [(0.0, "0ms"), (0.00001, "0ms"), (0.2137, "0.214ms"), (999.4, "999ms"), (999.7, "1.000s")],

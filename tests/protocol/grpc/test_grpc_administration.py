@@ -37,6 +37,20 @@ def test_a_topic_from_its_making_to_its_end(tmp_path):
         assert dict(changed.settings) == {"cleanup.policy": "compact"}
         grown = await admin.GrowTopic(pb.GrowTopicRequest(name="t", partitions=5))
         assert (len(grown.partitions), grown.topic_id) == (5, made.topic_id)
+        here = pb.ReplicaAssignment(node_ids=[node.broker.settings.node_id])
+        grown = await admin.GrowTopic(
+            pb.GrowTopicRequest(name="t", partitions=6, replica_assignments=[here])
+        )
+        assert len(grown.partitions) == 6
+        elsewhere = pb.ReplicaAssignment(node_ids=[77])
+        for wrong in ([elsewhere], [here, here]):
+            code, told = await refused(
+                admin.GrowTopic(
+                    pb.GrowTopicRequest(name="t", partitions=7, replica_assignments=wrong)
+                )
+            )
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "replicas are assigned" in told
         await admin.DeleteTopic(pb.TopicRequest(name="t"))
         code, _ = await refused(admin.DescribeTopic(pb.TopicRequest(name="t")))
         assert code is grpc.StatusCode.NOT_FOUND

@@ -52,6 +52,23 @@ def test_a_stream_begins_and_ends_where_it_was_told_to(tmp_path, fields, expecte
     run(tmp_path, scenario)
 
 
+def test_every_message_names_its_trace(tmp_path):
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    async def scenario(node):
+        await node.broker.create_topic("t", 1)
+        parent = ("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01".encode())
+        await fill(node, 1, headers=(parent,))
+        await fill(node, 1)
+        responses = await consume(node, until_end=True)
+        named, own = (each for response in responses for each in response.messages)
+        assert named.trace_id == trace_id
+        assert len(bytes.fromhex(own.trace_id)) == 16
+        assert own.trace_id != trace_id
+
+    run(tmp_path, scenario)
+
+
 def test_the_first_response_says_where_the_stream_begins(tmp_path):
     async def scenario(node):
         await node.broker.create_topic("t", 1)

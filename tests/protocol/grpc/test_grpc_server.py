@@ -22,6 +22,7 @@ from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeE
 from goqueue.protocols.grpc.errors import GRPC_CODES, to_error, told
 from goqueue.protocols.grpc.listener import MAX_MESSAGE_BYTES, SERVICES
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
 from support.grpc_node import run
 
 if TYPE_CHECKING:
@@ -126,6 +127,27 @@ def test_every_service_is_healthy_until_the_server_stops(tmp_path):
         stopping = asyncio.create_task(node.listener.stop(2.0))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()
+        await stopping
+
+    run(tmp_path, scenario)
+
+
+def test_health_is_in_the_contract_too(tmp_path):
+    async def scenario(node):
+        stub = HealthServiceStub(node.channel)
+        for name in ("", *SERVICES):
+            answer = await stub.Check(pb.HealthCheckRequest(service=name))
+            assert answer.status == pb.SERVING_STATUS_SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(pb.HealthCheckRequest(service="nobody"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        stranger = stub.Watch(pb.HealthCheckRequest(service="nobody"))
+        assert (await stranger.read()).status == pb.SERVING_STATUS_SERVICE_UNKNOWN
+        watch = stub.Watch(pb.HealthCheckRequest(service=SERVICES[0]))
+        assert (await watch.read()).status == pb.SERVING_STATUS_SERVING
+        stopping = asyncio.create_task(node.listener.stop(60.0))
+        assert (await watch.read()).status == pb.SERVING_STATUS_NOT_SERVING
+        assert await watch.read() is grpc.aio.EOF
         await stopping
 
     run(tmp_path, scenario)

@@ -57,7 +57,7 @@ def test_a_delayed_message_comes_when_it_is_due_and_not_before(
 
 
 def test_a_moment_may_be_named_and_one_that_has_passed_is_now(api: HttpApi, topic: str) -> None:
-    (past,) = api.publish(topic, "now", partition=0, deliverAt="2020-01-01T00:00:00Z")
+    (past,) = api.publish(topic, "now", partition=0, deliver_at="2020-01-01T00:00:00Z")
     assert (past["delayed"], past["offset"]) == (False, 0)
     (zero,) = api.publish(topic, "now too", partition=0, delay=0)
     assert (zero["delayed"], zero["offset"]) == (False, 1)
@@ -135,7 +135,7 @@ def test_messages_of_one_request_wait_or_do_not_each_for_itself(api: HttpApi, to
         assert label in results[2]["error"]
     assert (results[3]["code"], results[3]["field"]) == (
         "delay_too_long",
-        "messages[3].deliverAt",
+        "messages[3].deliver_at",
     )
     assert results[4]["priority"] == "critical"
     found = read(api, topic, "")
@@ -153,7 +153,9 @@ def test_messages_of_one_request_wait_or_do_not_each_for_itself(api: HttpApi, to
         ({"deliverAt": "tomorrow"}, "messages[0].deliverAt"),
         ({"deliverAt": 1, "delay": 1}, "messages[0].deliverAt"),
         ({"ttl": "-5s"}, "messages[0].ttl"),
-        ({"deliver_at": 1}, "messages[0].deliver_at"),
+        ({"deliver_at": "tomorrow"}, "messages[0].deliver_at"),
+        ({"deliver_at": 1, "delay": 1}, "messages[0].deliver_at"),
+        ({"deliver_at": 1, "deliverAt": 1}, "messages[0].deliverAt"),
     ],
 )
 def test_a_delay_that_is_none_refuses_the_request(

@@ -412,3 +412,107 @@ def test_a_member_over_http_shares_a_group_with_a_kafka_client(
             break
     consumer.close()
     assert shares == [[0], [1]]
+
+
+# --- What a member may ask for -------------------------------------------------------------------
+
+
+def test_a_member_that_is_silent_for_its_own_session_timeout_is_out(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    silent = join(api, group, topic, assignment="log", session_timeout="6s")
+    patient = join(api, group, topic, assignment="log")
+    deadline_s = time.monotonic() + 120
+    while True:
+        said = api.post(f"/groups/{group}/heartbeat", {"member_id": patient["member_id"]})
+        if said["partitions"] == {topic: [0, 1]}:
+            break
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    answer = api.ask("POST", f"/groups/{group}/heartbeat", {"member_id": silent["member_id"]})
+    assert (answer.status, answer.code) == (404, "unknown_member")
+
+
+@pytest.mark.parametrize("timeout", ["5s", "1d", "soon"])
+def test_a_session_timeout_out_of_bounds_is_refused(
+    api: HttpApi, topic: str, group: str, timeout: str
+) -> None:
+    for assignment in ("log", "exclusive", "shared"):
+        body = {"topics": [topic], "assignment": assignment, "session_timeout": timeout}
+        answer = api.ask("POST", f"/groups/{group}/join", body)
+        assert (answer.status, answer.json["field"]) == (400, "session_timeout")
+
+
+@pytest.mark.parametrize(
+    ("assignor", "shares"),
+    [
+        ("range", [[0, 1, 2], [3, 4]]),
+        ("round-robin", [[0, 2, 4], [1, 3]]),
+        ("sticky", None),
+    ],
+)
+def test_a_member_chooses_how_partitions_are_shared_out(
+    api: HttpApi, topic: str, group: str, assignor: str, shares: list[list[int]] | None
+) -> None:
+    api.post(f"/topics/{topic}/partitions", {"count": 5})
+    members = [
+        join(api, group, topic, assignment="log", assignor=assignor, client_id=client)
+        for client in ("a", "b")
+    ]
+    found = [each["partitions"][topic] for each in settle(api, group, *members)]
+    assert sorted(number for share in found for number in share) == [0, 1, 2, 3, 4]
+    if shares is not None:
+        assert sorted(found) == sorted(shares)
+
+
+def committed_offsets(api: HttpApi, group: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/groups/{group}/offsets")["offsets"]
+    return found
+
+
+def test_each_poll_commits_what_the_one_before_returned(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    api.publish(topic, "one", "two", "three", partition=0)
+    wishes = {"assignment": "log", "auto_commit": True, "auto_commit_interval": 0}
+    member = join(api, group, topic, **wishes)
+    assert [each["value"] for each in poll(api, group, member, "limit=2")["messages"]] == [
+        "one",
+        "two",
+    ]
+    assert committed_offsets(api, group).get(topic, {}).get("0") is None
+    poll(api, group, member, "limit=1")
+    assert committed_offsets(api, group)[topic]["0"] == 2
+    api.post(f"/groups/{group}/leave", {"member_id": member["member_id"]})
+    assert committed_offsets(api, group)[topic]["0"] == 3
+
+
+def test_what_a_member_loses_is_committed_before_another_has_it(
+    api: HttpApi, topic: str, group: str
+) -> None:
+    api.publish(topic, "zero", partition=0)
+    api.publish(topic, "one", partition=1)
+    wishes = {"assignment": "log", "auto_commit": True, "auto_commit_interval": "1h"}
+    first = join(api, group, topic, **wishes)
+    seen: list[str] = []
+    while len(seen) < 2:
+        seen += [each["value"] for each in poll(api, group, first)["messages"]]
+    second = join(api, group, topic, **wishes)
+    for _ in range(20):
+        assert poll(api, group, first, "timeout=0")["messages"] == []
+        polled = poll(api, group, second, "timeout=0")
+        assert polled["messages"] == []
+        if polled["partitions"]:
+            break
+    (lost,) = polled["partitions"][topic]
+    assert committed_offsets(api, group)[topic][str(lost)] == 1
+
+
+def test_a_queue_group_commits_nothing_by_itself(api: HttpApi, topic: str, group: str) -> None:
+    for fields in (
+        {"auto_commit": True},
+        {"auto_commit_interval": "1s"},
+        {"assignment": "shared", "assignor": "range"},
+    ):
+        answer = api.ask("POST", f"/groups/{group}/join", {"topics": [topic], **fields})
+        assert (answer.status, answer.json["field"]) == (400, list(fields)[-1])

@@ -83,6 +83,17 @@ def test_a_topic_grows_and_never_shrinks(api: HttpApi, topic: str, path: str) ->
     assert all(each["replicas"] == each["isr"] == [each["leader"]] for each in partitions)
 
 
+def test_new_partitions_may_be_assigned_to_nodes_that_exist(api: HttpApi, topic: str) -> None:
+    here = api.get(f"/topics/{topic}/partitions")["partitions"][0]["replicas"]
+    path = f"/topics/{topic}/partitions"
+    assert api.post(path, {"count": 3, "replica_assignments": [here]})["num_partitions"] == 3
+    for wrong in ([[77]], [here, here], [[]], [[here[0], here[0]]]):
+        answer = api.ask("POST", path, {"count": 4, "replica_assignments": wrong})
+        assert (answer.status, answer.code) == (400, "invalid_replica_assignment")
+        assert answer.json["field"] == "replica_assignments"
+    assert api.get(f"/topics/{topic}")["num_partitions"] == 3
+
+
 def test_a_description_counts_what_was_published(api: HttpApi, topic: str) -> None:
     api.publish(topic, "one", "two", partition=1)
     found = api.get(f"/topics/{topic}")

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.cli.calls import Call, Globals
 from goqueue.cli.output import Format, emit, emit_line, fail, printable
 
 
@@ -41,6 +42,14 @@ def test_an_empty_list_is_valid_in_every_form(capsys: pytest.CaptureFixture[str]
     for form, expected in ((Format.JSON, "[]"), (Format.YAML, "[]"), (Format.TABLE, "")):
         emit([], form)
         assert capsys.readouterr().out.strip() == expected
+
+
+@pytest.mark.parametrize(("form", "said"), [(Format.TABLE, "no such topics\n"), (Format.JSON, "")])
+def test_an_empty_table_says_so_on_standard_error(
+    capsys: pytest.CaptureFixture[str], form: Format, said: str
+) -> None:
+    Call(Globals(output=form)).show([], empty="no such topics")
+    assert capsys.readouterr().err == said
 
 
 def test_things_that_come_one_by_one_are_lines_or_documents(

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.groups.assignors import (
-    ASSIGNORS,
     SERVER_ASSIGNORS,
     MemberSpec,
     assign_range,
@@ -136,13 +135,13 @@ def kept(members: dict[str, MemberSpec[str]], assignment: dict[str, frozenset[Pa
     return sum(len(members[name].owned & share) for name, share in assignment.items())
 
 
-@pytest.mark.parametrize("name", [*ASSIGNORS, "uniform"])
+@pytest.mark.parametrize("name", SERVER_ASSIGNORS)
 @given(data=st.data())
 def test_every_partition_that_is_read_has_exactly_one_owner_who_reads_it(
     name: str, data: st.DataObject
 ) -> None:
     members, counts = data.draw(groups(mixed=True))
-    assign = {**ASSIGNORS, **SERVER_ASSIGNORS}[name]
+    assign = SERVER_ASSIGNORS[name]
     assignment = assign(members, counts)
     assert assignment.keys() == members.keys()
     given_out = [part for share in assignment.values() for part in share]
@@ -154,11 +153,11 @@ def test_every_partition_that_is_read_has_exactly_one_owner_who_reads_it(
         assert {topic for topic, _ in share} <= members[member].topics
 
 
-@pytest.mark.parametrize("name", [*ASSIGNORS, "uniform"])
+@pytest.mark.parametrize("name", SERVER_ASSIGNORS)
 @given(data=st.data())
 def test_the_order_of_members_makes_no_difference(name: str, data: st.DataObject) -> None:
     members, counts = data.draw(groups(mixed=True))
-    assign = {**ASSIGNORS, **SERVER_ASSIGNORS}[name]
+    assign = SERVER_ASSIGNORS[name]
     backwards = dict(reversed(members.items()))
     assert assign(members, counts) == assign(backwards, dict(reversed(counts.items())))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from goqueue.broker.assignments import check_assignments
 from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
@@ -74,6 +75,11 @@ class AdminService(AdminServiceServicer):
         self, request: pb.GrowTopicRequest, context: ServicerContext[Any, Any]
     ) -> pb.Topic:
         """Give a topic more partitions."""
+        if request.replica_assignments:
+            topic = self._broker.topics.plan_growth(request.name, request.partitions)
+            replicas = [each.node_ids for each in request.replica_assignments]
+            new_count = request.partitions - topic.partition_count
+            check_assignments(replicas, self._broker.settings.node_id, new_count)
         return self._topic(await self._broker.grow_topic(request.name, request.partitions))
 
     async def DeleteTopic(

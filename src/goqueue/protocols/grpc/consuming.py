@@ -55,6 +55,7 @@ class ConsumeService(ConsumeServiceServicer):
         offset = await offset_of(self._broker, partition, position)
         until = _until(request, partition)
         await write(pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark))
+        trace_id_of = self._broker.tracer.trace_id_of
         while until is None or offset < until:
             read = await self._broker.reader.read(
                 partition.id,
@@ -68,7 +69,7 @@ class ConsumeService(ConsumeServiceServicer):
                 messages = [each for each in messages if each.record.offset < until]
             for portion in split(messages, limit):
                 response = pb.ConsumeResponse(
-                    messages=(to_message(*each) for each in portion),
+                    messages=(to_message(*each, trace_id_of(*each)) for each in portion),
                     next_offset=portion[-1].record.offset + 1,
                     high_watermark=read.high_watermark,
                 )

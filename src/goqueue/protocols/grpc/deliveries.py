@@ -16,7 +16,7 @@ from goqueue.protocols.grpc.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
@@ -136,10 +136,13 @@ def _fill(
     without.extend(at for at, content in enumerate(contents) if content is None)
 
 
-def to_messages(run: Run, records: list[Record], first_id: int) -> Iterator[pb.Message]:
+def to_messages(
+    run: Run, records: list[Record], first_id: int, trace_id_of: Callable[[str, int, Record], str]
+) -> Iterator[pb.Message]:
     """A run as messages."""
     for place, record in enumerate(records):
-        message = to_message(run.topic, run.partition, record)
+        trace_id = trace_id_of(run.topic, run.partition, record)
+        message = to_message(run.topic, run.partition, record, trace_id)
         message.priority = to_priority(run.lane)
         message.delivery_count = run.counts[place]
         message.receipt_handle = str(run.receipt(place))

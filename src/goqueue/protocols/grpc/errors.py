@@ -49,6 +49,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.UnknownTopicError: Told(StatusCode.NOT_FOUND, 100),
     model.UnknownTopicIdError: Told(StatusCode.NOT_FOUND, 100),
     model.UnknownPartitionError: Told(StatusCode.NOT_FOUND, 101),
+    model.InvalidAssignmentError: Told(StatusCode.INVALID_ARGUMENT, 103),
     model.TopicExistsError: Told(StatusCode.ALREADY_EXISTS, 102),
     model.InternalTopicError: Told(StatusCode.PERMISSION_DENIED, 103),
     model.FencedLeaderEpochError: Told(StatusCode.ABORTED, 503),

@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from goqueue.protocols.grpc.acks import AckService
 from goqueue.protocols.grpc.admin import AdminService
 from goqueue.protocols.grpc.consuming import ConsumeService
+from goqueue.protocols.grpc.health import HealthService
 from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
 from goqueue.protocols.grpc.offsets import OffsetService
 from goqueue.protocols.grpc.publishing import PublishService
@@ -81,6 +82,7 @@ class GrpcListener:
         self._streams = OpenStreams()
         self._turns = Turns()
         self._health = health.aio.HealthServicer()
+        self._own_health = HealthService()
         self._server: aio.Server | None = None
 
     async def start(self) -> None:
@@ -114,6 +116,7 @@ class GrpcListener:
         services.add_OffsetServiceServicer_to_server(OffsetService(broker), server)
         services.add_TransactionServiceServicer_to_server(TransactionService(broker, turns), server)
         services.add_AdminServiceServicer_to_server(AdminService(broker), server)
+        services.add_HealthServiceServicer_to_server(self._own_health, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.settings.reflection:
             from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 - rarely wanted
@@ -129,6 +132,7 @@ class GrpcListener:
         if self._server is None:
             return
         await self._health.enter_graceful_shutdown()
+        self._own_health.stop()
         self._streams.stop()
         await self._server.stop(grace_s)
         self._server = None

@@ -193,7 +193,8 @@ class QueueSubscription:
         if self._wishes.columns:
             columns = pb.ColumnBatch(runs=[to_columns(*each) for each in named])
             return pb.SubscribeResponse(columns=columns)
-        messages = (message for each in named for message in to_messages(*each))
+        trace_id_of = self._broker.tracer.trace_id_of
+        messages = (message for each in named for message in to_messages(*each, trace_id_of))
         return pb.SubscribeResponse(batch=pb.MessageBatch(messages=messages))
 
     async def _carried(self, run: Run, records: list[Record]) -> list[tuple[Run, list[Record]]]:

@@ -43,6 +43,7 @@ class Subscription:
         window: int,
     ) -> None:
         self._memberships = broker.memberships
+        self._trace_id_of = broker.tracer.trace_id_of
         self._member = member
         self._limit = limit
         self._window = window
@@ -122,7 +123,9 @@ class Subscription:
         self._credit -= count
         messages = [self._read.popleft() for _ in range(count)]
         for portion in split(messages, self._limit):
-            batch = pb.MessageBatch(messages=(to_message(*each) for each in portion))
+            batch = pb.MessageBatch(
+                messages=(to_message(*each, self._trace_id_of(*each)) for each in portion)
+            )
             await self._send(pb.SubscribeResponse(batch=batch))
         return count > 0
 

@@ -144,7 +144,7 @@ def publish_response(correlation_id: int, results: Iterable[MessageResult]) -> p
     return response
 
 
-def to_message(topic: str, partition: int, record: Record) -> pb.Message:
+def to_message(topic: str, partition: int, record: Record, trace_id: str = "") -> pb.Message:
     """A message on its way out."""
     message = pb.Message(
         topic=topic,
@@ -153,6 +153,7 @@ def to_message(topic: str, partition: int, record: Record) -> pb.Message:
         timestamp_ms=record.timestamp_ms,
         key=record.key,
         value=record.value,
+        trace_id=trace_id,
     )
     if record.headers:
         message.headers.extend(header_fields(record.headers))

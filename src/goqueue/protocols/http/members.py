@@ -9,7 +9,7 @@ What that protocol calls a member's epoch is its `generation` here.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,24 +19,24 @@ from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.broker.queue_views import committable
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.model.errors import GroupModeError, TopicError
-from goqueue.protocols.http.codecs import Duration, duration_ms
+from goqueue.protocols.http.codecs import duration_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
-from goqueue.protocols.http.message_shapes import PolledMessage, delivered_message, polled_message
-from goqueue.protocols.http.messages import MAX_READ_BYTES, Limit, OutEncoding
-from goqueue.protocols.http.queue_settings import SettingsBody, SettingsShape, settings_shape
+from goqueue.protocols.http.member_shapes import (
+    PROTOCOL,
+    JoinAnswer,
+    JoinBody,
+    Left,
+    MemberAnswer,
+    MemberBody,
+    PollAnswer,
+    PollQuery,
+)
+from goqueue.protocols.http.message_shapes import delivered_message, polled_message
+from goqueue.protocols.http.messages import MAX_READ_BYTES
+from goqueue.protocols.http.queue_settings import settings_shape
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.routing import route
-from goqueue.protocols.http.shapes import (
-    Generation,
-    GroupPath,
-    MemberId,
-    OffsetsByTopic,
-    PartitionsByTopic,
-    TopicName,
-    by_topic,
-    doc,
-    offsets_by_topic,
-)
+from goqueue.protocols.http.shapes import GroupPath, by_topic, offsets_by_topic
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -46,113 +46,10 @@ MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
 """How long a poll waits before it gives a sign of life, and takes over what was handed to it."""
 _TAG: Final = "groups"
-_PROTOCOL: Final = "cooperative"
-
-
-# --- Requests ------------------------------------------------------------------------------------
-
-
-class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
-    """What a member wants to read, and how. The settings are those of a group that is new."""
-
-    topics: Annotated[list[TopicName], doc("Topics that exist.", ["orders"], min_length=1)]
-    client_id: Annotated[
-        str, doc("The first part of the member id.", "worker-1", max_length=200)
-    ] = ""
-    member_id: Annotated[MemberId | None, doc("To come back as the member that one was.")] = None
-    assignment: Annotated[
-        Literal["exclusive", "shared", "log"],
-        doc(
-            "`exclusive`: a queue, every partition has one owner, and order is kept. `shared`: a "
-            "queue, every member takes from every partition. `log`: no queue, members commit "
-            "offsets as Kafka's do.",
-            "exclusive",
-        ),
-    ] = "exclusive"
-    start: Annotated[
-        Literal["earliest", "latest"], doc("Where to begin what the group never read.", "earliest")
-    ] = "earliest"
-    acknowledge_revocations: Annotated[
-        bool,
-        doc(
-            "Partitions to be given up are kept until `revoke` says so, up to a minute; otherwise "
-            "they go with the next heartbeat or poll.",
-        ),
-    ] = False
-
-
-class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member speaks."""
-
-    member_id: MemberId
-    generation: Annotated[Generation | None, doc("Checked if it is given.", 3)] = None
-
-
-class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member reads, and how much."""
-
-    member_id: MemberId
-    generation: Annotated[Generation | None, doc("Checked if it is given.")] = None
-    timeout: Annotated[Duration, doc("How long to wait for a first message, up to 60s.", "30s")] = (
-        30_000
-    )
-    limit: Limit = 100
-    visibility: Annotated[
-        Duration | None,
-        doc("How long the messages are this member's, up to 12h; as the group says, if left out."),
-    ] = None
-    rewind: Annotated[
-        bool,
-        doc("Of log groups: read again from the committed offsets, after an answer got lost."),
-    ] = False
-    encoding: OutEncoding = "auto"
-
-
-# --- Answers -------------------------------------------------------------------------------------
-
-
-class MemberAnswer(msgspec.Struct):
-    """A member's place in its group, after what it has just said."""
-
-    member_id: str
-    generation: Generation
-    state: Annotated[str, doc("Of the group.", "Stable")]
-    protocol: Annotated[str, doc("How partitions are handed over.", _PROTOCOL)]
-    partitions: PartitionsByTopic
-    added: Annotated[dict[str, list[int]], doc("New since the last answer.", {"orders": [2]})]
-    revoked: Annotated[dict[str, list[int]], doc("Gone since the last answer.", {})]
-    partitions_to_revoke: Annotated[
-        dict[str, list[int]], doc("To be finished with, and acknowledged with `revoke`.", {})
-    ]
-    rebalance_required: Annotated[bool, doc("Partitions are changing hands.")]
-    revocation_timeout_ms: Annotated[int, doc("How long `revoke` may take.", 60_000)]
-    heartbeat_interval_ms: Annotated[int, doc("How often to send one.", 5000)]
-
-
-class JoinAnswer(MemberAnswer):
-    """The place of a new member."""
-
-    members: Annotated[list[str], doc("Everyone in the group.", ["worker-1-5f0c"])]
-    assignment: Annotated[str, doc("How the group works.", "exclusive")]
-    settings: Annotated[SettingsShape | None, doc("Of a queue group.")]
-    leader_id: Annotated[str | None, doc("Always null: the broker assigns, no member leads.")] = (
-        None
-    )
-
-
-class Left(msgspec.Struct):
-    """A member that is gone."""
-
-    member_id: str
-
-
-class PollAnswer(msgspec.Struct):
-    """Messages for a member."""
-
-    generation: Generation
-    messages: list[PolledMessage]
-    next_offsets: Annotated[OffsetsByTopic, doc("What to commit once they are processed.")]
-    partitions: PartitionsByTopic
+_ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}
+"""As users know them, and as Kafka calls them."""
+AUTO_COMMIT_MS: Final = 5_000
+MAX_AUTO_COMMIT_MS: Final = 3_600_000
 
 
 # --- Being a member ------------------------------------------------------------------------------
@@ -191,16 +88,23 @@ class MemberRoutes:
             "client_host": request.client_host,
             "member_id": body.member_id or "",
             "releases_itself": body.acknowledge_revocations,
+            "session_timeout_ms": self._session_timeout_ms(body),
+            "assignor": None if body.assignor is None else _ASSIGNORS[body.assignor],
         }
         settings = None
         if body.assignment == "log":
             self._check_log(group_id, body)
             from_earliest = body.start == "earliest"
             owner = await self._members.join(
-                group_id, body.topics, reset_to_earliest=from_earliest, **who
+                group_id,
+                body.topics,
+                reset_to_earliest=from_earliest,
+                auto_commit_ms=_auto_commit_ms(body),
+                **who,
             )
             place = self._place(owner)
         else:
+            _check_queue(body)
             wanted = _settings(body)
             member = await self._queue_members.join(group_id, body.topics, wanted, **who)
             place = self._place(_owner(member))
@@ -228,6 +132,22 @@ class MemberRoutes:
                 field=said[0],
                 expected="nothing, or another assignment than log",
             )
+
+    def _session_timeout_ms(self, body: JoinBody) -> int | None:
+        if body.session_timeout is None:
+            return None
+        settings = self._broker.groups.settings
+        low, high = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+        found = duration_ms(
+            body.session_timeout, "session_timeout", at_most_ms=high, location="body"
+        )
+        if found < low:
+            raise FieldError(
+                f"session_timeout is {found} ms, expected {low} to {high} ms",
+                field="session_timeout",
+                expected=f"{low} to {high} ms",
+            )
+        return found
 
     def _find(self, group_id: str, body: MemberBody | PollQuery) -> QueueMember | Member:
         """The member of a queue group, or of a log group."""
@@ -353,7 +273,7 @@ class MemberRoutes:
             "member_id": member.member_id,
             "generation": member.epoch,
             "state": state,
-            "protocol": _PROTOCOL,
+            "protocol": PROTOCOL,
             "partitions": by_topic(assigned),
             "added": by_topic(assigned - before),
             "revoked": by_topic(before - assigned),
@@ -367,6 +287,34 @@ class MemberRoutes:
 def _owner(member: QueueMember | Member) -> QueueMember | Member:
     """Who owns partitions, where partitions have owners; else the member of a shared queue."""
     return member if isinstance(member, Member) else member.owner or member
+
+
+def _check_queue(body: JoinBody) -> None:
+    """Refuse what only log groups, or groups whose partitions have owners, can do."""
+    said = {
+        "auto_commit": body.auto_commit,
+        "auto_commit_interval": body.auto_commit_interval is not None,
+        "assignor": body.assignor is not None and body.assignment == "shared",
+    }
+    for name in (name for name, is_said in said.items() if is_said):
+        raise FieldError(
+            f"{name} has no effect in a group whose assignment is {body.assignment!r}",
+            field=name,
+            expected="nothing, or the assignment log",
+        )
+
+
+def _auto_commit_ms(body: JoinBody) -> int | None:
+    if not body.auto_commit:
+        return None
+    if body.auto_commit_interval is None:
+        return AUTO_COMMIT_MS
+    return duration_ms(
+        body.auto_commit_interval,
+        "auto_commit_interval",
+        at_most_ms=MAX_AUTO_COMMIT_MS,
+        location="body",
+    )
 
 
 def _settings(body: JoinBody) -> QueueSettings:

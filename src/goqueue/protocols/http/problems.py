@@ -82,10 +82,10 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.PriorityError: Kind(400, "invalid_priority", "priority"),
     model.DeliveryHeaderError: Kind(400, "invalid_delivery_header", "headers"),
     # delayed messages
-    model.DelayError: Kind(400, "delay_refused", "deliverAt"),
-    model.DelayTooLongError: Kind(400, "delay_too_long", "deliverAt"),
-    model.DelayDisabledError: Kind(409, "delay_disabled", "deliverAt"),
-    model.TooManyDelayedError: Kind(429, "too_many_delayed", "deliverAt"),
+    model.DelayError: Kind(400, "delay_refused", "deliver_at"),
+    model.DelayTooLongError: Kind(400, "delay_too_long", "deliver_at"),
+    model.DelayDisabledError: Kind(409, "delay_disabled", "deliver_at"),
+    model.TooManyDelayedError: Kind(429, "too_many_delayed", "deliver_at"),
     model.UnknownDelayedError: Kind(404, "unknown_delayed", "offset"),
     model.DelayedNotPendingError: Kind(409, "delayed_not_pending", "offset"),
     # queue groups
@@ -161,6 +161,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.TopicError: Kind(400, "topic_refused", "topic"),
     model.UnknownTopicError: Kind(404, "unknown_topic", "topic"),
     model.UnknownTopicIdError: Kind(404, "unknown_topic_id", "topic"),
+    model.InvalidAssignmentError: Kind(400, "invalid_replica_assignment", "replica_assignments"),
     model.UnknownPartitionError: Kind(404, "unknown_partition", "partition"),
     model.TopicExistsError: Kind(409, "topic_exists", "name"),
     model.InvalidTopicNameError: Kind(400, "invalid_topic_name", "name"),

@@ -37,9 +37,9 @@ TURN_MESSAGES: Final = 1000
 """Messages that are worked on in one go: a few milliseconds. A request with more waits for a turn
 of the event loop after so many of them."""
 _MESSAGE_FIELDS: Final = frozenset(
-    {"partition", "value", "headers", "priority", "deliverAt", "delay", "ttl"}
+    {"partition", "value", "headers", "priority", "deliver_at", "delay", "ttl"}
 )
-_PLAIN: Final = (None, None, None, None)
+_PLAIN: Final = (None, None, None, None, None)
 """Of a message that says nothing about its delivery."""
 _NORMAL: Final = Priority.NORMAL.label
 _ACKS: Final = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
@@ -68,8 +68,11 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Annotated[Encoding, doc("How `value` is written.", "text")] = "text"
     key_encoding: Annotated[Encoding, doc("How `key` is written.", "text")] = "text"
     delay: Annotated[Duration | None, doc("Nobody sees it before that.", "15m")] = None
-    deliver_at: Annotated[Time | None, doc("The same as a moment; one that has passed is now.")] = (
-        msgspec.field(name="deliverAt", default=None)
+    deliver_at: Annotated[Time | None, doc("The same as a time; one that has passed is now.")] = (
+        None
+    )
+    deliver_at_camel: Annotated[Time | None, doc("Another name for `deliver_at`.")] = msgspec.field(
+        name="deliverAt", default=None
     )
     priority: Annotated[
         str | int | None,
@@ -194,7 +197,8 @@ def new_message(message: MessageIn, at: int, now_ms: int) -> NewMessage:
         if timestamp is None
         else time_ms(timestamp, f"messages[{at}].timestamp", location="body"),
     )
-    if (message.delay, message.deliver_at, message.priority, message.ttl) == _PLAIN:
+    times = (message.delay, message.deliver_at, message.deliver_at_camel)
+    if (*times, message.priority, message.ttl) == _PLAIN:
         return found
     priority = None if message.priority is None else Priority.parse(str(message.priority))
     return found._replace(
@@ -205,15 +209,26 @@ def new_message(message: MessageIn, at: int, now_ms: int) -> NewMessage:
 
 
 def _due_ms(message: MessageIn, at: int, now_ms: int) -> int | None:
-    if message.deliver_at is None:
-        return None if message.delay is None else now_ms + _milliseconds(message.delay, at, "delay")
-    if message.delay is not None:
+    given = {
+        "delay": message.delay,
+        "deliver_at": message.deliver_at,
+        "deliverAt": message.deliver_at_camel,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if not named:
+        return None
+    if len(named) > 1:
         raise FieldError(
-            "delay and deliverAt are two times: give one of them",
-            field=f"messages[{at}].deliverAt",
-            expected="a delay or a deliverAt",
+            f"{' and '.join(named)} are two times: give one of them",
+            field=f"messages[{at}].{named[-1]}",
+            expected="one of delay and deliver_at",
         )
-    return time_ms(message.deliver_at, f"messages[{at}].deliverAt", location="body")
+    (name,) = named
+    if message.delay is not None:
+        return now_ms + _milliseconds(message.delay, at, name)
+    moment = message.deliver_at if message.deliver_at is not None else message.deliver_at_camel
+    assert moment is not None
+    return time_ms(moment, f"messages[{at}].{name}", location="body")
 
 
 def _milliseconds(value: int | str, at: int, field: str) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from goqueue.broker.assignments import check_assignments
 from goqueue.broker.settings import SETTINGS
 from goqueue.broker.topic_views import view_topic
 from goqueue.broker.topics import MAX_PARTITIONS
@@ -60,6 +61,13 @@ class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
     """How many partitions the topic shall have."""
 
     count: Annotated[int, doc("All of them together, old and new.", 6, ge=1, le=MAX_PARTITIONS)]
+    replica_assignments: Annotated[
+        Annotated[list[list[int]], msgspec.Meta(max_length=MAX_PARTITIONS)] | None,
+        doc(
+            "The nodes of each new partition, the leader first; the broker chooses, if left out.",
+            [[0], [0]],
+        ),
+    ] = None
 
 
 class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
@@ -225,6 +233,11 @@ class TopicRoutes:
 
         Groups that read it are given the new ones. Keys may go to other partitions from now on.
         """
+        if body.replica_assignments is not None:
+            topic = self._broker.topics.plan_growth(path.topic, body.count)
+            new_count = body.count - topic.partition_count
+            node_id = self._broker.settings.node_id
+            check_assignments(body.replica_assignments, node_id, new_count)
         await self._broker.grow_topic(path.topic, body.count)
         return self._info(path.topic)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import UnknownTraceError
+from goqueue.protocols.http.codecs import Time, time_ms
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Milliseconds, Offset, PartitionPath, doc
 from goqueue.tracing.context import is_trace_id
@@ -34,12 +35,11 @@ _Status = Literal[
     "failed",
     "cancelled",
     "expired",
+    "error",
 ]
+"""`error` is another word for `failed`."""
 _Limit = Annotated[int, doc("At most so many.", 100, ge=1, le=MAX_LIMIT)]
 _MaybeMs = Annotated[int, doc("In milliseconds.", 250, ge=0, le=2**53)]
-_Moment = Annotated[
-    int, doc("Since the Unix epoch, in milliseconds.", 1767225600000, ge=0, le=2**53)
-]
 
 
 class RecentQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,8 +54,8 @@ class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
     topic: Annotated[str | None, doc("Something happened there.", "orders")] = None
     partition: Annotated[int | None, doc("Something happened there.", 0)] = None
     consumer_group: Annotated[str | None, doc("It did something.", "billing")] = None
-    start: Annotated[_Moment | None, doc("Something happened from then on.")] = None
-    end: Annotated[_Moment | None, doc("Something happened before then.")] = None
+    start: Annotated[Time | None, doc("Something happened from then on.")] = None
+    end: Annotated[Time | None, doc("Something happened before then.")] = None
     status: Annotated[_Status | None, doc("How the message is doing.", "completed")] = None
     min_duration: Annotated[_MaybeMs | None, doc("Took at least so many milliseconds.")] = None
     max_duration: Annotated[_MaybeMs | None, doc("Took at most so many milliseconds.")] = None
@@ -178,9 +178,9 @@ class TraceRoutes:
                     query.topic,
                     query.partition,
                     query.consumer_group,
-                    _ns(query.start),
-                    _ns(query.end),
-                    None if query.status is None else Status(query.status),
+                    _time_ns(query.start, "start"),
+                    _time_ns(query.end, "end"),
+                    _status(query.status),
                     _ns(query.min_duration),
                     _ns(query.max_duration),
                     query.limit,
@@ -218,6 +218,16 @@ class TraceRoutes:
 
 def _ns(value_ms: int | None) -> int | None:
     return None if value_ms is None else value_ms * _MS
+
+
+def _time_ns(value: int | str | None, field: str) -> int | None:
+    return None if value is None else time_ms(value, field) * _MS
+
+
+def _status(wanted: str | None) -> Status | None:
+    if wanted is None:
+        return None
+    return Status.FAILED if wanted == "error" else Status(wanted)
 
 
 def _listed(found: FoundTraces) -> TraceList:

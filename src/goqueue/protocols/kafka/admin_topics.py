@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.broker.assignments import check_assignments
 from goqueue.broker.settings import SETTINGS
 from goqueue.model.errors import (
     GoQueueError,
+    InvalidAssignmentError,
     InvalidReplicationError,
 )
 from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import InvalidAssignmentError, code_for
+from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from goqueue.broker.broker import Broker
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.codec import Response
@@ -85,7 +85,9 @@ class AdminTopicsApi:
     def _partition_count(self, asked: Struct) -> int:
         """How many partitions a topic is to have, as a number or by naming their replicas."""
         if asked.assignments:
-            self._check_assignments([each.broker_ids for each in asked.assignments])
+            check_assignments(
+                [each.broker_ids for each in asked.assignments], self._broker.settings.node_id
+            )
             numbers = sorted(each.partition_index for each in asked.assignments)
             if numbers != list(range(len(numbers))):
                 raise InvalidAssignmentError(f"partitions {numbers}, expected 0 to n without gaps")
@@ -97,14 +99,6 @@ class AdminTopicsApi:
         if asked.num_partitions == _DEFAULT:
             return self._broker.settings.default_partitions
         return int(asked.num_partitions)
-
-    def _check_assignments(self, assignments: list[Sequence[int]]) -> None:
-        node_id = self._broker.settings.node_id
-        for replicas in assignments:
-            if list(replicas) != [node_id]:
-                raise InvalidAssignmentError(
-                    f"replicas on brokers {list(replicas)}, and the only broker is {node_id}"
-                )
 
     # --- DeleteTopics ----------------------------------------------------------------------------
 
@@ -170,11 +164,8 @@ class AdminTopicsApi:
     def _check_new_partitions(self, asked: Struct, new_count: int) -> None:
         if asked.assignments is None:
             return
-        if len(asked.assignments) != new_count:
-            raise InvalidAssignmentError(
-                f"replicas for {len(asked.assignments)} partitions, and {new_count} are new"
-            )
-        self._check_assignments([each.broker_ids for each in asked.assignments])
+        replicas = [each.broker_ids for each in asked.assignments]
+        check_assignments(replicas, self._broker.settings.node_id, new_count)
 
 
 def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:

@@ -68,10 +68,6 @@ class UnsupportedResourceError(GoQueueError):
     """Settings were asked for of something that has none."""
 
 
-class InvalidAssignmentError(GoQueueError):
-    """Replicas are asked for on brokers, or of partitions, that there are none of."""
-
-
 class InvalidRequiredAcksError(GoQueueError):
     """A producer asks for acknowledgements of a kind that does not exist."""
 
@@ -186,7 +182,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.UnknownCredentialError: ErrorCode.resource_not_found,
     model.UnsupportedMechanismError: ErrorCode.unsupported_sasl_mechanism,
     # requests that only Kafka has
-    InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
+    model.InvalidAssignmentError: ErrorCode.invalid_replica_assignment,
     FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     InvalidFetchError: ErrorCode.invalid_request,

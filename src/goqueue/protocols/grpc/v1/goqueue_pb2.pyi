@@ -151,6 +151,27 @@ VERDICT_RETURN: Verdict.ValueType  # 5
 """nobody has looked at it: as if it had never been delivered"""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
+class _ServingStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ServingStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ServingStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SERVING_STATUS_UNKNOWN: _ServingStatus.ValueType  # 0
+    SERVING_STATUS_SERVING: _ServingStatus.ValueType  # 1
+    SERVING_STATUS_NOT_SERVING: _ServingStatus.ValueType  # 2
+    SERVING_STATUS_SERVICE_UNKNOWN: _ServingStatus.ValueType  # 3
+    """of Watch only: Check answers NOT_FOUND"""
+
+class ServingStatus(_ServingStatus, metaclass=_ServingStatusEnumTypeWrapper): ...
+
+SERVING_STATUS_UNKNOWN: ServingStatus.ValueType  # 0
+SERVING_STATUS_SERVING: ServingStatus.ValueType  # 1
+SERVING_STATUS_NOT_SERVING: ServingStatus.ValueType  # 2
+SERVING_STATUS_SERVICE_UNKNOWN: ServingStatus.ValueType  # 3
+"""of Watch only: Check answers NOT_FOUND"""
+Global___ServingStatus: _TypeAlias = ServingStatus  # noqa: Y015
+
 @_typing.final
 class Header(_message.Message):
     """--- Messages ------------------------------------------------------------------------------------"""
@@ -263,6 +284,7 @@ class Message(_message.Message):
     RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
     VISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
     DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     offset: _builtins.int
@@ -283,6 +305,10 @@ class Message(_message.Message):
     """when somebody else gets it, unless something is said"""
     delivery_id: _builtins.int
     """stands for the receipt on the stream that brought it"""
+    trace_id: _builtins.str
+    """Of every message: the trace that its traceparent header names, or its own. Sampling decides
+    whether anything was recorded of it.
+    """
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]: ...
     def __init__(
@@ -301,10 +327,11 @@ class Message(_message.Message):
         receipt_handle: _builtins.str = ...,
         visible_until_ms: _builtins.int = ...,
         delivery_id: _builtins.int = ...,
+        trace_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "deliver_at_ms", b"deliver_at_ms", "delivery_count", b"delivery_count", "delivery_id", b"delivery_id", "headers", b"headers", "key", b"key", "offset", b"offset", "partition", b"partition", "priority", b"priority", "receipt_handle", b"receipt_handle", "timestamp_ms", b"timestamp_ms", "topic", b"topic", "value", b"value", "visible_until_ms", b"visible_until_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "deliver_at_ms", b"deliver_at_ms", "delivery_count", b"delivery_count", "delivery_id", b"delivery_id", "headers", b"headers", "key", b"key", "offset", b"offset", "partition", b"partition", "priority", b"priority", "receipt_handle", b"receipt_handle", "timestamp_ms", b"timestamp_ms", "topic", b"topic", "trace_id", b"trace_id", "value", b"value", "visible_until_ms", b"visible_until_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
@@ -2441,21 +2468,50 @@ class GrowTopicRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    REPLICA_ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     partitions: _builtins.int
+    """all of them together, old and new"""
+    @_builtins.property
+    def replica_assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """Where the replicas of each new partition are to be; none: the broker chooses."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         partitions: _builtins.int = ...,
+        replica_assignments: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "replica_assignments", b"replica_assignments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GrowTopicRequest: _TypeAlias = GrowTopicRequest  # noqa: Y015
+
+@_typing.final
+class ReplicaAssignment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """the first one leads"""
+
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_ids", b"node_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaAssignment: _TypeAlias = ReplicaAssignment  # noqa: Y015
 
 @_typing.final
 class DeleteTopicResponse(_message.Message):
@@ -2654,3 +2710,44 @@ class Maintenance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Maintenance: _TypeAlias = Maintenance  # noqa: Y015
+
+@_typing.final
+class HealthCheckRequest(_message.Message):
+    """--- Health --------------------------------------------------------------------------------------"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """such as goqueue.v1.PublishService; empty: the server as a whole"""
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HealthCheckRequest: _TypeAlias = HealthCheckRequest  # noqa: Y015
+
+@_typing.final
+class HealthCheckResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    status: Global___ServingStatus.ValueType
+    def __init__(
+        self,
+        *,
+        status: Global___ServingStatus.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HealthCheckResponse: _TypeAlias = HealthCheckResponse  # noqa: Y015

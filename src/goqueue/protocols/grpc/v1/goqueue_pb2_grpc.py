@@ -1683,3 +1683,122 @@ class AdminService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class HealthServiceStub:
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Check = channel.unary_unary(
+                '/goqueue.v1.HealthService/Check',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/goqueue.v1.HealthService/Watch',
+                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+                _registered_method=True)
+
+
+class HealthServiceServicer:
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone.
+    """
+
+    def Check(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """The status now, and again whenever it changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_HealthServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Check': grpc.unary_unary_rpc_method_handler(
+                    servicer.Check,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
+                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'goqueue.v1.HealthService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('goqueue.v1.HealthService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class HealthService:
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone.
+    """
+
+    @staticmethod
+    def Check(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/goqueue.v1.HealthService/Check',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/goqueue.v1.HealthService/Watch',
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

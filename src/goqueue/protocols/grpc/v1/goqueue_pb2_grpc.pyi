@@ -464,3 +464,43 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Accepts the wall clock's time after a jump. Answers what was stopped before."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class HealthServiceStub:
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> HealthServiceAsyncStub: ...
+    Check: _grpc.UnaryUnaryMultiCallable[_goqueue_pb2.HealthCheckRequest, _goqueue_pb2.HealthCheckResponse]
+    Watch: _grpc.UnaryStreamMultiCallable[_goqueue_pb2.HealthCheckRequest, _goqueue_pb2.HealthCheckResponse]
+    """The status now, and again whenever it changes."""
+
+@_typing.type_check_only
+class HealthServiceAsyncStub(HealthServiceStub):
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Check: _aio.UnaryUnaryMultiCallable[_goqueue_pb2.HealthCheckRequest, _goqueue_pb2.HealthCheckResponse]  # type: ignore[assignment]
+    Watch: _aio.UnaryStreamMultiCallable[_goqueue_pb2.HealthCheckRequest, _goqueue_pb2.HealthCheckResponse]  # type: ignore[assignment]
+    """The status now, and again whenever it changes."""
+
+class HealthServiceServicer(metaclass=_abc_1.ABCMeta):
+    """The same answers as grpc.health.v1.Health, for clients that are made from this contract alone."""
+
+    @_abc_1.abstractmethod
+    def Check(
+        self,
+        request: _goqueue_pb2.HealthCheckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_goqueue_pb2.HealthCheckResponse, _abc.Awaitable[_goqueue_pb2.HealthCheckResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _goqueue_pb2.HealthCheckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_goqueue_pb2.HealthCheckResponse], _abc.AsyncIterator[_goqueue_pb2.HealthCheckResponse]]:
+        """The status now, and again whenever it changes."""
+
+def add_HealthServiceServicer_to_server(servicer: HealthServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -66,7 +66,7 @@ function bodyOf(draft: Draft) {
     ...(draft.partition ? { partition: Number(draft.partition) } : {}),
     ...(draft.priority === "normal" ? {} : { priority: draft.priority }),
     ...(draft.when === "delay" ? { delay: draft.delay } : {}),
-    ...(draft.when === "at" ? { deliverAt: moment(draft.at, "deliverAt") } : {}),
+    ...(draft.when === "at" ? { deliver_at: moment(draft.at, "deliver_at") } : {}),
     headers: draft.headers.filter((header) => header.name || header.value),
   };
 }
@@ -202,7 +202,7 @@ function Delivery({ draft, set }: Part) {
         <div class="short">
           <TextField
             label="Deliver at, local time"
-            name="deliverAt"
+            name="deliver_at"
             type="datetime-local"
             step="1"
             value={draft.at}

@@ -1,0 +1,31 @@
+"""Which nodes the replicas of partitions may be assigned to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.model.errors import InvalidAssignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def check_assignments(
+    assignments: Sequence[Sequence[int]], node_id: int, new_count: int | None = None
+) -> None:
+    """Let replicas be on nodes that exist, one list a partition.
+
+    Raises:
+        InvalidAssignmentError: a node does not exist, or there are not `new_count` lists.
+    """
+    if new_count is not None and len(assignments) != new_count:
+        raise InvalidAssignmentError(
+            f"replicas are assigned for {len(assignments)} partitions and {new_count} are new: "
+            "give one list of nodes for each new partition"
+        )
+    for replicas in assignments:
+        if list(replicas) != [node_id]:
+            raise InvalidAssignmentError(
+                f"replicas are assigned to nodes {list(replicas)} and the only node is {node_id}: "
+                f"assign each partition to [{node_id}]"
+            )
