@@ -17,6 +17,7 @@ from goqueue.delivery.group import QueueGroup, Source
 from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
+from support.alone import alone
 
 TOPIC = UUID(int=7)
 WEIGHTS = (50, 25, 15, 7, 3)
@@ -165,6 +166,10 @@ def test_what_a_member_had_is_there_for_others_once_it_is_gone():
 
 
 def test_messages_in_flight_cost_a_few_bytes_each():
+    alone(measure_messages_in_flight)
+
+
+def measure_messages_in_flight():
     """Taken a hundred at a time by many members, and every second one acknowledged."""
     amount = 30_000
     bench = Bench([[2] * amount])
