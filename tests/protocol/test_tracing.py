@@ -211,31 +211,54 @@ def test_of_a_trace_that_a_producer_names_in_every_message_the_first_events_are_
     assert timeline(of_message(api, "orders", 0))[-1] == timeline(trace)[-1]
 
 
-def test_readers_of_the_log_are_noted_for_messages_that_name_their_trace(
+def test_messages_that_a_log_group_reads_and_commits_are_completed(
     traced: ServerProcess, api: HttpApi
 ) -> None:
     make(api, "orders")
     producer = Producer({"bootstrap.servers": traced.kafka_address})
     producer.produce("orders", b"one", headers={"traceparent": TRACEPARENT}, partition=0)
+    producer.produce("orders", b"two", partition=0)
     producer.flush(90)
     consumer = Consumer(
         {
             "bootstrap.servers": traced.kafka_address,
             "group.id": "g",
+            "client.id": "reader",
             "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
         }
     )
     consumer.subscribe(["orders"])
     message = eventually(lambda: consumer.poll(1.0))
     assert message.headers() == [("traceparent", TRACEPARENT.encode())]
+    eventually(lambda: consumer.poll(1.0))
+    fetched = [each for each in of_message(api, "orders", 1)["spans"] if "fetched" in each["event"]]
+    assert [each["consumer"] for each in fetched] == ["reader"]
+    assert of_message(api, "orders", 1)["status"] == "pending"
+    consumer.commit(asynchronous=False)
     consumer.close()
-    trace = api.get(f"/traces/{TRACE}")
-    assert "consume.fetched" in events(trace)
-    assert trace["status"] == "pending"
+    for trace in (api.get(f"/traces/{TRACE}"), of_message(api, "orders", 1)):
+        assert events(trace)[-2:] == ["consume.fetched", "consume.acked"]
+        assert trace["spans"][-1]["consumer_group"] == "g"
+        assert trace["status"] == "completed"
     found = api.get("/traces/search?consumer_group=g&status=completed")["traces"]
-    assert found
-    *starts, end = events(api.get(f"/traces/{found[-1]['trace_id']}"))
-    assert (set(starts), end) == ({"rebalance.start"}, "rebalance.complete")
+    rebalances = [events(api.get(f"/traces/{each['trace_id']}")) for each in found]
+    assert {"rebalance.start", "rebalance.complete"} in [set(each) for each in rebalances]
+
+
+def test_messages_that_an_http_member_of_a_log_group_commits_are_completed(api: HttpApi) -> None:
+    make(api, "orders")
+    api.post("/topics/orders/messages", {"messages": [{"value": "one"}]})
+    member = str(
+        api.post("/groups/g/join", {"topics": ["orders"], "assignment": "log"})["member_id"]
+    )
+    assert poll(api, "g", member)
+    trace = of_message(api, "orders", 0)
+    assert events(trace)[-1] == "consume.fetched"
+    assert (trace["spans"][-1]["consumer_group"], trace["status"]) == ("g", "in_progress")
+    body = {"member_id": member, "offsets": {"orders": {"0": 1}}}
+    api.post("/groups/g/offsets", body)
+    assert of_message(api, "orders", 0)["status"] == "completed"
 
 
 def test_what_else_may_happen_is_noted(api: HttpApi) -> None:

@@ -115,6 +115,7 @@ class Groups:
 
         A first commit counts from the log start, as lag does; see `goqueue.model.lag`.
         """
+        tracer = self._broker.tracer
         for move in moves:
             count = 0
             if not move.is_reset:
@@ -123,6 +124,8 @@ class Groups:
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
+                    if count and tracer.is_on:
+                        tracer.log_committed(partition.id, before, before + count, move.group_id)
             self._broker.measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:

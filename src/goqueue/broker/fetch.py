@@ -54,6 +54,10 @@ class FetchRequest:
     """Asked, once there is enough, how many of so many bytes may be read into memory now."""
     by_message: bool = False
     """The reader takes single messages out of the batches, and tells `Fetcher.handed_out`."""
+    group: str = ""
+    """The group of the reader, where the protocol names it; Kafka's Fetch does not."""
+    consumer: str = ""
+    """The member of the group, or the client id."""
 
 
 def bytes_for(limit: int, at_most: int) -> int:
@@ -154,7 +158,11 @@ class Fetcher:
             for item in fetched:
                 if item.data:
                     self._tracer.log_fetched(
-                        item.read.partition, item.read.offset, item.next_offset
+                        item.read.partition,
+                        item.read.offset,
+                        item.next_offset,
+                        group=request.group,
+                        consumer=request.consumer,
                     )
 
     async def _find_enough(self, request: FetchRequest) -> list[_Found]:

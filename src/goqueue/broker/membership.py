@@ -305,6 +305,8 @@ class Memberships:
             max_bytes=max_bytes,
             isolation=Isolation.READ_COMMITTED,
             by_message=True,
+            group=member.group_id,
+            consumer=member.member_id,
         )
         messages: list[StoredMessage] = []
         for fetched in await self._broker.fetcher.fetch(request):

@@ -11,7 +11,7 @@ from goqueue.broker.trace_clock import TraceClock
 from goqueue.tracing.context import TraceContext, place_of
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex
-from goqueue.tracing.sampling import Budget, Turns, threshold_of
+from goqueue.tracing.sampling import Budget, DiskShare, Turns, threshold_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +54,7 @@ class TraceNotes:
         self._node = node
         self._turns = Turns()
         self._budget = Budget(store.settings.max_batches_a_second)
+        self._share = DiskShare(store.settings.max_share)
         self._default = threshold_of(store.settings.sampling)
         self._places: dict[tuple[str, int], Place] = {}
 
@@ -93,6 +94,10 @@ class TraceNotes:
         found = Place(topic, partition, place_id, threshold, rate is None)
         self._places[topic.name, partition] = found
         return found
+
+    def _may_trace(self, now_s: float) -> bool:
+        """Whether one more batch of a topic that follows the broker's sampling may be traced."""
+        return self._share.has_room(self.store.files.written_bytes) and self._budget.take(now_s)
 
     # --- Noting ----------------------------------------------------------------------------------
 

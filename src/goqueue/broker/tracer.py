@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.trace_batches import traced_batch
+from goqueue.broker.trace_log_groups import TraceLogGroups
 from goqueue.broker.trace_notes import DELAYED, Parts, Place
-from goqueue.broker.trace_verdicts import TraceVerdicts
 from goqueue.delivery.receipts import Receipt
 from goqueue.records.batch import peek_header
 from goqueue.tracing.context import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_intake import Delayed
     from goqueue.broker.delay_views import DelayedMessage
-    from goqueue.broker.partition import PartitionId, Placed
+    from goqueue.broker.partition import Placed
     from goqueue.broker.portions import Portion, Span
     from goqueue.broker.publish import PublishRequest
     from goqueue.broker.topics import Topic, Topics
@@ -58,7 +58,7 @@ class TracedPublish(NamedTuple):
     attributes: dict[str, str]
 
 
-class Tracer(TraceVerdicts):
+class Tracer(TraceLogGroups):
     """Notes what happens to sampled messages."""
 
     def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
@@ -76,8 +76,9 @@ class Tracer(TraceVerdicts):
         first, end, is_duplicate = placed
         if is_duplicate:
             return None
+        self._share.publish(len(request.batch))
         is_chosen = is_sampled(place.threshold, first) and (
-            not place.is_bounded or self._budget.take(started_s)
+            not place.is_bounded or self._may_trace(started_s)
         )
         if not (is_chosen or (request.traced and place.threshold)):
             return None
@@ -107,7 +108,7 @@ class Tracer(TraceVerdicts):
         """A batch was refused for what its messages are."""
         place = self.place(topic, request.partition.number)
         if not self._turns.draw(place.threshold) or (
-            place.is_bounded and not self._budget.take(self._clock.monotonic_s())
+            place.is_bounded and not self._may_trace(self._clock.monotonic_s())
         ):
             return
         count = peek_header(request.batch).last_offset_delta + 1
@@ -135,7 +136,7 @@ class Tracer(TraceVerdicts):
         for number, delayed_id, due_ms in messages:
             if delayed_id is None:
                 continue
-            if place.is_bounded and not self._budget.take(started_s):
+            if place.is_bounded and not self._may_trace(started_s):
                 return
             context = derived_context(DELAYED, delayed_id)
             named = context_in(found.records[number].headers)
@@ -240,17 +241,6 @@ class Tracer(TraceVerdicts):
                 attributes={"attempt": str(count), "deadline_ms": str(deadline_ms)},
             )
             first = end
-
-    def log_fetched(self, partition: PartitionId, first: int, end: int) -> None:
-        """Somebody has read a log; only messages that name their trace are told of."""
-        topic = self._topics.catalogue.by_name.get(partition.topic)
-        if topic is None:
-            return
-        place = self.place(topic, partition.number)
-        if self.index.knows(place.id):
-            named = [each for each in self.index.within(place.id, first, end) if each[0]]
-            if named:
-                self._note(Event.FETCHED, place, named, self._clock.now_ns())
 
     # --- Dead letters ----------------------------------------------------------------------------
 

@@ -41,6 +41,12 @@ class TracingSection:
         "Batches that are traced in a second at most, of topics that do not say otherwise. "
         "0: without bound.",
     )
+    max_share: float = setting(
+        _TRACING.max_share,
+        Share(),
+        "The size of trace files beside the bytes published since the start, above the first 4 MB. "
+        "Beyond it no batch is traced, but of topics that say otherwise. 1: without bound.",
+    )
     ring_size: int = setting(
         RING_SPANS,
         Whole(100, MAX_RING_SPANS),

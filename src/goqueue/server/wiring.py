@@ -51,6 +51,7 @@ def tracing_settings(config: Config) -> TracingSettings:
         is_on=said.enabled,
         sampling=said.sampling,
         max_batches_a_second=said.max_batches,
+        max_share=said.max_share,
         ring_spans=said.ring_size,
         writes_files=said.files,
         files=FileLimits(said.file_bytes, said.kept_files, said.kept_days),

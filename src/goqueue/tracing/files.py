@@ -12,24 +12,26 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from goqueue.model.errors import DiskError
 from goqueue.tracing.events import Entry
+from goqueue.tracing.file_ranges import FileRanges, where_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from goqueue.runtime.disk import Disk, DiskFile
+    from goqueue.tracing.file_ranges import Partition, Where
 
 logger = logging.getLogger(__name__)
 
 FILE_BYTES: Final = 10 * 1024 * 1024
-KEPT_FILES: Final = 20
-"""Of more, the oldest are removed: 200 MB with files of the usual size."""
+KEPT_FILES: Final = 10
+"""Of more, the oldest are removed: 100 MB with files of the usual size."""
 KEPT_DAYS: Final = 7
 
 _NAME: Final = re.compile(r"traces-(\d{4}-\d{2}-\d{2})-(\d{6})\.json", re.ASCII)
@@ -47,22 +49,15 @@ class FileLimits:
     kept_days: int = KEPT_DAYS
 
 
-class Where(msgspec.Struct, frozen=True, gc=False):
-    """As much of an entry as tells which messages it is about."""
+class Search(NamedTuple):
+    """Which lines are looked for."""
 
-    topic: str = ""
-    partition: int = -1
+    needle: bytes
+    """Every such line holds it."""
+    is_wanted: Callable[[Where], bool]
+    key: Partition | str = ""
     offset: int = -1
-    count: int = 1
-    place: str = ""
-    trace: str = ""
-
-    def holds(self, offset: int) -> bool:
-        """Whether it is about the message at an offset."""
-        return self.offset <= offset < self.offset + self.count
-
-
-_WHERE: Final = msgspec.json.Decoder(Where)
+    """Every such line is about this message of that partition or place, if there is a key."""
 
 
 class TraceFiles:
@@ -79,7 +74,10 @@ class TraceFiles:
         self._day = ""
         self._reported: set[str] = set()
         """Names of files of which it was said that they are damaged; no more than are kept."""
+        self._ranges: dict[str, FileRanges] = {}
         self.damaged_lines = 0
+        self.written_bytes = 0
+        """Since the start."""
 
     def names(self) -> list[str]:
         """The files that there are, the oldest first."""
@@ -104,6 +102,7 @@ class TraceFiles:
             self._cut_off()
             raise
         self._size += len(lines)
+        self.written_bytes += len(lines)
 
     def _cut_off(self) -> None:
         """Take back what is half there; where that cannot be done either, it is torn."""
@@ -174,16 +173,25 @@ class TraceFiles:
                 break
         return found[-limit:] if limit else []
 
-    def find(self, needle: bytes, is_wanted: Callable[[Where], bool]) -> Iterator[list[Entry]]:
-        """Entries that are wanted, a file at a time, the oldest first.
+    def find(self, *searches: Search) -> Iterator[list[Entry]]:
+        """Entries that one of the searches wants, a file at a time, the oldest first.
 
-        Their lines hold the needle: there may be a million others, of which few are decoded.
+        There may be a million others, of which few are decoded.
         """
-        for name in self.names():
-            data = self._load(name)
-            if needle in data:
-                lines = [line for line in data.splitlines() if needle in line]
-                yield self._entries(name, [line for line in lines if _is_wanted(line, is_wanted)])
+        names = self.names()
+        self._ranges = {name: self._ranges.get(name, FileRanges()) for name in names}
+        for name in names:
+            data, ranges = self._load(name), self._ranges[name]
+            ranges.read(data)
+            chosen = [
+                search
+                for search in searches
+                if (not search.key or ranges.may_hold(search.key, search.offset))
+                and search.needle in data
+            ]
+            if chosen:
+                lines = [line for line in data.splitlines() if _is_wanted(line, chosen)]
+                yield self._entries(name, lines)
 
     def _load(self, name: str) -> bytes:
         try:
@@ -207,11 +215,13 @@ class TraceFiles:
         return entries
 
 
-def _is_wanted(line: bytes, is_wanted: Callable[[Where], bool]) -> bool:
-    try:
-        return is_wanted(_WHERE.decode(line))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return True  # whoever decodes it says so
+def _is_wanted(line: bytes, searches: Sequence[Search]) -> bool:
+    for search in searches:
+        if search.needle in line:
+            where = where_of(line)
+            if where is None or search.is_wanted(where):  # whoever decodes it reports the damage
+                return True
+    return False
 
 
 def _decoded(line: bytes) -> Entry | None:

@@ -12,6 +12,8 @@ from typing import Final
 from goqueue.tracing.context import spread
 
 ALL: Final = 1 << 64
+SHARE_FLOOR_BYTES: Final = 4 * 1024 * 1024
+"""Trace files written since the start may be this large, however little is published."""
 
 
 def threshold_of(rate: float) -> int:
@@ -39,6 +41,29 @@ class Turns:
             return False
         self._sum -= ALL
         return True
+
+
+class DiskShare:
+    """Keeps trace files small beside the data: a share of the published bytes, and a floor.
+
+    While they are larger, no further batch is traced. So a quiet or new broker traces everything,
+    and one that takes many small batches traces as many of them as the share pays for.
+    """
+
+    __slots__ = ("_allowed", "_share")
+
+    def __init__(self, share: float) -> None:
+        """Without bound when `share` is 1 or more."""
+        self._share = share
+        self._allowed = float(SHARE_FLOOR_BYTES)
+
+    def publish(self, size: int) -> None:
+        """Count bytes that were published."""
+        self._allowed += self._share * size
+
+    def has_room(self, written: int) -> bool:
+        """Whether another batch may be traced, when the files have so many bytes."""
+        return written < self._allowed or self._share >= 1
 
 
 class Budget:

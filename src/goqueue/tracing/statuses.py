@@ -20,7 +20,7 @@ class Status(StrEnum):
 
     DELAYED = "delayed"
     PENDING = "pending"
-    """It is stored, and nobody has fetched it."""
+    """It is stored, and no group has fetched it."""
     IN_PROGRESS = "in_progress"
     """A consumer has it."""
     RETRYING = "retrying"
@@ -108,7 +108,7 @@ class _Messages:
 
     def in_group(self, span: Span, status: Status) -> None:
         """A group has done something with a message."""
-        # Whoever reads the log says nothing afterwards: it leaves no message in progress.
+        # A Fetch does not name its group: only the commit tells that a log group has the message.
         if span.group or span.event != Event.FETCHED:
             self._at(span).groups[span.group] = status
 

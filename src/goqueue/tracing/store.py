@@ -18,7 +18,8 @@ from goqueue.tracing.context import PLACE_CHARS, offset_in
 from goqueue.tracing.events import Event
 from goqueue.tracing.exporters import FileExporter, StdoutExporter
 from goqueue.tracing.feed import Feed
-from goqueue.tracing.files import FileLimits, TraceFiles
+from goqueue.tracing.file_ranges import Partition
+from goqueue.tracing.files import FileLimits, Search, TraceFiles
 from goqueue.tracing.ring import RING_SPANS, Ring
 from goqueue.tracing.search import TraceQuery, search, trace_at
 from goqueue.tracing.views import assemble
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.tracing.events import Entry
-    from goqueue.tracing.files import Where
+    from goqueue.tracing.file_ranges import Where
     from goqueue.tracing.search import FoundTraces
     from goqueue.tracing.views import Trace
 
@@ -40,6 +41,8 @@ _T = TypeVar("_T")
 
 MAX_BATCHES_A_SECOND: Final = 200
 """Enough to see every message of a quiet broker, and cheap for a busy one."""
+MAX_SHARE: Final = 0.1
+"""Of the bytes published since the start."""
 MAX_FOUND: Final = 20_000
 """Entries of one trace that are taken from files. A producer may name the same trace in all its
 messages: of more, the newest."""
@@ -66,6 +69,8 @@ class TracingSettings:
     """The share of batches that is traced, of topics that say nothing else."""
     max_batches_a_second: int = MAX_BATCHES_A_SECOND
     """Of those topics together; 0 is without bound."""
+    max_share: float = MAX_SHARE
+    """How large trace files may become beside what those topics publish; 1 is without bound."""
     ring_spans: int = RING_SPANS
     writes_files: bool = True
     files: FileLimits = field(default_factory=FileLimits)
@@ -220,22 +225,27 @@ class TraceStore:
         )
 
     def _from_files(self, trace_id: str, newest: Sequence[Entry]) -> Trace | None:
-        place, offset = trace_id[:PLACE_CHARS], offset_in(trace_id[:PLACE_CHARS], trace_id)
-
-        def is_wanted(where: Where) -> bool:
-            if where.trace:
-                return where.trace == trace_id
-            return where.place == place and offset is not None and where.holds(offset)
-
-        portions = self._readable.find(place.encode(), is_wanted)
-        found = deque(chain.from_iterable(portions), maxlen=MAX_FOUND)
+        searches = [Search(trace_id.encode(), lambda where: where.trace == trace_id)]
+        place = trace_id[:PLACE_CHARS]
+        offset = offset_in(place, trace_id)
+        if offset is not None:
+            searches.append(
+                Search(
+                    place.encode(),
+                    lambda where: not where.trace and where.place == place and where.holds(offset),
+                    place,
+                    offset,
+                )
+            )
+        found = deque(chain.from_iterable(self._readable.find(*searches)), maxlen=MAX_FOUND)
         return assemble([*found, *newest], [trace_id]).get(trace_id)
 
     def _find_in_files(self, topic: str, partition: int, offset: int) -> str | None:
         def is_wanted(where: Where) -> bool:
             return where.topic == topic and where.partition == partition and where.holds(offset)
 
-        found = self._readable.find(msgspec.json.encode(topic), is_wanted)
+        key = Partition(topic, partition)
+        found = self._readable.find(Search(msgspec.json.encode(topic), is_wanted, key, offset))
         return trace_at([*chain.from_iterable(found)], topic, partition, offset)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:

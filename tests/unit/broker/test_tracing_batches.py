@@ -73,6 +73,23 @@ def test_a_busy_broker_traces_no_more_than_it_may(tmp_path):
     assert traces_of(tmp_path, settings, {}, 100) == (20, 20)
 
 
+def test_trace_files_stay_small_beside_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr("goqueue.tracing.sampling.SHARE_FLOOR_BYTES", 20_000)
+
+    async def scenario():
+        settings = TracingSettings(max_batches_a_second=0)
+        async with running_broker(tmp_path, tracing=settings) as broker:
+            await broker.create_topic("t", 1, {})
+            for _ in range(40):
+                for _ in range(50):
+                    publish(broker, "t", b"v" * 100)
+                await broker.traces.flush()
+        return sum(each.stat().st_size for each in (tmp_path / "traces").iterdir())
+
+    # 2000 messages of about 170 bytes: everything would be traced in 1.5 MB.
+    assert 20_000 < asyncio.run(scenario()) < 20_000 + 2000 * 17 + 50 * 1000
+
+
 def test_a_topic_that_says_so_is_traced_whole(tmp_path):
     settings = TracingSettings(sampling=0, max_batches_a_second=1)
     assert traces_of(tmp_path, settings, {"goqueue.trace": "1"}, 100) == (100, 100)

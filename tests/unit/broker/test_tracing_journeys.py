@@ -134,7 +134,7 @@ def test_what_a_share_consumer_says_is_noted(tmp_path: Path) -> None:
 def test_messages_that_are_taken_back_say_from_whom_and_why(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         slow = await join(broker, "slow")
-        lost = await join(broker, "lost", session_ms=5000)
+        lost = await join(broker, "lost", session_timeout_ms=5000)
         left = await join(broker, "left")
         for member in (slow, lost, left):
             await broker.deliverer.poll(member, limit=1, max_wait_ms=0)
@@ -208,10 +208,10 @@ def test_a_folder_of_traces_that_is_none_costs_traces_and_no_message(tmp_path: P
 
     async def scenario(broker: Broker) -> None:
         assert len(await read_all(broker, "t")) == 10
-        assert len(await spans(broker, 9)) == 3
+        assert len(await spans(broker, 9)) == 4
         await broker.traces.flush()
         (exporter,) = broker.traces.stats(0).exporters
-        assert (exporter.exported, exporter.dropped) == (0, 3)
+        assert (exporter.exported, exporter.dropped) == (0, 4)
 
     run(tmp_path, scenario)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from goqueue.model.errors import DiskFullError
 from goqueue.runtime.disk import SystemDisk
 from goqueue.tracing.events import Entry, Event
-from goqueue.tracing.files import FileLimits, TraceFiles
+from goqueue.tracing.file_ranges import FileRanges, Partition, where_of
+from goqueue.tracing.files import FileLimits, Search, TraceFiles
 from support.disks import FaultyDisk
 
 DAY_MS = 24 * 3600 * 1000
@@ -49,13 +51,51 @@ def test_entries_are_found_by_what_they_are_about(tmp_path):
     with (tmp_path / files.names()[0]).open("ab") as file:
         file.write(b'{"broken": "orders"\n')
 
-    def found(needle, is_wanted):
-        return [each for portion in files.find(needle, is_wanted) for each in portion]
+    def found(*search):
+        return [each for portion in files.find(Search(*search)) for each in portion]
 
     assert found(b'"orders"', lambda where: where.holds(5)) == [entry(at) for at in (3, 4, 5)]
     assert found(b"a" * 16, lambda where: where.offset == 7) == [entry(7)]
     assert found(b'"nobody"', lambda where: True) == []
+    place = Partition("orders", 1)
+    assert found(b'"orders"', lambda where: where.holds(5), place, 5) == [
+        entry(at) for at in (3, 4, 5)
+    ]
     assert files.damaged_lines == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 99), st.integers(1, 5))), st.data())
+def test_ranges_of_a_file_leave_out_no_message_that_it_holds(written, data):
+    lines = [
+        msgspec.json.encode(Entry(Event.PERSISTED, 1, "t", number, offset, count, f"{number:016x}"))
+        for number, offset, count in written
+    ]
+    whole = b"".join(line + b"\n" for line in lines)
+    ranges = FileRanges()
+    for end in sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4))):
+        ranges.read(whole[:end])
+    ranges.read(whole)
+    for number, offset, count in written:
+        for at in (offset, offset + count - 1):
+            assert ranges.may_hold(Partition("t", number), at)
+            assert ranges.may_hold(f"{number:016x}", at)
+    assert not ranges.may_hold(Partition("t", 9), 5)
+    assert not ranges.may_hold(Partition("t", 0), 200)
+
+
+def test_a_search_decodes_only_files_whose_range_holds_the_message(tmp_path, monkeypatch):
+    files = TraceFiles(SystemDisk(), tmp_path, FileLimits(file_bytes=2000, kept_files=100))
+    for at in range(0, 3000, 3):
+        files.write([entry(at)], NOW_MS)
+    files.close()
+    search = Search(b'"orders"', lambda where: where.holds(1500), Partition("orders", 1), 1500)
+    assert [*files.find(search)] == [[entry(1500)]]
+    decoded = []
+    monkeypatch.setattr(
+        "goqueue.tracing.files.where_of", lambda line: decoded.append(line) or where_of(line)
+    )
+    assert [*files.find(search)] == [[entry(1500)]]
+    assert 0 < len(decoded) < 30
 
 
 def test_another_day_begins_another_file_and_old_ones_go(tmp_path):

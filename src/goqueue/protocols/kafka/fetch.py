@@ -103,6 +103,7 @@ class FetchApi:
                 max_bytes,
                 isolation,
                 ctx.peer.grant_answer_bytes,
+                consumer=ctx.client_id or "",
             )
         )
         committed = isolation is Isolation.READ_COMMITTED
