@@ -105,14 +105,16 @@ def test_topics_are_deleted_by_id(raw, name):
 
 @pytest.mark.parametrize("version", range(4))
 def test_every_topic_to_be_grown_has_a_result(raw, topic, name, version):
-    placed = name("placed")
-    raw.create(placed)
+    less, more, away, placed = (name(each) for each in ("less", "more", "away", "placed"))
+    for each in (more, away, placed):
+        raw.create(each)
+    raw.create(less, 3)
     asked = [
         {"name": topic, "count": 4, "assignments": None},
         {"name": name("absent"), "count": 4, "assignments": None},
-        {"name": topic, "count": 2, "assignments": None},
-        {"name": placed, "count": 3, "assignments": [{"broker_ids": [1]}]},
-        {"name": placed, "count": 2, "assignments": [{"broker_ids": [9]}]},
+        {"name": less, "count": 2, "assignments": None},
+        {"name": more, "count": 3, "assignments": [{"broker_ids": [1]}]},
+        {"name": away, "count": 2, "assignments": [{"broker_ids": [9]}]},
         {"name": placed, "count": 2, "assignments": [{"broker_ids": [1]}]},
     ]
     fields = {"topics": asked, "timeout_ms": 1000, "validate_only": False}
@@ -232,15 +234,18 @@ def _alter(raw, *resources, version=1, dry=False):
 
 @pytest.mark.parametrize("version", range(2))
 def test_every_resource_to_be_changed_has_a_result(raw, topic, name, version):
+    others = [name("other") for _ in range(6)]
+    for each in others:
+        raw.create(each)
     asked = [
         (TOPIC, topic, [("retention.ms", SET, "1000")]),
         (TOPIC, name("absent"), [("retention.ms", SET, "1000")]),
-        (TOPIC, topic, [("retention.ms", SET, "never")]),
-        (TOPIC, topic, [("no.such", SET, "1")]),
-        (TOPIC, topic, [("retention.ms", SUBTRACT, "1")]),
-        (TOPIC, topic, [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
-        (TOPIC, topic, [("retention.ms", 9, "1")]),
-        (TOPIC, topic, [("retention.ms", SET, None)]),
+        (TOPIC, others[0], [("retention.ms", SET, "never")]),
+        (TOPIC, others[1], [("no.such", SET, "1")]),
+        (TOPIC, others[2], [("retention.ms", SUBTRACT, "1")]),
+        (TOPIC, others[3], [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
+        (TOPIC, others[4], [("retention.ms", 9, "1")]),
+        (TOPIC, others[5], [("retention.ms", SET, None)]),
         (BROKER, "1", [("num.partitions", SET, "1")]),
         (CLUSTER_LINK, "x", []),
     ]
@@ -263,6 +268,16 @@ def test_every_resource_to_be_changed_has_a_result(raw, topic, name, version):
     assert all(each.error_message for each in responses[1:])
     (described,) = _describe(raw, (TOPIC, topic), keys=["retention.ms"])
     assert described.configs[0].value == "1000"
+
+
+def test_what_is_named_twice_in_a_request_is_refused_once(raw, topic):
+    grown = [{"name": topic, "count": count, "assignments": None} for count in (4, 5)]
+    answer = raw.ask(
+        ApiKey.CREATE_PARTITIONS, 3, topics=grown, timeout_ms=1000, validate_only=False
+    )
+    assert _codes(answer.results) == [ErrorCode.invalid_request]
+    changed = (TOPIC, topic, [("retention.ms", SET, "1000")])
+    assert _codes(_alter(raw, changed, changed)) == [ErrorCode.invalid_request]
 
 
 def test_lists_are_appended_to_and_taken_from(raw, topic):

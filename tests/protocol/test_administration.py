@@ -86,7 +86,7 @@ def test_confluent_asks_whether_a_topic_could_be_made(confluent, name):
         ({"topic": ".."}, KafkaError.TOPIC_EXCEPTION),
         ({"topic": "x" * 250}, KafkaError.TOPIC_EXCEPTION),
         ({"topic": "__delay_state"}, KafkaError.TOPIC_EXCEPTION),
-        ({"topic": "ok", "num_partitions": 10_001}, KafkaError.INVALID_PARTITIONS),
+        ({"topic": "ok", "num_partitions": 10_001}, KafkaError.POLICY_VIOLATION),
         ({"topic": "ok", "replication_factor": 3}, KafkaError.INVALID_REPLICATION_FACTOR),
         ({"topic": "ok", "config": {"no.such": "1"}}, KafkaError.INVALID_CONFIG),
         ({"topic": "ok", "config": {"retention.ms": "soon"}}, KafkaError.INVALID_CONFIG),

@@ -59,7 +59,7 @@ class BusyNode:
     """A node in a thread of its own that everything has happened to, and that is published to."""
 
     def __init__(self, folder: Path) -> None:
-        self._clock = ManualClock()
+        self._clock = ManualClock(round(time.time() * 1000))  # the client stamps its messages
         self.node: Node = node_with_a_past(folder, self._clock)
         self._ready = threading.Event()
         self._stopping = threading.Event()

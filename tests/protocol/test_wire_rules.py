@@ -69,11 +69,12 @@ def test_a_client_newer_than_the_server_is_told_so_in_the_oldest_layout(raw):
     assert (lowest, highest) == _served(raw)[ApiKey.API_VERSIONS]
 
 
-def test_features_do_not_promise_transactions_that_add_partitions_by_themselves(raw):
+def test_features_are_told_in_the_ranges_that_a_version_can_say(raw):
     fields = {"client_software_name": "raw", "client_software_version": "1"}
     for version in (3, 4):
         answer = raw.ask(ApiKey.API_VERSIONS, version, **fields)
-        assert "transaction.version" not in {each.name for each in answer.finalized_features}
+        finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+        assert finalized["transaction.version"] == 2
         if version == 3:
             assert all(each.min_version > 0 for each in answer.supported_features)
 

@@ -22,7 +22,7 @@ from support.topic_writer import TopicWriter
 
 names = (f"skewed-{number}" for number in count())
 HOUR = 3_600_000
-BEGAN = 1_800_000_000_000 // HOUR * HOUR
+BEGAN = 1_700_000_000_000 // HOUR * HOUR
 
 # --- Histograms ----------------------------------------------------------------------------------
 

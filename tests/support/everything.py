@@ -15,6 +15,7 @@ from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.fetch import FetchRequest, PartitionRead
 from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import PublishRequest
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.delivery.settings import QueueSettings
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
@@ -41,6 +42,7 @@ from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
+from support.batches import garbage_batch
 from support.brokers import publish
 
 if TYPE_CHECKING:
@@ -100,6 +102,10 @@ async def _publish_and_fetch(broker: Broker) -> None:
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
     broker.delete_records(PartitionId("trimmed", 0), None)
+    await broker.create_topic("garbage", 1)
+    place = PartitionId("garbage", 0)
+    broker.publisher.publish(PublishRequest(place, memoryview(garbage_batch(3))))
+    await broker.reader.read(place, 0, limit=10)
 
 
 async def _delay(broker: Broker, clock: ManualClock) -> None:

@@ -359,7 +359,7 @@ def test_what_a_member_has_goes_to_others_when_it_leaves_or_is_lost(tmp_path: Pa
         async with running_broker(tmp_path) as broker:
             await topic_of(broker, 2)
             leaver = await member_of(broker)
-            lost = await member_of(broker, session_ms=1000)
+            lost = await member_of(broker, session_timeout_ms=1000)
             await poll(broker, leaver, 1)
             await poll(broker, lost, 1)
             other = await member_of(broker)
@@ -576,7 +576,7 @@ async def life(folder: Path, clock: ManualClock, oracle: Oracle, rest: list[Any]
         async with running_broker(folder, clock=clock, clean=clean) as broker:
             if "t" not in broker.topics.catalogue.by_name:
                 await topic_of(broker, 0)
-            member = await member_of(broker, session_ms=1_000_000_000)
+            member = await member_of(broker, session_timeout_ms=1_000_000_000)
             while rest:
                 name, number = rest.pop(0)
                 if name in {"kill", "stop"}:

@@ -273,6 +273,7 @@ def test_a_node_that_refuses_publishes_is_not_ready_and_says_why(tmp_path: Path)
                 "node": "ok",
                 "metadata": "ok",
                 "storage": "the disk is full",
+                "clock": "ok",
             }
             assert answer["broker"]["node_id"] == 1
 

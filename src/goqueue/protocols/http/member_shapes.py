@@ -65,7 +65,7 @@ class JoinBody(SettingsBody, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = False
     auto_commit_interval: Annotated[
-        Duration | None, doc("5s, if left out; 0 commits at every poll.", "5s")
+        Duration | None, doc("With `auto_commit`: 5s, if left out; 0 commits at every poll.")
     ] = None
     start: Annotated[
         Literal["earliest", "latest"], doc("Where to begin what the group never read.", "earliest")

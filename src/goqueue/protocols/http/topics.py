@@ -65,7 +65,7 @@ class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
         Annotated[list[list[int]], msgspec.Meta(max_length=MAX_PARTITIONS)] | None,
         doc(
             "The nodes of each new partition, the leader first; the broker chooses, if left out.",
-            [[0], [0]],
+            [[1], [1], [1]],
         ),
     ] = None
 

@@ -45,6 +45,8 @@ export type GroupInfo = GroupLine & {
   offsets: ByTopic;
   lag: ByTopic;
   total_lag: number;
+  /** The part of the lag in partitions without a committed offset, counted from the log start. */
+  uncommitted_lag: number;
   queue: QueueInfo | null;
 };
 
@@ -61,9 +63,9 @@ type GroupHistory = {
 type PartitionRow = {
   topic: string;
   partition: number;
-  /** Null where nothing is committed: then nobody knows how far behind the group is. */
+  /** Null where nothing is committed: the lag is then counted from the log start. */
   committed: number | null;
-  lag: number | null;
+  lag: number;
   owner: string | null;
   counts: PartitionCounts | null;
 };
@@ -109,7 +111,7 @@ export function GroupPage({ params }: { params: Params }) {
               {found.queue && <Stat label="In flight" value={whole(found.queue.in_flight)} />}
               {found.queue && <Stat label="Retries waiting" value={whole(found.queue.waiting)} />}
             </div>
-            {history.data && isKnown(found) && <Behind history={history.data} />}
+            {history.data && <Behind history={history.data} />}
             <Members group={found} />
             <Partitions group={found} />
             {found.queue && <QueueSettings group={name} />}
@@ -127,25 +129,20 @@ export function GroupPage({ params }: { params: Params }) {
   );
 }
 
-/** Of a group that has committed nothing, nobody knows how far behind it is. */
-function isKnown(group: GroupInfo): boolean {
-  return Object.keys(group.offsets).length > 0 || !group.members.length;
-}
-
 function behind(group: GroupInfo): { value: string; extra: string } {
-  if (!isKnown(group)) return { value: "–", extra: "nothing is committed" };
   if (group.queue) {
     // What is done behind the oldest message that is not counts as behind, too.
     const left = group.queue.ready + group.queue.in_flight + group.queue.waiting;
     return { value: whole(group.total_lag), extra: `from the oldest on, ${whole(left)} of them to do` };
   }
-  const unknown = rowsOf(group).filter((row) => row.lag === null).length;
-  const extra = unknown ? `messages, and ${many(unknown, "partition")} without a commit` : "messages";
+  const extra = group.uncommitted_lag
+    ? `messages, ${whole(group.uncommitted_lag)} of them in partitions without a commit`
+    : "messages";
   return { value: whole(group.total_lag), extra };
 }
 
 function drain(history: GroupHistory | undefined, group: GroupInfo): { value: string; extra?: string } {
-  if (!history || !isKnown(group)) return { value: "–" };
+  if (!history) return { value: "–" };
   if (!group.total_lag) return { value: "0 s" };
   if (history.time_to_drain_ms === null) return { value: "never", extra: "at this rate" };
   return { value: duration(history.time_to_drain_ms) };
@@ -275,7 +272,7 @@ function rowsOf(group: GroupInfo): PartitionRow[] {
     topic,
     partition: Number(number),
     committed,
-    lag: committed === null ? null : (group.lag[topic]?.[number] ?? 0),
+    lag: group.lag[topic]?.[number] ?? 0,
     owner: owners.get(`${topic}/${number}`) ?? null,
     counts: group.queue?.partitions[topic]?.[number] ?? null,
   });

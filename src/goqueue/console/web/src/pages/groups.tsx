@@ -26,9 +26,9 @@ export function toneOf(state: string): Tone {
   return state === "Dead" ? "bad" : "warn";
 }
 
-/** A group whose members have committed nothing may be anywhere. */
+/** A group without a partition, assigned or committed, has no lag. */
 function lagOf(group: GroupLine): number | null {
-  return group.member_count && !group.topics?.length ? null : (group.total_lag ?? null);
+  return group.topics?.length ? (group.total_lag ?? null) : null;
 }
 
 const COLUMNS: Column<GroupLine>[] = [
