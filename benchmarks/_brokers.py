@@ -45,7 +45,10 @@ class Memory(NamedTuple):
 class BrokerProcess:
     """A broker that listens; use it in a `with`."""
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], folder: Path, source: Path | None = None
+    ) -> None:
+        """Run a command; with a `source`, the package of that checkout is imported."""
         self.name = name
         self.folder = folder
         self.ready_at = 0.0
@@ -54,6 +57,8 @@ class BrokerProcess:
         self._ready = threading.Event()
         self.spawned_at = time.perf_counter()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GOQUEUE_")}
+        if source is not None:
+            environment["PYTHONPATH"] = str(source / "src")
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -173,14 +178,18 @@ def _is_cached(descriptor: int, page: int) -> bool:
 
 
 def start_goqueue(
-    folder: Path, *flags: str, port: int = 0, module: Sequence[str] = ("goqueue.cli",)
+    folder: Path,
+    *flags: str,
+    port: int = 0,
+    module: Sequence[str] = ("goqueue.cli",),
+    source: Path | None = None,
 ) -> BrokerProcess:
     """`goqueue server` as it comes, but for its folder, its ports and what the flags say."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = [f"--kafka-port={port}", "--http-port=0", "--grpc-port=0"]
     command = [sys.executable, "-m", *module, "server", f"--data-dir={folder}"]
     partitions = f"--topics-partitions={PARTITIONS}"
-    return BrokerProcess(GOQUEUE, [*command, *ports, partitions, *flags], folder)
+    return BrokerProcess(GOQUEUE, [*command, *ports, partitions, *flags], folder, source)
 
 
 def grpc_address(server: BrokerProcess) -> str:
