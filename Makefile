@@ -47,6 +47,10 @@ fix: $(STAMP) ## format, and fix what the linter can
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/local.jsonl
 	$(BIN)/goqueue bench
 
+.PHONY: test-benchmarks
+test-benchmarks: $(STAMP) ## a few short benchmarks, to see that they work; their figures do not count
+	$(BIN)/goqueue bench codec storage.lookup broker.start metrics
+
 MINUTES ?= 10
 
 .PHONY: fuzz
