@@ -81,7 +81,7 @@ def test_a_second_signal_ends_the_process_at_once(start_server: StartServer) -> 
     server = start_server("--broker-stop-timeout", "5m")
     with socket.create_connection((HOST, server.http_port)) as slow:
         # And no more of its body: this request is never complete.
-        slow.sendall(b"POST /topics HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        slow.sendall(b"POST /topics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         server.signal(signal.SIGTERM)
         server.wait_for_line("SIGTERM: stopping")
         server.signal(signal.SIGTERM)

@@ -24,6 +24,7 @@ from goqueue.server.config_kinds import Address
 from goqueue.server.config_node import (
     BrokerSection,
     GrpcSection,
+    HttpSection,
     LimitsSection,
     ListenersSection,
     LoggingSection,
@@ -46,6 +47,7 @@ class Config:
 
     broker: BrokerSection = field(default_factory=BrokerSection)
     listeners: ListenersSection = field(default_factory=ListenersSection)
+    http: HttpSection = field(default_factory=HttpSection)
     grpc: GrpcSection = field(default_factory=GrpcSection)
     storage: StorageSection = field(default_factory=StorageSection)
     topics: TopicsSection = field(default_factory=TopicsSection)
@@ -74,6 +76,13 @@ class Config:
             return self.listeners.kafka_advertised
         host = self.listeners.kafka.host
         return Address(socket.gethostname() if host in _EVERYWHERE else host, bound_port)
+
+    def http_hosts(self) -> tuple[str, ...]:
+        """The names that HTTP clients may call this server by."""
+        named = [self.listeners.http.host, *self.http.allowed_hosts, socket.gethostname()]
+        if self.listeners.kafka_advertised is not None:
+            named.append(self.listeners.kafka_advertised.host)
+        return tuple(named)
 
     def value(self, row: Setting) -> Any:
         """The value of one row of the table."""

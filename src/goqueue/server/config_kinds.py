@@ -78,6 +78,30 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """Texts of one form, none of them with a comma; in a file a list."""
+
+    form: str
+    """A regular expression, which ignores capitals."""
+    what: str
+
+    @property
+    def expected(self) -> str:
+        return f"a list of {self.what}"
+
+    def parse(self, raw: object) -> tuple[str, ...]:
+        items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else None
+        words = items if items is not None else _text(raw).split(",")
+        found = tuple(dict.fromkeys(filter(None, map(_text, words))))
+        if not all(re.fullmatch(self.form, word, re.IGNORECASE) for word in found):
+            raise MismatchError
+        return found
+
+    def render(self, value: tuple[str, ...]) -> str:
+        return ",".join(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     """On or off."""
 

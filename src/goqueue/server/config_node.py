@@ -25,6 +25,7 @@ from goqueue.server.config_kinds import (
     Users,
     Whole,
     Word,
+    Words,
 )
 from goqueue.server.config_table import setting
 from goqueue.tenancy.mechanisms import Mechanism
@@ -132,6 +133,25 @@ class ListenersSection:
     )
     grpc: Address = setting(
         Address("127.0.0.1", 9000), HostPort(), "gRPC.", port_flag="--grpc-port"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSection:
+    """Which requests the HTTP listener takes; see the page on security."""
+
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        Words(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?", "host names, or *.suffix"),
+        "Further names that clients call this server by. `localhost`, IP addresses, this machine's "
+        "name and those of `listeners` are always taken. `*` takes any name, which lets web pages "
+        "reach the server by DNS rebinding.",
+    )
+    allowed_origins: tuple[str, ...] = setting(
+        (),
+        Words(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/]+", "origins such as https://app.example.org"),
+        "Web pages that may call this server beside its own console. `*` allows every page to do "
+        "everything.",
     )
 
 

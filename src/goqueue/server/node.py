@@ -200,7 +200,13 @@ class Node:
         from goqueue.protocols.http.settings import HttpSettings  # noqa: PLC0415 - as above
 
         host, port = self.config.listeners.http
-        settings = HttpSettings(host=host, port=port, tls=tls)
+        settings = HttpSettings(
+            host=host,
+            port=port,
+            tls=tls,
+            hosts=self.config.http_hosts(),
+            origins=self.config.http.allowed_origins,
+        )
         self.http = HttpListener(api_of(self), settings)
         async with _listening("HTTP", host, port):
             await self.http.start()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 async def ask(port: int, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
     """One HTTP request, on a connection of its own."""
     reader, writer = await asyncio.open_connection(HOST, port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     await writer.wait_closed()
@@ -225,7 +225,7 @@ def test_a_request_that_never_ends_is_refused_in_time(
         async with running_node(tmp_path) as node:
             monkeypatch.setattr(node.http.service, "settings", HttpSettings(head_s=0.05))
             reader, writer = await asyncio.open_connection(HOST, node.http.port)
-            writer.write(b"GET /health HTTP/1.1\r\nhost: test\r\n")
+            writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
             writer.close()
 
@@ -252,7 +252,7 @@ def test_a_connection_that_is_kept_open_serves_one_request_after_another(tmp_pat
         async with running_node(tmp_path) as node:
             reader, writer = await asyncio.open_connection(HOST, node.http.port)
             for _ in range(3):
-                writer.write(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n")
+                writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200")
                 await reader.readuntil(b'{"status":"ok"}')
             writer.close()

@@ -28,14 +28,6 @@ _log = logging.getLogger(__name__)
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 
 _ALLOWED_HEADERS: Final = "Accept, Authorization, Content-Type, X-API-Key, X-Request-ID"
-_EXPOSED_HEADERS: Final = (
-    "X-Request-ID, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
-)
-CORS: Final = (
-    ("access-control-allow-origin", "*"),
-    ("access-control-expose-headers", _EXPOSED_HEADERS),
-)
-"""Any page may call: what a caller may do hangs on its key, never on where its page came from."""
 
 
 def api_of(node: NodeState) -> HttpApp:
@@ -116,7 +108,7 @@ class HttpApp:
         if not star:
             allowed = self.router.allowed(request.raw_path)
         headers = [("allow", allowed)]
-        if b"origin" in request.headers:
+        if request.cors:
             headers += [
                 ("access-control-allow-methods", allowed),
                 ("access-control-allow-headers", _ALLOWED_HEADERS),

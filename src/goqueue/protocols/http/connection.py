@@ -11,27 +11,22 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
-
-import httptools
 
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.errors import (
-    BodyTooLargeError,
     DeadlineExceededError,
-    HeadTooLargeError,
-    MalformedRequestError,
     OverloadedError,
     RequestTimeoutError,
     StoppingError,
 )
-from goqueue.protocols.http.requests import Request, relative_target
+from goqueue.protocols.http.reading import Reading, RequestReader
 from goqueue.protocols.http.responses import Stream
 from goqueue.protocols.http.streaming import Outflow
 from goqueue.protocols.http.writing import head_of, log_access
 
 if TYPE_CHECKING:
+    from goqueue.protocols.http.exchange import Exchange
     from goqueue.protocols.http.listener import HttpService
     from goqueue.protocols.http.responses import Response
     from goqueue.protocols.http.routing import Match
@@ -41,38 +36,6 @@ _LINGER_S: Final = 2.0
 """How long a refused client may go on sending before the connection is dropped under it."""
 
 
-class Reading(Enum):
-    """What the next bytes of the client belong to."""
-
-    NOTHING = auto()
-    """No request has begun."""
-    HEAD = auto()
-    BODY = auto()
-    DEAF = auto()
-    """There will be no further request; whatever still comes in is thrown away."""
-
-
-class Exchange:
-    """One request on its way in, and what is known of how it will be answered."""
-
-    __slots__ = ("chunks", "keep_alive", "match", "old_version", "refusal", "request", "size_bytes")
-
-    def __init__(self) -> None:
-        self.request = Request("", b"")
-        self.match: Match | None = None
-        self.refusal: GoQueueError | None = None
-        self.chunks: list[bytes] = []
-        self.size_bytes = 0
-        self.keep_alive = False
-        self.old_version = False
-        """HTTP/1.0, which closes connections unless told otherwise."""
-
-    @property
-    def polls(self) -> bool:
-        """Whether the answer waits for something to happen."""
-        return self.match is not None and self.match.endpoint.route.polls
-
-
 class HttpConnection(asyncio.Protocol):
     """The server's end of one connection."""
 
@@ -80,11 +43,8 @@ class HttpConnection(asyncio.Protocol):
         self._service = service
         self._settings = service.settings
         self._transport: asyncio.Transport
-        self._parser = httptools.HttpRequestParser(self)
-        self._client_host = ""
-        self._reading = Reading.NOTHING
-        self._head_bytes = 0
-        self._incoming = Exchange()
+        self._reader = RequestReader(service, self)
+        self.client_host = ""
         self._waiting: deque[Exchange] = deque()
         self._active: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
@@ -93,6 +53,8 @@ class HttpConnection(asyncio.Protocol):
         self._can_write = True
         self._is_reading = True
         self.expires_s = 0.0
+        self.since_s = 0.0
+        """Since when the connection waits for what it waits for now."""
 
     # --- The connection ------------------------------------------------------------------------
 
@@ -100,18 +62,35 @@ class HttpConnection(asyncio.Protocol):
         """Expect a request, unless there are too many of us."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport
         peer = transport.get_extra_info("peername")
-        self._client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         self._expire_in(self._settings.head_s)
-        if not self._service.admit(self):
+        if self._service.admit(self):
+            return
+        if self._service.is_flooded:
+            self._transport.abort()
+        else:
             limit = self._settings.max_connections
-            self._refuse(OverloadedError(f"there are {limit} connections already: try again soon"))
+            self.refuse(OverloadedError(f"there are {limit} connections already: try again soon"))
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether nothing can happen here before the client sends or reads."""
+        return self._active is None
+
+    def evict(self) -> None:
+        """Make room for another connection."""
+        if self._can_write and self._reader.state in {Reading.HEAD, Reading.BODY}:
+            self.refuse(OverloadedError("the request was too slow for a full server: try again"))
+            self._transport.close()
+        else:
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nobody waits any more; what only waited for the client's sake ends."""
         del error
         service, active = self._service, self._active
         service.release(self)
-        for exchange in (self._incoming, *self._waiting, *((active,) if active else ())):
+        for exchange in (self._reader.incoming, *self._waiting, *((active,) if active else ())):
             service.bodies_bytes -= exchange.size_bytes
             exchange.size_bytes = 0
         self._waiting.clear()
@@ -127,7 +106,8 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def _expire_in(self, seconds: float) -> None:
-        self.expires_s = self._service.loop.time() + seconds
+        self.since_s = self._service.loop.time()
+        self.expires_s = self.since_s + seconds
 
     def expire(self) -> None:
         """The time for what this connection is waiting for is over."""
@@ -135,20 +115,20 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
         elif self._active is not None:
             limit = self._settings.answer_s
-            self._refuse(
+            self.refuse(
                 DeadlineExceededError(
                     f"no answer within {limit:.0f} s; what was asked for may still be done"
                 )
             )
-        elif self._can_write and self._reading in {Reading.HEAD, Reading.BODY}:
-            self._refuse(RequestTimeoutError("the request did not arrive in time"))
+        elif self._can_write and self._reader.state in {Reading.HEAD, Reading.BODY}:
+            self.refuse(RequestTimeoutError("the request did not arrive in time"))
         else:
             self._transport.abort()
 
     def stop(self) -> None:
         """Answer what has begun and take nothing more; polls are sent away at once."""
         if self._active is None:
-            if self._reading in {Reading.NOTHING, Reading.DEAF}:
+            if self._reader.state in {Reading.NOTHING, Reading.DEAF}:
                 self._transport.close()
         elif self._active.polls:
             if self._task is not None:
@@ -156,7 +136,7 @@ class HttpConnection(asyncio.Protocol):
             if self._outflow is not None:
                 self._end_outflow(self._outflow)
             else:
-                self._refuse(StoppingError("the server is stopping"))
+                self.refuse(StoppingError("the server is stopping"))
 
     def abort(self) -> None:
         """Drop the connection."""
@@ -166,112 +146,46 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse on."""
-        if self._reading is Reading.DEAF:
-            return
-        self._head_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # The request itself is whole; but nothing else than HTTP/1.1 is spoken here.
-            self._reading = Reading.DEAF
-            if (last := self._waiting[-1] if self._waiting else self._active) is not None:
-                last.keep_alive = False
-            return
-        except httptools.HttpParserError as error:
-            self._refuse(MalformedRequestError(f"this is not HTTP/1.1: {error}"))
-            return
-        limit = self._settings.max_head_bytes
-        if self._reading is Reading.HEAD and self._head_bytes > limit:
-            self._refuse(HeadTooLargeError(f"the headers are larger than {limit} bytes"))
+        self._reader.feed(data)
 
-    def on_message_begin(self) -> None:
-        """Expect the rest of a head that has begun."""
-        self._reading = Reading.HEAD
+    def expect(self, seconds: float) -> None:
+        """The next part of a request has so long, unless an answer is under way."""
         if self._active is None:
-            self._expire_in(self._settings.head_s)
+            self._expire_in(seconds)
 
-    def on_url(self, url: bytes) -> None:
-        """Some or all of the target."""
-        self._incoming.request.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._incoming.request.headers[name.lower()] = value
-
-    def on_headers_complete(self) -> None:
-        """Find out who will answer, so that a body is taken only where it has a place."""
-        exchange = self._incoming
-        request = exchange.request
-        app = self._service.app
-        request.method = self._parser.get_method().decode("latin-1")
-        request.client_host = self._client_host
-        if not request.target.startswith((b"/", b"*")):
-            request.target = relative_target(request.target)
-        request.request_id = app.request_id(request.headers)
-        exchange.old_version = self._parser.get_http_version() == "1.0"
-        self._reading = Reading.BODY
+    def invite(self) -> None:
+        """The client waits for a word before it sends the body."""
         if self._active is None:
-            self._expire_in(self._settings.body_s)
-        try:
-            if request.method != "OPTIONS":
-                exchange.match = app.match(request)
-        except GoQueueError as error:
-            exchange.refusal = error
-        self._check_size(exchange, int(request.headers.get(b"content-length", b"0")))
-        if b"expect" in request.headers and self._active is None and exchange.refusal is None:
             self._transport.write(_CONTINUE)
 
-    def on_body(self, chunk: bytes) -> None:
-        """Some of the body."""
-        if self._reading is Reading.DEAF:
-            return
-        exchange = self._incoming
-        exchange.chunks.append(chunk)
-        exchange.size_bytes += len(chunk)
-        self._service.bodies_bytes += len(chunk)
-        self._check_size(exchange, exchange.size_bytes)
-
-    def _check_size(self, exchange: Exchange, size_bytes: int) -> None:
-        match = exchange.match
-        limit = match.endpoint.route.max_body_bytes if match else self._settings.max_head_bytes
-        if size_bytes > limit:
-            path = exchange.request.raw_path[:100].decode("latin-1")
-            error = BodyTooLargeError(
-                f"{path} takes a body of up to {limit} bytes, this one has at least {size_bytes}"
-            )
-            self._refuse(exchange.refusal or error)
-        elif self._service.bodies_bytes > self._settings.max_bodies_bytes:
-            self._refuse(OverloadedError("too many large requests at once: try again soon"))
-
-    def on_message_complete(self) -> None:
-        """The request is whole."""
-        if self._reading is Reading.DEAF:
-            return
-        exchange = self._incoming
-        self._incoming = Exchange()
-        self._head_bytes = 0
-        self._reading = Reading.NOTHING
-        exchange.keep_alive = self._parser.should_keep_alive()
-        exchange.request.body = b"".join(exchange.chunks)
-        exchange.chunks = []
+    def take(self, exchange: Exchange) -> None:
+        """Answer a request when those before it are answered."""
         self._waiting.append(exchange)
+        if len(self._waiting) >= self._settings.max_pipelined:
+            self._reader.state = Reading.DEAF
+            exchange.keep_alive = False
         self._go_on()
 
-    def _refuse(self, error: GoQueueError) -> None:
+    def last(self) -> None:
+        """Close after the last request that has arrived."""
+        if (last := self._waiting[-1] if self._waiting else self._active) is not None:
+            last.keep_alive = False
+
+    def refuse(self, error: GoQueueError) -> None:
         """Answer what is under way with a problem and close; nothing more is listened to.
 
         That is the request being answered when its time is over. Otherwise it is the one coming
         in, which has to wait for the answers to those before it.
         """
-        if self._reading is Reading.DEAF and self._active is None:
+        if self._reader.state is Reading.DEAF and self._active is None:
             return
         is_late = isinstance(error, DeadlineExceededError | StoppingError)
-        exchange = self._active if is_late and self._active is not None else self._incoming
+        exchange = self._active if is_late and self._active is not None else self._reader.incoming
         if exchange.request.request_id is None:
             exchange.request.request_id = self._service.app.request_id({})
         exchange.keep_alive = False
         exchange.refusal = error
-        self._reading = Reading.DEAF
+        self._reader.state = Reading.DEAF
         if exchange is self._active:
             self._waiting.clear()
             app = self._service.app
@@ -294,9 +208,14 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._active = exchange
         app, settings = self._service.app, self._settings
+        if exchange.polls and len(self._service.polls) >= settings.max_polls:
+            exchange.refusal = OverloadedError(
+                f"{settings.max_polls} requests wait for messages or events already: try again soon"
+            )
         if exchange.match is not None and exchange.refusal is None:
             self._expire_in(settings.poll_s if exchange.polls else settings.answer_s)
-            self._task = self._service.run(self._answer(exchange, exchange.match))
+            work = self._answer(exchange, exchange.match)
+            self._task = self._service.run(work, polls=exchange.polls)
             return
         try:
             if exchange.refusal is not None:
@@ -361,9 +280,9 @@ class HttpConnection(asyncio.Protocol):
             return settings.write_s
         if self._outflow is not None:
             return math.inf
-        if self._reading is Reading.NOTHING:
+        if self._reader.state is Reading.NOTHING:
             return settings.idle_s
-        return settings.head_s if self._reading is Reading.HEAD else settings.body_s
+        return settings.head_s if self._reader.state is Reading.HEAD else settings.body_s
 
     def _close(self) -> None:
         """Close once everything is written.
@@ -374,7 +293,7 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         if transport.is_closing():
             return
-        was_deaf, self._reading = self._reading is Reading.DEAF, Reading.DEAF
+        was_deaf, self._reader.state = self._reader.state is Reading.DEAF, Reading.DEAF
         if was_deaf and transport.can_write_eof():
             self._expire_in(_LINGER_S)
             transport.write_eof()

@@ -99,7 +99,7 @@ class ConsoleRoutes:
         folder = resources.files("goqueue").joinpath("console").joinpath("static")
         return {name: Asset.of(name, data) for name, data in _files(folder)}
 
-    @route("GET", "/", tag=_TAG, answers={307: "text/plain"})
+    @route("GET", "/", tag=_TAG, is_page=True, answers={307: "text/plain"})
     async def root(self, request: Request) -> Response:
         """Whoever names this server and no path is led to the console."""
         if request.raw_path != b"/":
@@ -107,7 +107,13 @@ class ConsoleRoutes:
         where = (("location", "/console"), ("cache-control", "no-cache"))
         return Response(HTTPStatus.TEMPORARY_REDIRECT, b"/console\n", "text/plain", where)
 
-    @route("GET", "/console", tag=_TAG, answers={200: "text/html", 304: "text/html"})
+    @route(
+        "GET",
+        "/console",
+        tag=_TAG,
+        is_page=True,
+        answers={200: "text/html", 304: "text/html"},
+    )
     async def index(self, request: Request) -> Response:
         """The console: a page to watch and to look after this server with a browser."""
         page = self._assets.get(_INDEX)
@@ -120,6 +126,7 @@ class ConsoleRoutes:
         "/console/{page}",
         tag=_TAG,
         takes_rest=True,
+        is_page=True,
         answers={200: "*/*", 304: "*/*"},
     )
     async def page(self, path: ConsolePath, request: Request) -> Response:

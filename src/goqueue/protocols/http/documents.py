@@ -46,7 +46,7 @@ class DocumentRoutes:
 
         return Response(200, msgspec.json.encode(collection(self._openapi)))
 
-    @route("GET", "/docs", tag=_TAG, answers={200: "text/html"})
+    @route("GET", "/docs", tag=_TAG, is_page=True, answers={200: "text/html"})
     async def docs(self) -> Response:
         """This API as a page to read, and to try."""
         page = resources.files("goqueue.protocols.http").joinpath("docs.html").read_bytes()

@@ -25,6 +25,18 @@ class MethodNotAllowedError(HttpError):
         self.allowed = allowed
 
 
+class ForeignHostError(HttpError):
+    """The request is for a name that this server is not known by."""
+
+
+class ForeignOriginError(HttpError):
+    """A web page of another site has sent the request."""
+
+
+class UnsupportedMediaTypeError(HttpError):
+    """The body is of a type that no path takes."""
+
+
 class MalformedBodyError(HttpError):
     """The body is not JSON in UTF-8."""
 

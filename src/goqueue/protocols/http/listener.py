@@ -6,8 +6,10 @@ import asyncio
 import logging
 import socket
 import time
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.protocols.http.callers import Callers
 from goqueue.protocols.http.connection import HttpConnection
 
 if TYPE_CHECKING:
@@ -48,8 +50,13 @@ class HttpService:
         self.bodies_bytes = 0
         """Of all requests that are coming in or being answered."""
         self.date = b""
+        self.callers = Callers(settings.hosts, settings.origins)
         self.connections: set[HttpConnection] = set()
+        self._evictable: list[tuple[float, HttpConnection]] = []
+        """Connections that waited for their clients when this was made, the longest last."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self.polls: set[asyncio.Task[None]] = set()
+        """Those of the tasks that wait for something to happen."""
         self.changed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self.sweep()
@@ -67,26 +74,58 @@ class HttpService:
         if self._timer is not None:
             self._timer.cancel()
 
+    @property
+    def is_flooded(self) -> bool:
+        """Whether there are too many connections even to tell them so."""
+        limit = self.settings.max_connections + self.settings.max_refused
+        return len(self.connections) > limit
+
     def admit(self, connection: HttpConnection) -> bool:
-        """Take a connection in; says whether there was room for it."""
+        """Take a connection in; says whether there was room for it.
+
+        When there is none, the connection that has waited longest for its client makes room.
+        """
+        if len(self.connections) >= self.settings.max_connections:
+            self._evict()
         has_room = len(self.connections) < self.settings.max_connections
         self.connections.add(connection)
         return has_room and not self.is_stopping
+
+    def _evict(self) -> None:
+        """Drop one connection. They are sorted anew when all that were sorted have gone on."""
+        if not self._evict_sorted():
+            waiting = [each for each in self.connections if each.waits_for_client]
+            since = sorted(((each.since_s, each) for each in waiting), key=itemgetter(0))
+            self._evictable = since[::-1]
+            self._evict_sorted()
+
+    def _evict_sorted(self) -> bool:
+        while self._evictable:
+            since_s, longest = self._evictable.pop()
+            still_waits = longest.waits_for_client and longest.since_s == since_s
+            if still_waits and longest in self.connections:
+                self.connections.discard(longest)
+                longest.evict()
+                return True
+        return False
 
     def release(self, connection: HttpConnection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
         self.changed.set()
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, None], *, polls: bool) -> asyncio.Task[None]:
         """Answer a request, whether its client waits for it or not."""
         task = self.loop.create_task(work)
         self.tasks.add(task)
+        if polls:
+            self.polls.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
+        self.polls.discard(task)
         if self.is_stopping:
             self.changed.set()
 

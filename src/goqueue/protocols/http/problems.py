@@ -57,6 +57,9 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     http.MalformedRequestError: Kind(400, "malformed_request"),
     http.NoSuchPathError: Kind(404, "no_such_path"),
     http.MethodNotAllowedError: Kind(405, "method_not_allowed"),
+    http.ForeignHostError: Kind(403, "foreign_host"),
+    http.ForeignOriginError: Kind(403, "foreign_origin"),
+    http.UnsupportedMediaTypeError: Kind(415, "unsupported_media_type"),
     http.MalformedBodyError: Kind(400, "malformed_body"),
     http.FieldError: Kind(400, "invalid_field"),
     http.AtFieldError: Kind(400, "invalid_field"),  # its cause says it better

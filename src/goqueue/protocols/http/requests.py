@@ -18,6 +18,8 @@ class Request:
     body: bytes = b""
     client_host: str = ""
     request_id: str | None = None
+    cors: tuple[tuple[str, str], ...] = ()
+    """Headers of the answer, where a page of another site may read it."""
 
     @property
     def raw_path(self) -> bytes:

@@ -44,6 +44,8 @@ DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
 _STAMP: Final = "__http_routes__"
 _REMEMBERED_PATHS: Final = 4096
 """Paths that need not be taken apart again; at the bound all are forgotten."""
+_REMEMBERED_PATH_BYTES: Final = 256
+"""A longer path is taken apart each time."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -65,6 +67,8 @@ class Route:
     """It waits for something to happen: no deadline, and none to wait for when the client goes."""
     takes_rest: bool = False
     """Its last parameter stands for all the rest of the path, slashes included."""
+    is_page: bool = False
+    """It is for people to look at, and any site may link to it; it changes nothing."""
 
 
 def route(method: str, path: str, *, tag: str, **options: Any) -> Callable[[_F], _F]:
@@ -148,9 +152,10 @@ class Router:
         found = self._remembered.get((method, raw_path))
         if found is None:
             found = self._find(method, raw_path)
-            if len(self._remembered) >= _REMEMBERED_PATHS:
-                self._remembered.clear()
-            self._remembered[method, raw_path] = found
+            if len(raw_path) <= _REMEMBERED_PATH_BYTES:
+                if len(self._remembered) >= _REMEMBERED_PATHS:
+                    self._remembered.clear()
+                self._remembered[method, raw_path] = found
         return found
 
     def _find(self, method: str, raw_path: bytes) -> Match:

@@ -17,9 +17,22 @@ class HttpSettings:
     port: int = 0
     """0 takes any free port."""
     tls: ssl.SSLContext | None = None
+    hosts: tuple[str, ...] = ()
+    """Names of this server beside `localhost` and addresses; a request for another name: 403."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may call, beside this server's own pages; those of others get 403."""
 
     max_connections: int = 1000
-    """One more is answered with 503."""
+    """One more takes the place of the one that has waited longest for its client. It is answered
+    with 503 when all are being answered."""
+    max_refused: int = 100
+    """Connections beyond these that are being told so; one more is dropped without a word."""
+    max_polls: int = 800
+    """Requests that wait for something to happen; one more is answered with 503, so that there is
+    room for others."""
+    max_pipelined: int = 256
+    """Requests of one connection that wait for their turn. It is closed after the last of them, and
+    what follows is thrown away: the client sends it again, as RFC 9112 says."""
     max_head_bytes: int = 64 * 1024
     """Request line and headers; more are answered with 431."""
     max_bodies_bytes: int = 256 * 1024 * 1024

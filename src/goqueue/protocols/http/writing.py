@@ -7,8 +7,6 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from goqueue.protocols.http.app import CORS
-
 if TYPE_CHECKING:
     from goqueue.protocols.http.requests import Request
     from goqueue.protocols.http.responses import Response, Stream
@@ -24,8 +22,8 @@ def head_of(
 ) -> bytes:
     """Everything before the body."""
     status, body, content_type, headers = response
-    if b"origin" in request.headers:
-        headers = (*headers, *CORS)
+    if request.cors:
+        headers = (*headers, *request.cors)
     if closes:
         headers = (*headers, ("connection", "close"))
     elif old_version:
@@ -48,8 +46,8 @@ def head_of(
 def stream_head(stream: Stream, request: Request, date: bytes, *, old_version: bool) -> bytes:
     """Everything before the parts of an answer whose length nobody knows."""
     headers = (*stream.headers, ("connection", "close"))
-    if b"origin" in request.headers:
-        headers = (*headers, *CORS)
+    if request.cors:
+        headers = (*headers, *request.cors)
     if not old_version:
         headers = (*headers, ("transfer-encoding", "chunked"))
     request_id = (request.request_id or "-").encode("ascii")

@@ -114,12 +114,20 @@ async def all_gone(listener: HttpListener) -> None:
             await service.changed.wait()
 
 
+async def poll_count(listener: HttpListener, count: int) -> None:
+    """Wait until so many polls are being answered."""
+    assert listener.service is not None
+    async with asyncio.timeout(60):
+        while len(listener.service.polls) < count:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+
+
 def get(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
 def post(path: str, length: int) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode()
+    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -206,13 +214,11 @@ def test_a_poll_whose_client_goes_ends_and_other_work_does_not() -> None:
     asyncio.run(scenario())
 
 
-def test_one_connection_too_many_is_told_to_come_back() -> None:
+def test_one_connection_too_many_is_told_to_come_back_while_all_are_being_answered() -> None:
     async def scenario() -> None:
-        async with serving(max_connections=2) as (_, listener):
-            async with connected(listener, get("/now")) as first, connected(listener) as second:
-                await first.answer()
-                second.writer.write(get("/now"))
-                await second.answer()
+        async with serving(max_connections=2) as (patient, listener):
+            async with connected(listener, get("/poll")), connected(listener, get("/poll")):
+                await poll_count(listener, 2)
                 async with connected(listener, get("/now")) as third:
                     said = await third.said()
                     assert said.startswith(b"HTTP/1.1 503 ")
@@ -220,6 +226,97 @@ def test_one_connection_too_many_is_told_to_come_back() -> None:
             await all_gone(listener)
             async with connected(listener, get("/now")) as client:
                 assert (await client.answer()).startswith(b"HTTP/1.1 200 ")
+            assert not patient.may_go_on.is_set()
+
+    asyncio.run(scenario())
+
+
+def test_a_full_listener_drops_the_connection_that_has_waited_longest_for_its_client() -> None:
+    async def scenario() -> None:
+        async with (
+            serving(max_connections=3) as (_, listener),
+            connected(listener, get("/now")) as idle,
+            connected(listener, get("/now")[:-2]) as half_sent,
+            connected(listener, get("/now")) as newer,
+        ):
+            await idle.answer()
+            await newer.answer()
+            newer.writer.write(get("/now"))
+            await newer.answer()
+            for _ in range(2):  # the first of them takes the place of the half-sent request
+                async with connected(listener, get("/now")) as another:
+                    assert (await another.answer()).startswith(b"HTTP/1.1 200 ")
+            refused = await half_sent.said()
+            assert refused.startswith(b"HTTP/1.1 503 "), refused
+            newer.writer.write(get("/now"))
+            assert (await newer.answer()).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(scenario())
+
+
+def test_polls_leave_room_for_other_requests() -> None:
+    async def scenario() -> None:
+        async with (
+            serving(max_connections=4, max_polls=2) as (_, listener),
+            connected(listener, get("/poll")),
+            connected(listener, get("/poll")),
+        ):
+            await poll_count(listener, 2)
+            async with connected(listener, get("/poll")) as third:
+                answer = await third.answer()
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"2 requests wait" in answer
+                third.writer.write(get("/now"))
+                assert (await third.answer()).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(scenario())
+
+
+CHUNKED = b"POST /later HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHUNKED + b"0\r\n" + b"x-trailer: t\r\n" * 20_000,
+        CHUNKED + b"0\r\nx-trailer: " + b"t" * 300_000,
+        CHUNKED + b"2;" + b"x=y;" * 80_000,
+    ],
+    ids=["many trailers", "a long trailer", "a long chunk extension"],
+)
+def test_what_surrounds_a_body_is_bounded_as_a_head_is(data: bytes) -> None:
+    async def scenario() -> None:
+        bounds = {"max_head_bytes": 1000, "body_s": 60}
+        async with serving(**bounds) as (_, listener), connected(listener) as client:
+            for start in range(0, len(data), 10_000):
+                client.writer.write(data[start : start + 10_000])
+                await asyncio.sleep(0)
+            said = await client.said()
+            assert said.startswith(b"HTTP/1.1 431 "), said
+            assert said.count(b"HTTP/1.1") == 1
+
+    asyncio.run(scenario())
+
+
+def test_trailers_are_taken_and_change_nothing() -> None:
+    async def scenario() -> None:
+        request = CHUNKED + b"2\r\n{}\r\n0\r\nhost: evil.example\r\nx: y\r\n\r\n"
+        async with serving() as (patient, listener), connected(listener, request) as client:
+            patient.may_go_on.set()
+            assert (await client.answer()).endswith(b'{"text":"later"}')
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_sends_thousands_of_requests_ahead_is_answered_the_first_of_them() -> None:
+    async def scenario() -> None:
+        async with serving(max_pipelined=10) as (patient, listener), connected(listener) as client:
+            client.writer.write(post("/later", 0) + get("/now") * 1000)
+            await patient.began.wait()
+            patient.may_go_on.set()
+            said = await client.said()
+            assert said.count(b"HTTP/1.1 200 ") == 11
+            assert said.count(b"connection: close") == 1
 
     asyncio.run(scenario())
 
@@ -321,7 +418,7 @@ def test_a_mistake_of_our_own_is_not_the_clients(caplog: pytest.LogCaptureFixtur
         listener = HttpListener(HttpApp(load), HttpSettings(sweep_s=SWEEP_S))
         await listener.start()
         try:
-            async with connected(listener, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") as client:
+            async with connected(listener, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") as client:
                 return await client.answer()
         finally:
             await listener.stop(5)

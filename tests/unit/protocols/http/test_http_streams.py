@@ -99,7 +99,7 @@ async def asked(
     listener: HttpListener, path: str, *, method: str = "GET", version: str = "1.1"
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(HOST, listener.port)
-    writer.write(f"{method} {path} HTTP/{version}\r\nhost: x\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/{version}\r\nhost: localhost\r\n\r\n".encode())
     try:
         async with asyncio.timeout(60):
             yield reader, writer
