@@ -13,6 +13,7 @@ from goqueue.broker.group_shard import GroupShard
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.delivery.settings import Mode
+from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     ConsumerHeartbeatResult,
@@ -67,6 +68,7 @@ class Groups:
         self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
+        self._memory = MemberMemory(settings)
         clock = broker.clock
         self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
         self._catalogue = TopicCatalogue()
@@ -103,6 +105,7 @@ class Groups:
             shard = self._shards[number] = GroupShard(
                 state,
                 self.settings,
+                self._memory,
                 self._now_ms,
                 on_rebalance=self._broker.tracer.rebalanced,
                 on_gone=self._on_gone,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
     from goqueue.groups.effects import OffsetMove, Reply
+    from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import OnRebalance
 
@@ -41,13 +42,14 @@ class GroupShard:
         self,
         state: StateLog,
         settings: GroupSettings,
+        memory: MemberMemory,
         now_ms: Callable[[], int],
         *,
         on_rebalance: OnRebalance,
         on_gone: Callable[[str], None],
         on_moved: Callable[[Sequence[OffsetMove]], None],
     ) -> None:
-        """Keep groups in `state`.
+        """Keep groups in `state`; `memory` is shared with the other shards.
 
         `on_gone` is told of those that there are no more, `on_moved` of committed offsets.
         """
@@ -56,6 +58,7 @@ class GroupShard:
         self._on_gone = on_gone
         self._state = state
         self._settings = settings
+        self._memory = memory
         self._now_ms = now_ms
         self._waiting: dict[Token, asyncio.Future[object]] = {}
         self._next_token = 0
@@ -68,7 +71,7 @@ class GroupShard:
         self.coordinator = self._load()
 
     def _load(self) -> GroupCoordinator:
-        coordinator = GroupCoordinator(self._settings, lambda: str(uuid4()))
+        coordinator = GroupCoordinator(self._settings, lambda: str(uuid4()), self._memory)
         coordinator.load(Entry(key, value) for key, value in self._state.replay())
         coordinator.resume(self._now_ms())
         coordinator.stats.on_rebalance = self._on_rebalance
@@ -166,6 +169,7 @@ class GroupShard:
     def _may_act(self) -> bool:
         """Whether what happens can be stored. After a failure members have a whole session anew."""
         if self._is_suspended and self._state.partition.log.failure is None:
+            self._send(self.coordinator.abandon().replies)
             self.coordinator = self._load()
             self._is_suspended = False
         return not self._is_suspended

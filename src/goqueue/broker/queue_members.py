@@ -9,7 +9,8 @@ from uuid import uuid4
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.members import SharedMember
 from goqueue.delivery.settings import Mode
-from goqueue.model.errors import InternalTopicError, InvalidGroupIdError
+from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
+from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,6 +67,11 @@ class QueueMembers:
             TopicError: there is no such topic.
         """
         wanted = frozenset(topics)
+        for text in (client_id, member_id):
+            if len(text) > MAX_ID_CHARS:
+                raise InvalidGroupRequestError(
+                    f"an id of {len(text)} characters; {MAX_ID_CHARS} are allowed"
+                )
         if group_id == REDRIVE_GROUP:
             raise InvalidGroupIdError(f"{group_id!r} belongs to the broker: nobody joins it")
         for name in wanted:

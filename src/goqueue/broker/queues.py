@@ -26,6 +26,7 @@ from goqueue.model.errors import (
     TooManyGroupsError,
     TopicError,
 )
+from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -194,6 +195,10 @@ class Queues:
         """
         if not group_id:
             raise InvalidGroupIdError("a group needs a name that is not empty")
+        if len(group_id) > MAX_ID_CHARS:
+            raise InvalidGroupIdError(
+                f"the group id has {len(group_id)} characters; {MAX_ID_CHARS} are allowed"
+            )
         shard = await self._shard(group_id)
         group = shard.groups.get(group_id)
         if group is not None and group.is_dormant and settings.mode is Mode.SHARED:

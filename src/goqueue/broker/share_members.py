@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 MAX_MEMBER_ID_CHARS: Final = 256
+MAX_SUBSCRIPTION_CHARS: Final = 64 * 1024
+"""Names of the topics of one member, its client id and its rack; more are refused."""
 
 NEW_SHARE_GROUP: Final = QueueSettings(mode=Mode.SHARED, start_at_latest=True)
 """What a group is told that a share consumer makes: Kafka's begin with what comes next."""
@@ -156,6 +158,12 @@ def _check(said: ShareHeartbeat) -> None:
         )
     if said.rack_id is not None and not said.rack_id:
         raise InvalidGroupRequestError("the rack id is empty; leave it out")
+    size = sum(map(len, said.topics or ())) + len(said.client_id) + len(said.rack_id or "")
+    if size > MAX_SUBSCRIPTION_CHARS:
+        raise InvalidGroupRequestError(
+            f"a member describes itself in up to {MAX_SUBSCRIPTION_CHARS} characters, this one in "
+            f"{size}: subscribe to fewer topics"
+        )
     if said.epoch < LEAVING_EPOCH:
         raise InvalidGroupRequestError(f"member epoch {said.epoch}: the lowest is {LEAVING_EPOCH}")
     if said.epoch == JOINING_EPOCH and not said.topics:

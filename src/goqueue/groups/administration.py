@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         GroupListing,
     )
     from goqueue.groups.effects import Entry, Token
+    from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.offsets import CommittedOffset
     from goqueue.groups.registry import Slot
     from goqueue.groups.settings import GroupSettings
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 class GroupAdministration:
     """Reads raise `GroupError`; changes answer a token like every other event."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, memory: MemberMemory) -> None:
         self.settings = settings
-        self._registry = GroupRegistry(settings)
+        self._registry = GroupRegistry(settings, memory)
         self._slots = self._registry.slots
 
     # --- Loading and dumping -------------------------------------------------------------------

@@ -53,7 +53,7 @@ class ClassicJoin(ClassicRebalance):
             self._join_static(request, f"{request.instance_id}-{new_uuid()}", token, now_ms, out)
         elif request.require_known_member_id:
             member_id = f"{request.client_id}-{new_uuid()}"
-            self.roster.pending.add(member_id)
+            self.roster.expect(member_id)
             timer = GroupTimer(TimerKind.PENDING, member_id)
             self.timers.set(timer, now_ms + request.session_timeout_ms)
             raise MemberIdRequiredError(member_id)

@@ -90,6 +90,15 @@ class ClassicRebalance:
         self._wait_left_ms = 0
         self._partitions: Mapping[str, frozenset[TopicPartition]] | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """What the members say and are assigned."""
+        return self.roster.held.total
+
+    def member_bytes(self, member_id: str, instance_id: str | None) -> int:
+        """The part of one member, or of the process that has its instance id."""
+        return self.roster.held.of(self.roster.static_ids.get(instance_id or "", member_id))
+
     # --- The gate ------------------------------------------------------------------------------
 
     def transition_to(self, state: ClassicState, now_ms: int) -> None:
@@ -214,8 +223,7 @@ class ClassicRebalance:
 
     def _settle(self, assignments: Mapping[str, bytes], now_ms: int, out: Effects) -> None:
         """The leader has decided: store it, then tell everyone who waits."""
-        for member in self.roster.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+        self.roster.assign(assignments)
         self.transition_to(ClassicState.STABLE, now_ms)
         self._store(out)
         for member_id, token in self.roster.syncing.items():
@@ -318,7 +326,7 @@ class ClassicRebalance:
 
     def _forget_pending(self, member_id: str, now_ms: int, out: Effects) -> None:
         """An id that was handed out will not come back, so nobody waits for it."""
-        self.roster.pending.discard(member_id)
+        self.roster.forget_expected(member_id)
         self.timers.cancel(GroupTimer(TimerKind.PENDING, member_id))
         self._begin_if_all_joined(now_ms, out)
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from goqueue.groups.encoding import ClassicMemberValue
+from goqueue.groups.member_memory import HeldBytes, held_by
 from goqueue.groups.messages import JoinedMember, Protocol
 from goqueue.model.errors import FencedInstanceError, InvariantError, UnknownMemberError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from goqueue.groups.effects import Token
     from goqueue.groups.messages import JoinRequest
 
@@ -77,6 +80,12 @@ class ClassicMember:
             self.carried_generation,
         )
 
+    @property
+    def held_bytes(self) -> int:
+        """What the member costs."""
+        texts = (self.member_id, self.instance_id, self.client_id, self.client_host)
+        return held_by(texts, self.protocols, assignment=self.assignment)
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member says to the leader under a protocol."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
@@ -101,12 +110,14 @@ class Roster:
     """Members of this generation that have not asked for their assignment."""
     _support: Counter[str] = field(default_factory=Counter)
     """Protocol name to the number of members that can run it."""
+    held: HeldBytes = field(default_factory=HeldBytes)
 
     def add(self, member: ClassicMember, protocol_type: str | None) -> None:
         """Take a member in; the first one leads and decides the type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
+        self.held.put(member.member_id, member.held_bytes)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         if self.leader_id is None:
@@ -114,9 +125,26 @@ class Roster:
         self._support.update({name for name, _ in member.protocols})
         self.pending.discard(member.member_id)
 
+    def expect(self, member_id: str) -> None:
+        """An id was handed out; its member comes back with it, or is forgotten."""
+        self.pending.add(member_id)
+        self.held.put(member_id, held_by([member_id]))
+
+    def forget_expected(self, member_id: str) -> None:
+        """Nobody came with an id that was handed out."""
+        self.pending.discard(member_id)
+        self.held.remove(member_id)
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Give each member what the leader has decided for it."""
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            self.held.put(member.member_id, member.held_bytes)
+
     def remove(self, member_id: str) -> ClassicMember:
         """Let a member go; if it led, the member that has been in longest leads."""
         member = self.members.pop(member_id)
+        self.held.remove(member_id)
         if member.instance_id is not None:
             self.static_ids.pop(member.instance_id, None)
         self._support.subtract({name for name, _ in member.protocols})
@@ -134,6 +162,7 @@ class Roster:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id = request.client_id
         member.client_host = request.client_host
+        self.held.put(member.member_id, member.held_bytes)
         self._support.update({name for name, _ in member.protocols})
         self._support += Counter()
 
@@ -141,6 +170,8 @@ class Roster:
         """Give a static member the new id that its restarted process got, in its old place."""
         old_id = member.member_id
         member.member_id = new_id
+        self.held.remove(old_id)
+        self.held.put(new_id, member.held_bytes)
         self.members = {
             (new_id if member_id == old_id else member_id): each
             for member_id, each in self.members.items()
@@ -239,5 +270,9 @@ class Roster:
             raise InvariantError("somebody who is not a member waits for a reply")
         if self.pending & ids:
             raise InvariantError("a member is still listed as pending")
+        held = {member_id: m.held_bytes for member_id, m in self.members.items()}
+        held |= {member_id: held_by([member_id]) for member_id in self.pending}
+        if held != self.held.as_dict() or sum(held.values()) != self.held.total:
+            raise InvariantError("the bytes of members are not what is counted")
         if support != self._support:
             raise InvariantError(f"protocol support is {support}, counted as {self._support}")

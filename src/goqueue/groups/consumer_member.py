@@ -16,6 +16,7 @@ from goqueue.groups.encoding import (
     by_topic,
     flatten,
 )
+from goqueue.groups.member_memory import held_by
 from goqueue.groups.messages import ClassicProtocols, Protocol
 
 if TYPE_CHECKING:
@@ -63,6 +64,20 @@ class ConsumerMember:
     """What the member shall have at the group's target epoch."""
     classic: ClassicProtocols | None = None
     """Set for a member that speaks the classic protocol; its epoch is its generation."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What the member says of itself; its partitions are those that exist."""
+        texts = (
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.subscribed_regex,
+        )
+        protocols = () if self.classic is None else self.classic.protocols
+        return held_by(texts, protocols, self.subscribed_names)
 
     @property
     def owned(self) -> frozenset[TopicIdPartition]:

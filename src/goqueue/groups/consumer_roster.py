@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import MemberKey, put, remove
+from goqueue.groups.member_memory import HeldBytes
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class ConsumerRoster:
         self.members: dict[str, ConsumerMember] = {}
         self.static_ids: dict[str, str] = {}
         self.owners: dict[TopicIdPartition, str] = {}
+        self.held = HeldBytes()
         self._changed: set[str] = set()
 
     def put(self, member: ConsumerMember) -> None:
@@ -34,6 +36,7 @@ class ConsumerRoster:
         if old is not None:
             self._unlink(old)
         self.members[member.member_id] = member
+        self.held.put(member.member_id, member.held_bytes)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         self.owners.update(dict.fromkeys(member.owned, member.member_id))
@@ -42,6 +45,7 @@ class ConsumerRoster:
     def remove(self, member_id: str) -> ConsumerMember:
         """Let a member go; what it owned is free."""
         member = self.members.pop(member_id)
+        self.held.remove(member_id)
         self._unlink(member)
         self._changed.add(member_id)
         return member
@@ -103,6 +107,9 @@ class ConsumerRoster:
             if targets & member.target:
                 raise InvariantError(f"the target gives {targets & member.target} to two members")
             targets |= member.target
+        held = {member_id: m.held_bytes for member_id, m in self.members.items()}
+        if held != self.held.as_dict() or sum(held.values()) != self.held.total:
+            raise InvariantError("the bytes of members are not what is counted")
         if owners != self.owners:
             raise InvariantError("the index of owners is not what the members own")
         static = {m.instance_id: m.member_id for m in self.members.values()}

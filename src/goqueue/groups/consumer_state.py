@@ -96,6 +96,15 @@ class ConsumerGroupState:
         """Nobody is in the group."""
         return not self.roster.members
 
+    @property
+    def held_bytes(self) -> int:
+        """What the members say and are assigned."""
+        return self.roster.held.total
+
+    def member_bytes(self, member_id: str, instance_id: str | None) -> int:
+        """The part of one member, or of the process that has its instance id."""
+        return self.roster.held.of(self.roster.static_ids.get(instance_id or "", member_id))
+
     def _restart_session(self, member: ConsumerMember, now_ms: int) -> None:
         timeout_ms = member.session_timeout_ms or self.settings.consumer_session_timeout_ms
         if member.classic is not None:

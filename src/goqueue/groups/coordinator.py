@@ -15,6 +15,7 @@ from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.consumer import ConsumerGroup
 from goqueue.groups.consumer_checks import check_heartbeat
 from goqueue.groups.effects import Effects
+from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
 from goqueue.groups.migration import downgrade, may_downgrade, upgrade
 from goqueue.model.errors import (
@@ -54,8 +55,14 @@ class GroupCoordinator(GroupAdministration):
     of a later event.
     """
 
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], str]) -> None:
-        super().__init__(settings)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_uuid: Callable[[], str],
+        memory: MemberMemory | None = None,
+    ) -> None:
+        """`memory` is what this coordinator shares with others of the same broker."""
+        super().__init__(settings, memory or MemberMemory(settings))
         self._new_uuid = new_uuid
         self._sweep_at_ms: int | None = None
 
@@ -106,6 +113,7 @@ class GroupCoordinator(GroupAdministration):
                 f"the session timeout is {request.session_timeout_ms} ms; {low} to {high} ms are "
                 "allowed (group.min.session.timeout.ms, group.max.session.timeout.ms)"
             )
+        self._registry.check_join(request)
 
     def _new_classic(self, request: JoinRequest, slot: Slot | None, out: Effects) -> ClassicGroup:
         if slot is not None and isinstance(slot.core, ConsumerGroup) and not request.member_id:
@@ -119,7 +127,9 @@ class GroupCoordinator(GroupAdministration):
         """SyncGroup: answered when the leader's assignment is durable."""
 
         def event(out: Effects) -> None:
-            self._core(request.group_id, request.member_id).sync(request, token, now_ms, out)
+            core = self._core(request.group_id, request.member_id)
+            self._registry.check_assignments(core, request)
+            core.sync(request, token, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
@@ -160,6 +170,7 @@ class GroupCoordinator(GroupAdministration):
 
         def event(out: Effects) -> None:
             check_heartbeat(request)
+            self._registry.check_heartbeat(request)
             # A group that cannot take the member in stays as it was, with whoever waits in it.
             effects = Effects()
             core = self._consumer(request, catalogue, now_ms, effects)
@@ -317,8 +328,7 @@ class GroupCoordinator(GroupAdministration):
         error = CoordinatorUnavailableError("the coordinator of the group moves: find it again")
         for slot in self._slots.values():
             slot.core.abandon(error, out)
-        self._slots.clear()
-        self._registry.timers.clear()
+        self._registry.clear()
         self._sweep_at_ms = None
         return out
 

@@ -21,16 +21,21 @@ from goqueue.groups.encoding import (
     decode,
     remove,
 )
+from goqueue.groups.member_memory import check_ids, held_by
+from goqueue.groups.messages import JOINING_EPOCH
 from goqueue.groups.offsets import OffsetStore
 from goqueue.groups.stats import MAX_DURATIONS, GroupStats
 from goqueue.groups.timers import Timers
-from goqueue.model.errors import InvariantError, TooManyGroupsError
+from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
+from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects, Entry
+    from goqueue.groups.member_memory import MemberMemory
+    from goqueue.groups.messages import ConsumerHeartbeat, JoinRequest, SyncRequest
     from goqueue.groups.settings import GroupSettings
 
 
@@ -50,8 +55,9 @@ class Slot:
 class GroupRegistry:
     """Groups by id, with the deadline of each."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, memory: MemberMemory) -> None:
         self.settings = settings
+        self.memory = memory
         self.slots: dict[str, Slot] = {}
         self.stats = GroupStats(durations_ms=deque(maxlen=MAX_DURATIONS))
         """The sum over all groups, also those that are gone."""
@@ -73,11 +79,56 @@ class GroupRegistry:
         return GroupStats(self.stats, group_id, group_type)
 
     def check_room(self, group_id: str) -> None:
-        """Raise `TooManyGroupsError` where a further group is one too many."""
+        """Refuse a further group that is one too many.
+
+        Raises:
+            TooManyGroupsError: there are as many as there may be.
+            InvalidGroupIdError: its id has no end.
+        """
+        if len(group_id) > MAX_ID_CHARS:
+            raise InvalidGroupIdError(
+                f"the group id has {len(group_id)} characters; {MAX_ID_CHARS} are allowed"
+            )
         if group_id not in self.slots and len(self.slots) >= self.settings.max_groups:
             raise TooManyGroupsError(
                 f"there are {len(self.slots)} groups, as many as the settings allow: delete some"
             )
+
+    def check_join(self, request: JoinRequest) -> None:
+        """Refuse a member of the classic protocol for which there is no room, or raise nothing."""
+        texts = (request.member_id, request.instance_id, request.client_id, request.client_host)
+        self._check_member(request, held_by(texts, request.protocols))
+
+    def check_heartbeat(self, request: ConsumerHeartbeat) -> None:
+        """The same for KIP-848. Only a heartbeat that says something makes the group hold more."""
+        if request.epoch != JOINING_EPOCH and request.subscribed_names is None:
+            return
+        texts = (
+            request.member_id,
+            request.instance_id,
+            request.rack_id,
+            request.client_id,
+            request.subscribed_regex,
+        )
+        self._check_member(request, held_by(texts, names=request.subscribed_names))
+
+    def _check_member(self, request: JoinRequest | ConsumerHeartbeat, size_bytes: int) -> None:
+        check_ids(
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+        )
+        slot, before_bytes = self.slots.get(request.group_id), 0
+        if slot is not None:
+            before_bytes = slot.core.member_bytes(request.member_id, request.instance_id)
+        self.memory.check_member(request.group_id, size_bytes, before_bytes)
+
+    def check_assignments(self, core: Group, request: SyncRequest) -> None:
+        """Refuse assignments of a leader for which there is no room."""
+        if isinstance(core, ClassicGroup) and request.assignments:
+            before = sum(len(member.assignment) for member in core.roster.members.values())
+            brought = sum(map(len, request.assignments.values()))
+            self.memory.check_growth(core.group_id, brought - before)
 
     def install(self, core: Group) -> Slot:
         """Put a group under its id; offsets that are there stay."""
@@ -93,8 +144,9 @@ class GroupRegistry:
         return slot
 
     def touch(self, group_id: str) -> None:
-        """After every event: note when the group wants to be woken next."""
+        """After every event: note what the group holds and when it wants to be woken next."""
         slot = self.slots.get(group_id)
+        self.memory.note(group_id, 0 if slot is None else slot.core.held_bytes)
         deadline_ms = None if slot is None else slot.core.next_deadline_ms()
         if deadline_ms is None:
             self.timers.cancel(group_id)
@@ -114,7 +166,14 @@ class GroupRegistry:
         if is_stored:
             out.persist.append(remove(GroupKey(group_id)))
         out.gone.append(group_id)
-        self.timers.cancel(group_id)
+        self.touch(group_id)
+
+    def clear(self) -> None:
+        """Forget every group."""
+        for group_id in self.slots:
+            self.memory.note(group_id, 0)
+        self.slots.clear()
+        self.timers.clear()
 
     # --- Loading and dumping -------------------------------------------------------------------
 
@@ -185,5 +244,7 @@ class GroupRegistry:
         for group_id, slot in self.slots.items():
             slot.core.check_invariants()
             slot.offsets.check_invariants()
+            if self.memory.of(group_id) != slot.core.held_bytes:
+                raise InvariantError(f"the bytes of group {group_id!r} are out of date")
             if self.timers.get(group_id) != slot.core.next_deadline_ms():
                 raise InvariantError(f"the deadline of group {group_id!r} is out of date")

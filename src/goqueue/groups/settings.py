@@ -48,6 +48,15 @@ class GroupSettings:
     max_group_size: int = 10_000
     """`group.max.size`, members of one group; a further join is refused."""
 
+    max_member_bytes: int = 1024 * 1024
+    """What one member says of itself; one that says more is refused."""
+
+    max_group_bytes: int = 8 * 1024 * 1024
+    """What the members of one group say, and their assignments; who adds to it is refused."""
+
+    member_memory_bytes: int = 32 * 1024 * 1024
+    """The same for all groups together."""
+
     max_groups: int = 100_000
     """Groups in one coordinator; a further one is refused until an old one goes."""
 

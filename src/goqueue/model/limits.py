@@ -14,6 +14,9 @@ MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 MAX_PUBLISHED_MESSAGES: Final = 10_000
 """Messages of one publish over HTTP or gRPC. A request with more is refused, and none is stored."""
 
+MAX_ID_CHARS: Final = 1000
+"""Ids of groups, members, instances, clients and transactions. A longer one is refused."""
+
 PRIORITY_COUNT: Final = 5
 """Lanes 0 (critical) to 4 (background). Another number is refused with `PriorityError`."""
 

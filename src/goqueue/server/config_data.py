@@ -188,6 +188,12 @@ class GroupsSection:
         name="max_size",
         kafka="group.max.size",
     )
+    member_memory_bytes: int = setting(
+        _GROUPS.member_memory_bytes,
+        Size(1 << 20, 1 << 40),
+        "Metadata and assignments of the members of all groups; a member for which there is no "
+        "room is refused.",
+    )
     consumer_session_timeout_ms: int = setting(
         _GROUPS.consumer_session_timeout_ms,
         Duration(1, _DAY),

@@ -18,6 +18,7 @@ from goqueue.model.errors import (
     TransactionOpenError,
     UnknownProducerError,
 )
+from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Ending
 from goqueue.transactions.registry import TransactionRegistry
@@ -97,6 +98,11 @@ class TransactionCoordinator(TransactionRegistry):
     def _check_init(self, request: InitRequest) -> None:
         if not request.transactional_id:
             raise InvalidTransactionRequestError("the transactional id is empty")
+        if len(request.transactional_id) > MAX_ID_CHARS:
+            raise InvalidTransactionRequestError(
+                f"the transactional id has {len(request.transactional_id)} characters; "
+                f"{MAX_ID_CHARS} are allowed"
+            )
         longest = self.settings.max_timeout_ms
         if not 0 < request.timeout_ms <= longest:
             raise InvalidTransactionTimeoutError(
