@@ -1,7 +1,8 @@
 """What an attack is: one attempt, made over and over from several connections.
 
-An attack is a function in `_attacks_http.py` or `_attacks_kafka.py`, and a line in the list at the
-end of that file. `attacks.py` turns each into rows; `_attacks_client.py` makes the attempts.
+An attack is a function in one of the files `_attacks_*.py`, by what is attacked, and a line in the
+list at the end of that file. `attacks.py` turns each into rows; `_attacks_client.py` makes the
+attempts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 HOST: Final = "127.0.0.1"
 ATTEMPT_S: Final = 30.0
@@ -42,8 +43,8 @@ class Attack:
     number: int
     name: str
     run: Callable[[Target], str]
-    refusal: str
-    """How every answer has to begin: the clear refusal."""
+    due: tuple[str, ...]
+    """How answers may begin: the clear refusal, or an answer that does no harm."""
     prepare: Callable[[Target], None] = lambda _target: None
     flags: tuple[str, ...] = ()
     """Further flags of the broker that is attacked."""
@@ -60,3 +61,22 @@ def send_all(sock: socket.socket, data: bytes) -> None:
         sock.sendall(data)
     except (ConnectionError, TimeoutError):
         return
+
+
+def build(cached: Callable[..., object], *arguments: object) -> None:
+    """Build what takes long before the clock starts."""
+    cached(*arguments)
+
+
+def any_closed(sockets: Iterable[socket.socket]) -> bool:
+    """Whether the broker has closed one of them, with or without a word."""
+    for sock in sockets:
+        sock.settimeout(0)
+        try:
+            sock.recv(1)
+        except BlockingIOError:
+            continue
+        except ConnectionError:
+            return True
+        return True
+    return False

@@ -7,16 +7,30 @@ cores are not what is attacked here.
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
 from collections import Counter
 from typing import Any, Final
 
-from benchmarks import _attacks_http, _attacks_kafka
+from benchmarks import (
+    _attacks_bombs,
+    _attacks_grpc,
+    _attacks_http,
+    _attacks_kafka,
+    _attacks_schemas,
+)
 from benchmarks._attacks import CLOSED, Target
 from benchmarks._client import serve_calls
 
-ALL: Final = (*_attacks_http.ATTACKS, *_attacks_kafka.ATTACKS)
+_FILES: Final = (
+    _attacks_http,
+    _attacks_schemas,
+    _attacks_bombs,
+    _attacks_kafka,
+    _attacks_grpc,
+)
+ALL: Final = sorted((each for file in _FILES for each in file.ATTACKS), key=lambda a: a.number)
 _NICENESS: Final = 10
 _ANSWER_CHARACTERS: Final = 100
 
@@ -56,4 +70,6 @@ def attack(name: str, target: dict[str, int], seconds: float, connections: int) 
 
 if __name__ == "__main__":
     os.nice(_NICENESS)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     serve_calls({"prepare": prepare, "attack": attack})

@@ -1,36 +1,39 @@
-"""Attacks on the HTTP and gRPC listeners."""
+"""Attacks on the HTTP listener."""
 
 from __future__ import annotations
 
+import os
+import time
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import grpc
-
-from benchmarks._attacks import ATTEMPT_S, CLOSED, HOST, Attack, Target, connect, send_all
+from benchmarks._attacks import CLOSED, Attack, Target, any_closed, connect, send_all
+from benchmarks._attacks_wire import first_line, http_request
 from benchmarks._http_client import make_topic
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 TOPIC: Final = "attacked"
+_PUBLISH: Final = f"/topics/{TOPIC}/messages"
 _TRAILER_BYTES: Final = 8 << 20
-_EMPTY_MESSAGES: Final = 2_000_000
+_PATH_BYTES: Final = 60_000
+_IDLE_CONNECTIONS: Final = 200
+"""Of each thread: eight of them want more connections than the listener has."""
+_IDLE_S: Final = 2.0
 
 
-def _make_topic(target: Target) -> None:
+def make_attacked(target: Target) -> None:
+    """Make the topic that is attacked."""
     make_topic(target.http_port, TOPIC)
 
 
-def _status(port: int, data: bytes) -> str:
-    """Send bytes; the status of the first answer."""
-    with connect(port) as sock:
-        send_all(sock, data)
-        head = sock.recv(1 << 16)
-    return head.split(b"\r\n", 1)[0].decode("latin-1") or CLOSED
-
-
-def _post(port: int, headers: str, body: bytes = b"") -> bytes:
-    head = f"POST /topics/{TOPIC}/messages HTTP/1.1\r\nhost: {HOST}:{port}\r\n{headers}\r\n"
-    return head.encode() + body
+def web_page(target: Target) -> str:
+    """A page of another site publishes as its forms can: as text."""
+    said = (
+        "origin: https://evil.example\r\nsec-fetch-site: cross-site\r\ncontent-type: text/plain\r\n"
+    )
+    body = b'{"messages":[{"value":"v"}]}'
+    return first_line(
+        target.http_port, http_request(target.http_port, "POST", _PUBLISH, said, body)
+    )
 
 
 @cache
@@ -41,32 +44,34 @@ def _trailers() -> bytes:
 
 def trailers(target: Target) -> str:
     """A body of nothing, and megabytes of trailers after it."""
-    head = _post(target.http_port, "transfer-encoding: chunked\r\n", b"0\r\n")
-    return _status(target.http_port, head + _trailers())
+    said = "transfer-encoding: chunked\r\n"
+    head = http_request(target.http_port, "POST", _PUBLISH, said)
+    return first_line(target.http_port, head + b"0\r\n" + _trailers())
 
 
-@cache
-def _publish_call(port: int) -> Any:
-    """Eight threads share a channel as eight connections would share the listener."""
-    return grpc.insecure_channel(f"{HOST}:{port}").unary_unary("/goqueue.v1.PublishService/Publish")
+def console_paths(target: Target) -> str:
+    """A page of the console that nobody has asked for before, with the longest path."""
+    path = f"/console/{os.urandom(16).hex()}/" + "p" * _PATH_BYTES
+    return first_line(target.http_port, http_request(target.http_port, "GET", path))
 
 
-@cache
-def _empty_messages() -> bytes:
-    return pb.PublishRequest(topic=TOPIC).SerializeToString() + b"\x12\0" * _EMPTY_MESSAGES
-
-
-def empty_messages(target: Target) -> str:
-    """One publish of two million messages without anything in them."""
+def idle_connections(target: Target) -> str:
+    """Connections that say nothing, or half of a request."""
+    half = http_request(target.http_port, "GET", "/healthz")[:-2]
+    held = [connect(target.http_port) for _ in range(_IDLE_CONNECTIONS)]
     try:
-        _publish_call(target.grpc_port)(_empty_messages(), timeout=ATTEMPT_S)
-    except grpc.RpcError as error:
-        status: Any = error
-        return f"{status.code().name}: {status.details()}"
-    return "OK: stored"
+        for sock in held[::2]:
+            send_all(sock, half)
+        time.sleep(_IDLE_S)
+        return CLOSED if any_closed(held) else "held"
+    finally:
+        for sock in held:
+            sock.close()
 
 
 ATTACKS: Final = [
-    Attack(5, "gRPC empty messages", empty_messages, "INVALID_ARGUMENT", _make_topic),
-    Attack(7, "HTTP trailers", trailers, "HTTP/1.1 431"),
+    Attack(1, "web page", web_page, ("HTTP/1.1 403",), make_attacked),
+    Attack(7, "HTTP trailers", trailers, ("HTTP/1.1 431",), make_attacked),
+    Attack(7, "console paths", console_paths, ("HTTP/1.1 200",)),
+    Attack(7, "idle HTTP connections", idle_connections, (CLOSED,)),
 ]

@@ -2,9 +2,123 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import os
+import struct
+import time
+from functools import cache
+from typing import Final
 
-if TYPE_CHECKING:
-    from benchmarks._attacks import Attack
+from kio.schema.errors import ErrorCode
 
-ATTACKS: Final[list[Attack]] = []
+from benchmarks._attacks import CLOSED, Attack, Target, any_closed, build, connect, send_all
+from benchmarks._attacks_http import TOPIC, make_attacked
+from benchmarks._attacks_wire import ask, first_line
+from benchmarks._raw_client import frame, uvarint
+from goqueue.protocols.kafka.api_keys import ApiKey
+
+_TAGGED_FIELDS: Final = 1_700_000
+_REPEATS: Final = 2000
+_NEW_TOPICS: Final = 10_000
+_TOPIC_RESOURCE: Final = 2
+_METADATA_BYTES: Final = 900_000
+_HALF_SENT: Final = 600
+"""Of each thread, of which there are eight."""
+_HALF_SENT_BYTES: Final = 16 << 10
+_CLAIMED_BYTES: Final = 50 << 20
+_HELD_S: Final = 3.0
+
+
+@cache
+def _tagged_frame() -> bytes:
+    """ApiVersions 3, which is read before a login, in seven megabytes of tagged fields."""
+    fields = b"".join(uvarint(tag) + b"\0" for tag in range(_TAGGED_FIELDS))
+    names = b"\x02x\x02y"
+    return frame(ApiKey.API_VERSIONS, 3, b"\0" + names + uvarint(_TAGGED_FIELDS) + fields)
+
+
+def tagged_fields(target: Target) -> str:
+    """A request of nothing but tagged fields."""
+    return first_line(target.kafka_port, _tagged_frame())
+
+
+def _metadata(target: Target, names: list[str], *, create: bool) -> str:
+    answer, size = ask(
+        target.kafka_port,
+        ApiKey.METADATA,
+        12,
+        topics=[{"topic_id": None, "name": name} for name in names],
+        allow_auto_topic_creation=create,
+        include_topic_authorized_operations=False,
+    )
+    return f"{len(answer.topics)} topics, {size} bytes"
+
+
+def named_often(target: Target) -> str:
+    """A topic named two thousand times, in a few kilobytes."""
+    return _metadata(target, [TOPIC] * _REPEATS, create=False)
+
+
+def configs_named_often(target: Target) -> str:
+    """The same for the settings of a topic."""
+    resource = {
+        "resource_type": _TOPIC_RESOURCE,
+        "resource_name": TOPIC,
+        "configuration_keys": None,
+    }
+    answer, size = ask(
+        target.kafka_port,
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[resource] * _REPEATS,
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    return f"{len(answer.results)} resources, {size} bytes"
+
+
+def new_topics(target: Target) -> str:
+    """Ten thousand topics that do not exist and may be made."""
+    stem = os.urandom(8).hex()
+    names = [f"{stem}-{number}" for number in range(_NEW_TOPICS)]
+    return _metadata(target, names, create=True)
+
+
+def join_metadata(target: Target) -> str:
+    """A member of a new group that has much to say and is never heard of again."""
+    answer, _ = ask(
+        target.kafka_port,
+        ApiKey.JOIN_GROUP,
+        7,
+        group_id=os.urandom(8).hex(),
+        session_timeout_ms=1_800_000,
+        rebalance_timeout_ms=1_800_000,
+        member_id="",
+        group_instance_id="attacker",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": bytes(_METADATA_BYTES)}],
+    )
+    return str(ErrorCode(answer.error_code).name)
+
+
+def half_sent_frames(target: Target) -> str:
+    """Hundreds of requests that begin and do not go on."""
+    start = frame(ApiKey.PRODUCE, 9, bytes(_HALF_SENT_BYTES))[4:]
+    held = [connect(target.kafka_port) for _ in range(_HALF_SENT)]
+    try:
+        for sock in held:
+            send_all(sock, struct.pack(">i", _CLAIMED_BYTES) + start)
+        time.sleep(_HELD_S)
+        return CLOSED if any_closed(held) else "held"
+    finally:
+        for sock in held:
+            sock.close()
+
+
+ATTACKS: Final = [
+    Attack(4, "tagged fields", tagged_fields, (CLOSED,), lambda _target: build(_tagged_frame)),
+    Attack(6, "topic named often", named_often, ("1 topics",), make_attacked),
+    Attack(6, "settings named often", configs_named_often, ("1 resources",), make_attacked),
+    Attack(6, "new topics", new_topics, (f"{_NEW_TOPICS} topics",)),
+    Attack(7, "JoinGroup metadata", join_metadata, ("group_max_size_reached",)),
+    Attack(7, "half-sent frames", half_sent_frames, (CLOSED, "held")),
+]

@@ -39,10 +39,11 @@ def _string(text: str) -> bytes:
 
 def compact_string(text: str) -> bytes:
     """As newer versions write strings."""
-    return _uvarint(len(text) + 1) + text.encode()
+    return uvarint(len(text) + 1) + text.encode()
 
 
-def _uvarint(value: int) -> bytes:
+def uvarint(value: int) -> bytes:
+    """A number as newer versions write lengths and tags."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -60,7 +61,7 @@ def frame(key: int, version: int, body: bytes = b"") -> bytes:
 def produce_frame(topic: str, partition: int, batch: bytes | bytearray) -> bytes:
     """Produce version 9: one batch, acks=all; three times no tagged fields."""
     start = struct.pack(">BBhiB", 0, 0, -1, 30_000, 2) + compact_string(topic)
-    place = struct.pack(">Bi", 2, partition) + _uvarint(len(batch) + 1)
+    place = struct.pack(">Bi", 2, partition) + uvarint(len(batch) + 1)
     return frame(PRODUCE, 9, start + place + batch + bytes(3))
 
 

@@ -4,8 +4,8 @@ For each attack a broker of its own, a small and steady load on every listener, 
 several connections for a minute. `GOQUEUE_BENCH_ATTACK_SECONDS` makes it shorter, for trying.
 
 The bar is the same for all: nobody else waits longer than `MAX_LATE_MS` for the event loop, memory
-grows by less than `MAX_GROWTH_BYTES` and comes back, nothing crashes, and every attempt is refused
-clearly. Rows beyond it are named in a note.
+grows by less than `MAX_GROWTH_BYTES` and comes back, nothing crashes, and attempts are refused
+clearly where a refusal is due. Rows beyond it are named in a note.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks._attacks import HOST, Attack, Target
 from benchmarks._attacks_client import ALL
+from benchmarks._attacks_load import GIVE_UP_S
 from benchmarks._brokers import grpc_port, http_port, start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks.harness import Run, benchmark
@@ -56,13 +57,18 @@ class LoopLag:
 
     def look(self) -> None:
         """Ask again. The broker keeps the worst for a while, so what was before may show."""
-        worst_s, counts = self._read()
+        try:
+            worst_s, counts = self._read()
+        except OSError:  # it does not answer
+            self.worst_ms = GIVE_UP_S * _MS
+            return
         new = {bound: counts[bound] - self._counts.get(bound, 0.0) for bound in counts}
         reached_s = min(bound for bound in new if new[bound] == new[max(new)])
         self.worst_ms = max(self.worst_ms, min(worst_s, reached_s) * _MS)
 
     def _read(self) -> tuple[float, dict[float, float]]:
-        with urllib.request.urlopen(f"http://{HOST}:{self._port}/metrics", timeout=60) as answer:
+        url = f"http://{HOST}:{self._port}/metrics"
+        with urllib.request.urlopen(url, timeout=GIVE_UP_S) as answer:
             text = answer.read().decode()
         worst = _WORST.search(text)
         counts = {float(bound): float(count) for bound, count in _BUCKET.findall(text)}
@@ -126,6 +132,9 @@ def _report_load(run: Run, quiet: dict[str, Any], beside: dict[str, Any]) -> Non
     run.row("other requests", sum(each["count"] for each in beside.values()) / SECONDS, "1/s")
     kinds = ", ".join(f"{kind} {each['slowest_ms']:.0f} ms" for kind, each in beside.items())
     run.note(f"slowest by kind: {kinds}")
+    for kind, each in beside.items():
+        if each["slowest_ms"] >= GIVE_UP_S * _MS:
+            run.note(f"MISSED: {kind} was not answered within {GIVE_UP_S:.0f} s")
 
 
 def _report_broker(run: Run, late_ms: float, grown_bytes: int, left_bytes: int) -> None:
@@ -141,13 +150,13 @@ def _report_broker(run: Run, late_ms: float, grown_bytes: int, left_bytes: int) 
 
 
 def _report_answers(run: Run, attack: Attack, answers: dict[str, int]) -> None:
-    refused = sum(n for answer, n in answers.items() if answer.startswith(attack.refusal))
+    as_due = sum(n for answer, n in answers.items() if answer.startswith(attack.due))
     run.row("attempts", sum(answers.values()) / SECONDS, "1/s")
-    run.row("attempts refused", refused / max(sum(answers.values()), 1), "of all")
+    run.row("attempts answered as is due", as_due / max(sum(answers.values()), 1), "of all")
     for answer, count in sorted(answers.items(), key=lambda each: -each[1])[:5]:
         run.note(f"answered {count} times: {answer}")
-    if not refused:
-        run.note(f"MISSED: no answer began with {attack.refusal!r}")
+    if not as_due:
+        run.note(f"MISSED: no answer began with {' or '.join(attack.due)}")
 
 
 def _register(attack: Attack) -> None:

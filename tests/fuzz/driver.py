@@ -28,7 +28,7 @@ from fuzz.mutations import mutate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TARGETS: Final = ("http", "grpc_bodies", "grpc_frames")
+TARGETS: Final = ("http", "grpc_bodies", "grpc_frames", "kafka", "kafka_login")
 FINDINGS: Final = Path("build/fuzz")
 _ROUND: Final = 100
 """Inputs of one target before the next one has its turn and the broker is looked at."""

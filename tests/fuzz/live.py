@@ -1,4 +1,4 @@
-"""The one broker that the targets with a network share, and whether it is still well."""
+"""The brokers that the targets with a network share, and whether they are still well."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ TOPIC: Final = "fuzzed"
 WAIT_S: Final = 60.0
 """How long an answer is waited for: longer than any time that the broker gives a client."""
 
-_servers: Final[list[ServerProcess]] = []
-_seen_lines = 0
+_servers: Final[dict[tuple[str, ...], ServerProcess]] = {}
+_seen_lines: Final[dict[tuple[str, ...], int]] = {}
 
 
 class FindingError(AssertionError):
     """An input that the broker did not take well."""
 
 
-def broker() -> ServerProcess:
-    """A running broker, started with the first call."""
-    if not _servers:
+def broker(*flags: str) -> ServerProcess:
+    """A running broker with these flags, started with the first call."""
+    if flags not in _servers:
         folder = Path(tempfile.mkdtemp(prefix="goqueue-fuzz-"))
-        _servers.append(ServerProcess(folder).start())
-    return _servers[0]
+        _servers[flags] = ServerProcess(folder, *flags).start()
+        _seen_lines[flags] = 0
+    return _servers[flags]
 
 
 def expect_well() -> None:
-    """The broker runs, answers, and has reported no exception since the last look."""
-    global _seen_lines
-    if not _servers:
-        return
-    server = _servers[0]
+    """Every broker runs, answers, and has reported no exception since the last look."""
+    for flags, server in _servers.items():
+        _expect_well(flags, server)
+
+
+def _expect_well(flags: tuple[str, ...], server: ServerProcess) -> None:
     try:
         status, _ = server.get("/healthz")
     except OSError as error:
@@ -43,14 +45,14 @@ def expect_well() -> None:
         ) from error
     if status != 200:
         raise FindingError(f"the broker answers /healthz with {status}")
-    new, _seen_lines = server.log[_seen_lines:], len(server.log)
+    new, _seen_lines[flags] = server.log[_seen_lines[flags] :], len(server.log)
     if any("Traceback" in line for line in new):
         raise FindingError("the broker reported an exception:\n" + "\n".join(new[-80:]))
 
 
 def close() -> None:
-    """End the broker, if there is one."""
+    """End every broker."""
     while _servers:
-        server = _servers.pop()
+        _, server = _servers.popitem()
         with suppress(OSError):
             server.close()
