@@ -63,11 +63,6 @@ def send_all(sock: socket.socket, data: bytes) -> None:
         return
 
 
-def build(cached: Callable[..., object], *arguments: object) -> None:
-    """Build what takes long before the clock starts."""
-    cached(*arguments)
-
-
 def any_closed(sockets: Iterable[socket.socket]) -> bool:
     """Whether the broker has closed one of them, with or without a word."""
     for sock in sockets:

@@ -9,7 +9,7 @@ from typing import Final
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from benchmarks._attacks import Attack, Target, build
+from benchmarks._attacks import Attack, Target
 from benchmarks._attacks_http import TOPIC, make_attacked
 from benchmarks._attacks_wire import ask, first_line, http_request
 from goqueue.protocols.kafka.api_keys import ApiKey
@@ -48,7 +48,7 @@ def _zigzag(number: int) -> bytes:
 
 
 def _prepare(codec: Compression, target: Target) -> None:
-    build(_bomb, codec)
+    _bomb(codec)
     make_attacked(target)
 
 
