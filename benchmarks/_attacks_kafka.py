@@ -123,6 +123,12 @@ ATTACKS: Final = [
     Attack(6, "topic named often", named_often, ("1 topics",), make_attacked),
     Attack(6, "settings named often", configs_named_often, ("1 resources",), make_attacked),
     Attack(6, "new topics", new_topics, (f"{_NEW_TOPICS} topics",)),
-    Attack(7, "JoinGroup metadata", join_metadata, ("group_max_size_reached",)),
+    Attack(
+        7,
+        "JoinGroup metadata",
+        join_metadata,
+        ("group_max_size_reached",),
+        flags=("--groups-initial-rebalance-delay=0ms",),
+    ),
     Attack(7, "half-sent frames", half_sent_frames, (CLOSED, "held")),
 ]

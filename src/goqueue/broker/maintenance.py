@@ -23,6 +23,7 @@ from goqueue.broker.upkeep import (
 )
 from goqueue.metrics import names
 from goqueue.model.errors import GoQueueError, LogFailedError
+from goqueue.runtime.free_memory import LOOK_S, FreeMemory
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
 from goqueue.storage.cleanable import cleanable
 from goqueue.storage.compaction import Compaction
@@ -69,6 +70,7 @@ class Maintenance:
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
         self._tasks.start("recovery", settings.recovery_s, self.recover)
         self._tasks.start("backlogs", settings.backlogs_s, self._broker.backlogs.look)
+        self._tasks.start("free memory", LOOK_S, FreeMemory().look)
         self._tasks.start("history", STEP_S, self._broker.history.sample)
 
     async def stop(self) -> None:

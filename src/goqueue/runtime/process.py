@@ -37,11 +37,20 @@ def read_process() -> ProcessUse:
     return ProcessUse(
         cpu_s=time.process_time(),
         threads=_threads(fields),
-        resident_bytes=int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE") if fields else None,
+        resident_bytes=_resident_bytes(fields),
         open_files=_open_files(),
         max_open_files=_max_open_files(),
         age_s=_age_s(fields),
     )
+
+
+def read_resident_bytes() -> int | None:
+    """How much memory the process holds; None where nobody can tell."""
+    return _resident_bytes(_stat())
+
+
+def _resident_bytes(fields: list[str]) -> int | None:
+    return int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE") if fields else None
 
 
 def count_threads() -> int:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 async def ask(port: int, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
     """One HTTP request, on a connection of its own."""
     reader, writer = await asyncio.open_connection(HOST, port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+    writer.write(
+        f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
+    )
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     await writer.wait_closed()

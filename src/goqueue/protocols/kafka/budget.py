@@ -10,9 +10,11 @@ answers: at the limit nobody waits, and answers become small.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.protocols.kafka.settings import ListenerSettings
 
 _BYTES_A_READ: Final = 256 * 1024
@@ -30,7 +32,11 @@ class Waiter(Protocol):
 class RequestBudget:
     """Counts bytes; keeps the connections that wait, oldest first."""
 
-    def __init__(self, settings: ListenerSettings) -> None:
+    def __init__(
+        self, settings: ListenerSettings, on_exhausted: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_exhausted` is called when somebody has to wait who holds little or nothing."""
+        self._on_exhausted = on_exhausted
         self._limit = settings.max_listener_bytes
         self._hard_limit = settings.max_listener_bytes + settings.max_request_bytes
         self._unfinished_limit = settings.max_unfinished_bytes
@@ -38,6 +44,8 @@ class RequestBudget:
         self._small = settings.small_unfinished_bytes
         self._waiting: dict[Waiter, bool] = {}
         """Who waits, oldest first, and whether it is in the middle of a request."""
+        self._waiting_small: dict[Waiter, None] = {}
+        """Who holds little and waits for the reserve, oldest first."""
         self._favoured: Waiter | None = None
         """The one that reads although the budget is full, until its request is whole."""
         self.used_bytes = 0
@@ -50,6 +58,11 @@ class RequestBudget:
         """Whether connections must stop reading."""
         return self._is_over(0)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the reserve is used up too, so that even small requests wait."""
+        return self._is_over(self._reserve)
+
     def _is_over(self, more: int) -> bool:
         return (
             self.used_bytes >= self._limit + more
@@ -59,7 +72,7 @@ class RequestBudget:
     @property
     def waiting_count(self) -> int:
         """Connections that would read if they might."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._waiting_small)
 
     def take(self, size: int) -> None:
         """Bytes have arrived."""
@@ -80,8 +93,13 @@ class RequestBudget:
         """Whether this connection has to stop reading; if so it is told when to go on."""
         if not self.is_full or waiter is self._favoured:
             return False
-        if held_bytes < self._small and not self._is_over(self._reserve):
-            return False
+        if held_bytes < self._small:
+            if not self.is_exhausted:
+                return False
+            self._on_exhausted()
+            if not is_mid_request:
+                self._waiting_small[waiter] = None
+                return True
         if is_mid_request and self._may_favour():
             self._favoured = waiter
             return False
@@ -97,6 +115,7 @@ class RequestBudget:
     def leave(self, waiter: Waiter) -> None:
         """The connection is gone."""
         self._waiting.pop(waiter, None)
+        self._waiting_small.pop(waiter, None)
         self.request_complete(waiter)
 
     def _may_favour(self) -> bool:
@@ -106,15 +125,12 @@ class RequestBudget:
 
     def let_in(self) -> None:
         """Wake those that wait, as many as there is room for what each may read at once."""
+        if self._waiting_small and not self.is_exhausted:
+            self._wake(self._waiting_small, self._room_bytes + self._reserve)
         if not self._waiting:
             return
         if not self.is_full:
-            room = min(
-                self._limit - self.used_bytes, self._unfinished_limit - self.unfinished_bytes
-            )
-            for waiter in list(islice(self._waiting, 1 + room // _BYTES_A_READ)):
-                if self._waiting.pop(waiter, None) is not None:
-                    waiter.may_read_again()
+            self._wake(self._waiting, self._room_bytes)
         elif self._may_favour():
             # The others hold whole requests, whose handlers will give the bytes back.
             chosen = next((w for w, is_mid in self._waiting.items() if is_mid), None)
@@ -122,6 +138,15 @@ class RequestBudget:
                 self._favoured = chosen
                 del self._waiting[chosen]
                 chosen.may_read_again()
+
+    @property
+    def _room_bytes(self) -> int:
+        return min(self._limit - self.used_bytes, self._unfinished_limit - self.unfinished_bytes)
+
+    def _wake(self, waiting: dict[Waiter, Any], room_bytes: int) -> None:
+        for waiter in list(islice(waiting, 1 + room_bytes // _BYTES_A_READ)):
+            if waiting.pop(waiter, self) is not self:
+                waiter.may_read_again()
 
 
 class AnswerBudget:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from functools import partial
@@ -326,15 +327,18 @@ class Connection(asyncio.Protocol):
 
     # --- Deadlines --------------------------------------------------------------------------------
 
-    def sweep(self, now: float, *, is_pressed: bool = False) -> bool:
-        """Close if a deadline has passed, an earlier one if others wait; whether it was closed."""
+    def sweep(self, now: float, *, patience_s: float = math.inf) -> bool:
+        """Close if a deadline has passed, or after `patience_s` without a byte of a frame.
+
+        Returns whether it was closed.
+        """
         self.session.expire(now)
         self._count_unsent()
         if self._reason is not None:
             if now - self._closing_since > self._settings.stalled_write_s:
                 self._transport.abort()
             return False
-        reason = self._judge(now, is_pressed=is_pressed)
+        reason = self._judge(now, patience_s)
         if reason is None:
             return False
         unsent, buffered = self._transport.get_write_buffer_size(), self._frames.buffered_bytes
@@ -343,7 +347,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         return True
 
-    def _judge(self, now: float, *, is_pressed: bool) -> CloseReason | None:
+    def _judge(self, now: float, patience_s: float) -> CloseReason | None:
         deadlines = self._deadlines
         if not self._is_writable:
             return deadlines.judge_writing(self._transport.get_write_buffer_size(), now)
@@ -351,7 +355,7 @@ class Connection(asyncio.Protocol):
             return reason
         if not self._is_reading or self._pending or self._waiting is not None:
             return None
-        return deadlines.judge_reading(self._frames.buffered_bytes, now, is_pressed=is_pressed)
+        return deadlines.judge_reading(self._frames.buffered_bytes, now, patience_s=patience_s)
 
     # --- The end ----------------------------------------------------------------------------------
 
@@ -389,7 +393,7 @@ class Connection(asyncio.Protocol):
         self._reason = reason
         self._closing_since = self._loop.time()
         if reason is not CloseReason.STOPPING:
-            _log.info("closing the connection of %s: %s. %s", self.host, reason.value, detail)
+            self._owner.report(self._closing_since, self.host, f"{reason.value}. {detail}")
         self._transport.close()
 
     def abort(self) -> None:

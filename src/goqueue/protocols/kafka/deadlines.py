@@ -6,6 +6,7 @@ answers or take them byte by byte, do nothing at all.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -98,14 +99,14 @@ class Deadlines:
         return CloseReason.SLOW_LOGIN if now - self._made > self._settings.login_s else None
 
     def judge_reading(
-        self, buffered_bytes: int, now: float, *, is_pressed: bool = False
+        self, buffered_bytes: int, now: float, *, patience_s: float = math.inf
     ) -> CloseReason | None:
-        """Of a connection with nothing under way; pressed: others wait for its bytes."""
+        """Of a connection with nothing under way, of whose frame a part arrives every so often."""
         settings = self._settings
         if not buffered_bytes:
             return CloseReason.IDLE if now - self._last_activity > settings.idle_s else None
         stalled_s = now - max(self._last_activity, self._frame_since)
-        if is_pressed and stalled_s > settings.pressed_frame_s:
+        if stalled_s > patience_s:
             return CloseReason.SLOW_FRAME
         allowed = settings.frame_grace_s + buffered_bytes / settings.min_bytes_per_s
         return CloseReason.SLOW_FRAME if now - self._frame_since > allowed else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 _CLOSED_A_SWEEP: Final = 200
 """Connections closed at once; the event loop gets its turn before the next, after this long."""
 _SHORT_SWEEP_S: Final = 0.02
+_REPORTED: Final = 20
+"""Closed connections of which the log tells singly in `_REPORT_S`; the others are counted."""
+_REPORT_S: Final = 1.0
 
 
 class Listener:
@@ -29,7 +33,7 @@ class Listener:
 
     def __init__(self, registry: Registry, settings: ListenerSettings) -> None:
         self.settings = settings
-        self.budget = RequestBudget(settings)
+        self.budget = RequestBudget(settings, self._sweep_soon)
         self.answers = AnswerBudget(
             settings.max_unsent_listener_bytes, settings.min_fetch_answer_bytes
         )
@@ -47,6 +51,9 @@ class Listener:
         self._sweep: asyncio.TimerHandle | None = None
         self._refused_since_sweep = 0
         self._has_more_to_close = False
+        self._reported_since = 0.0
+        self._reported = self._unreported = 0
+        self._is_sweep_early = False
 
     @property
     def port(self) -> int:
@@ -144,6 +151,18 @@ class Listener:
         if not self._connections:
             self._all_gone.set()
 
+    def report(self, now: float, host: str, why: str) -> None:
+        """Say why a connection is closed, unless so many are that the log would be full of it."""
+        if now - self._reported_since >= _REPORT_S:
+            if self._unreported:
+                _log.info("closed %d connections more for such reasons", self._unreported)
+            self._reported_since, self._reported, self._unreported = now, 0, 0
+        if self._reported < _REPORTED:
+            self._reported += 1
+            _log.info("closing the connection of %s: %s", host, why)
+        else:
+            self._unreported += 1
+
     def keep(self, future: asyncio.Future[Any]) -> None:
         """Hold a handler that outlives its connection, so that `stop` can wait for it."""
         self._detached.add(future)
@@ -153,10 +172,10 @@ class Listener:
 
     def sweep(self, now: float) -> None:
         """Look at the deadlines of every connection, and close those that have passed one."""
-        is_pressed = self.budget.is_full
+        patience_s = self._patience_s()
         closed = 0
         for connection in list(self._connections):
-            closed += connection.sweep(now, is_pressed=is_pressed)
+            closed += connection.sweep(now, patience_s=patience_s)
             if closed >= _CLOSED_A_SWEEP:
                 break
         self._has_more_to_close = closed >= _CLOSED_A_SWEEP
@@ -171,11 +190,29 @@ class Listener:
             )
             self._refused_since_sweep = 0
 
+    def _patience_s(self) -> float:
+        """How long a half-received frame may stand still: others wait for its bytes."""
+        if self.budget.is_exhausted:
+            return self.settings.exhausted_frame_s
+        return self.settings.pressed_frame_s if self.budget.is_full else math.inf
+
+    def _sweep_soon(self) -> None:
+        """Small requests wait: look whose bytes can be had, as soon as it can help."""
+        if self._sweep is not None and not self._is_sweep_early:
+            self._sweep.cancel()
+            self._is_sweep_early = True
+            self._sweep = asyncio.get_running_loop().call_later(_SHORT_SWEEP_S, self._swept)
+
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        delay_s = _SHORT_SWEEP_S if self._has_more_to_close else self.settings.sweep_s
+        delay_s = self.settings.sweep_s
+        if self._has_more_to_close:
+            delay_s = _SHORT_SWEEP_S
+        elif self.budget.is_exhausted:
+            delay_s = min(delay_s, self.settings.exhausted_frame_s)
         self._sweep = loop.call_later(delay_s, self._swept)
 
     def _swept(self) -> None:
+        self._is_sweep_early = False
         self.sweep(asyncio.get_running_loop().time())
         self._schedule_sweep()

@@ -30,6 +30,10 @@ class Owner(Protocol):
         """The connection is gone."""
         ...
 
+    def report(self, now: float, host: str, why: str) -> None:
+        """Say why a connection is closed."""
+        ...
+
     def keep(self, future: asyncio.Future[Any]) -> None:
         """Hold a handler that runs on after its connection is gone."""
         ...

@@ -47,7 +47,7 @@ class ListenerSettings:
     max_listener_bytes: int = 256 * _MIB
     """The same for all connections together. At the bound no socket is read but one at a time, so
     that a half-received request can always be completed."""
-    max_unfinished_bytes: int = 48 * _MIB
+    max_unfinished_bytes: int = 32 * _MIB
     """Bytes of half-received frames of all connections together. At the bound sockets are not read
     as above, and a frame of which nothing arrives for `pressed_frame_s` closes its connection."""
     small_unfinished_bytes: int = 32 * 1024
@@ -55,6 +55,8 @@ class ListenerSettings:
     need not wait for large ones, until all connections hold `reserved_bytes` more."""
     reserved_bytes: int = 16 * _MIB
     pressed_frame_s: float = 2.0
+    exhausted_frame_s: float = 0.1
+    """In place of `pressed_frame_s` when the reserve is used up too, and small requests wait."""
     max_unsent_bytes: int = 1 * _MIB
     """Answers that the client has not taken. Above it, no request of that connection starts and
     its socket is not read; one answer may be larger."""

@@ -397,6 +397,27 @@ def test_a_connection_that_holds_little_reads_from_the_reserve():
     assert budget.must_wait(small, 5, is_mid_request=False)
 
 
+def test_who_holds_nothing_waits_only_for_the_reserve():
+    log: list[str] = []
+    called: list[str] = []
+    settings = ListenerSettings(
+        max_unfinished_bytes=40, small_unfinished_bytes=10, reserved_bytes=20
+    )
+    budget = RequestBudget(settings, lambda: called.append("exhausted"))
+    budget.unfinished_changed(60)
+    assert budget.is_exhausted
+    assert budget.must_wait(waiter(log, "large"), 30, is_mid_request=False)
+    assert called == []
+    assert budget.must_wait(waiter(log, "small"), 0, is_mid_request=False)
+    assert called == ["exhausted"]
+    budget.unfinished_changed(-10)
+    assert budget.is_full
+    assert log == ["small"]
+    budget.unfinished_changed(-20)
+    assert log == ["small", "large"]
+    assert budget.waiting_count == 0
+
+
 def test_half_received_frames_have_a_bound_of_their_own():
     log: list[str] = []
     budget = small_budget(max_unfinished_bytes=40, reserved_bytes=0)

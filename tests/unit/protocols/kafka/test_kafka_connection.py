@@ -177,7 +177,7 @@ def test_what_cannot_be_served_closes_its_connection_with_one_line_and_no_other(
             assert await bad.is_closed_by_server()
             assert await good.echo("after") == "after"
 
-    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.connection"):
+    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.listener"):
         run(scenario())
     lines = [r for r in caplog.records if "closing the connection" in r.message]
     assert len(lines) == (0 if data == frame(18, -1, 1, b"")[:12] else 1)

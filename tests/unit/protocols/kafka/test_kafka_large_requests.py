@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from contextlib import AsyncExitStack
 from typing import Any
@@ -308,3 +309,41 @@ def test_an_answer_encoded_in_turns_is_the_same_as_one_encoded_at_once():
 
 def test_what_is_asked_for_twice_is_kept_once_in_its_first_place():
     assert once_each(["b", "a", "b", "c", "a"], str) == ["b", "a", "c"]
+
+
+def test_frames_that_stand_still_make_room_for_small_requests():
+    async def scenario():
+        settings = {
+            "max_unfinished_bytes": 64 * KIB,
+            "reserved_bytes": 64 * KIB,
+            "exhausted_frame_s": 0.01,
+            "pressed_frame_s": 1000.0,
+            "sweep_s": 1000.0,
+        }
+        async with listening(SmallApi(), **settings) as listener, AsyncExitStack() as stack:
+            other = await stack.enter_async_context(connected(listener))
+            assert await other.echo("before") == "before"
+            half = struct.pack(">ih", 50 << 20, ApiKey.PRODUCE) + bytes(16 * KIB)
+            for _ in range(12):
+                attacker = await stack.enter_async_context(connected(listener))
+                attacker.send(half)
+            await eventually(lambda: listener.budget.unfinished_bytes > 120 * KIB)
+            for number in range(20):
+                assert await other.echo(str(number)) == str(number)
+            assert listener.closed[CloseReason.SLOW_FRAME] > 0
+
+    run(scenario())
+
+
+def test_the_log_does_not_name_every_one_of_many_closed_connections(caplog):
+    async def scenario():
+        async with listening(SmallApi()) as listener:
+            for number in range(100):
+                listener.report(1.0, "host", f"reason {number}")
+            listener.report(3.0, "host", "another reason")
+
+    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.listener"):
+        run(scenario())
+    lines = [each.message for each in caplog.records]
+    assert sum("closing the connection" in each for each in lines) == 21
+    assert "closed 80 connections more for such reasons" in lines
