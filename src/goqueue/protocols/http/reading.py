@@ -70,9 +70,13 @@ class RequestReader:
         self.state = Reading.NOTHING
         self.incoming = Exchange()
 
+    def is_deaf(self) -> bool:
+        """Whether nothing more is listened to."""
+        return self.state is Reading.DEAF
+
     def feed(self, data: bytes) -> None:
         """Parse on."""
-        if self.state is Reading.DEAF:
+        if self.is_deaf():
             return
         self._framing_bytes += len(data)
         try:
@@ -83,7 +87,7 @@ class RequestReader:
             self._owner.last()
             return
         except httptools.HttpParserError as error:
-            if self.state is not Reading.DEAF:
+            if not self.is_deaf():
                 self._owner.refuse(MalformedRequestError(f"this is not HTTP/1.1: {error}"))
             return
         limit = self._settings.max_head_bytes
@@ -93,7 +97,7 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         """Expect the rest of a head that has begun."""
-        if self.state is Reading.DEAF:
+        if self.is_deaf():
             raise MalformedRequestError  # the only way to stop the parser
         self.state = Reading.HEAD
         self._owner.expect(self._settings.head_s)
@@ -142,7 +146,7 @@ class RequestReader:
 
     def on_body(self, chunk: bytes) -> None:
         """Some of the body."""
-        if self.state is Reading.DEAF:
+        if self.is_deaf():
             return
         self._framing_bytes = 0
         exchange = self.incoming
@@ -165,7 +169,7 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        if self.state is Reading.DEAF:
+        if self.is_deaf():
             return
         exchange = self.incoming
         self.incoming = Exchange()
