@@ -250,8 +250,8 @@ class Partition:
 
     def is_durable(self, placed: Placed) -> bool:
         """Whether an append is as durable as the topic's policy promises, without waiting."""
-        always = self.log.config.fsync is Fsync.ALWAYS
-        return not always or self.log.flushed_offset >= placed.end_offset
+        end = placed.end_offset
+        return self.log.flushed_offset >= end or not self.flusher.promises_sync(end)
 
     async def durable(self, placed: Placed) -> None:
         """Return when an append is as durable as the topic's policy promises."""

@@ -60,6 +60,7 @@ class Codec:
         records: Sequence[Record],
         *,
         compression: Compression = Compression.NONE,
+        level: int | None = None,
         attributes: int = 0,
         base_offset: int | None = None,
         last_offset_delta: int | None = None,
@@ -75,6 +76,7 @@ class Codec:
         Args:
             records: What the batch holds; none is allowed (compaction keeps such batches).
             compression: Of the records; a batch without records is never compressed.
+            level: How hard the compression tries; None is its usual level.
             attributes: Flags such as `TRANSACTIONAL | LOG_APPEND_TIME`; what it says about
                 compression is ignored, so that the attributes of another batch can be given.
             base_offset: The first record's, unless compaction has removed that record; 0 without
@@ -115,7 +117,7 @@ class Codec:
         if not records:
             compression = Compression.NONE
         if compression:
-            section = compress(compression, memoryview(batch)[HEADER_BYTES:])
+            section = compress(compression, memoryview(batch)[HEADER_BYTES:], level)
             batch = bytearray(HEADER_BYTES)
             batch += section
             _check_size(len(batch))

@@ -50,19 +50,19 @@ class Compression(IntEnum):
             ) from None
 
 
-def compress(codec: Compression, data: Bytes) -> Bytes:
-    """`data` in the framing of `codec`."""
+def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes:
+    """`data` in the framing of `codec`; `level` says how hard to try, as each codec counts it."""
     match codec:
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            return memoryview(cramjam.gzip.compress(data))
+            return memoryview(cramjam.gzip.compress(data, level=level))
         case Compression.SNAPPY:
             return _compress_snappy(memoryview(data))
         case Compression.LZ4:
-            return _compress_lz4(data)
+            return _compress_lz4(data, level)
         case Compression.ZSTD:
-            return memoryview(cramjam.zstd.compress(data))
+            return memoryview(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) -> Bytes:
@@ -89,6 +89,7 @@ def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) ->
 _USUAL_RATIO: Final = 8
 _HIGH_RATIO: Final = 64
 _CHEAP_BYTES: Final = 1024 * 1024
+_USUAL_LZ4_LEVEL: Final = 1
 
 
 def _decompress_frames(
@@ -126,8 +127,9 @@ def _refusal(data: Bytes, limit: int, error: Exception) -> DecompressionError:
     )
 
 
-def _compress_lz4(data: Bytes) -> memoryview:
-    compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
+def _compress_lz4(data: Bytes, level: int | None) -> memoryview:
+    level = _USUAL_LZ4_LEVEL if level is None else level
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return memoryview(compressor.finish())
 

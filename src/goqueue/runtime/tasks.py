@@ -28,21 +28,23 @@ class PeriodicTasks:
         self._sleep = sleep
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, name: str, interval_s: float, work: Pass) -> None:
+    def start(self, name: str, interval_s: float | Callable[[], float], work: Pass) -> None:
         """Run `work` each time that the interval is over, the first time after one interval.
 
-        The interval counts from the end of a pass, so a slow one never runs beside itself.
+        The interval counts from the end of a pass, so a slow one never runs beside itself. One that
+        may change is given as a function, which is asked before each wait.
         """
         task = asyncio.create_task(self._repeat(name, interval_s, work), name=name)
         self._tasks.add(task)
 
-    async def _repeat(self, name: str, interval_s: float, work: Pass) -> None:
+    async def _repeat(self, name: str, interval_s: float | Callable[[], float], work: Pass) -> None:
         while True:
-            await self._sleep(interval_s)
+            wait_s = interval_s() if callable(interval_s) else interval_s
+            await self._sleep(wait_s)
             try:
                 await work()
             except Exception:
-                logger.exception("%s failed; it is tried again in %g s", name, interval_s)
+                logger.exception("%s failed; it is tried again in %g s", name, wait_s)
 
     async def stop(self) -> None:
         """Cancel every pass and wait until each has put down what it held."""

@@ -37,8 +37,18 @@ class LogConfig:
     fsync: Fsync = Fsync.INTERVAL
     fsync_interval_ms: int = 1000
 
+    flush_messages: int = (1 << 63) - 1
+    """An append is synced before it is acknowledged, whatever `fsync` says, when it makes this many
+    records or more that are not on the disk."""
+
     def __post_init__(self) -> None:
-        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "fsync_interval_ms"):
+        for name in (
+            "segment_bytes",
+            "segment_ms",
+            "index_interval_bytes",
+            "fsync_interval_ms",
+            "flush_messages",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a positive number")
         if self.segment_jitter_ms < 0:

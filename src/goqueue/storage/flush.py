@@ -6,6 +6,8 @@
 `never`     an acknowledged append is in the operating system's cache, which decides when to write.
             Sealed segments are still synced, so that recovery never has to doubt them.
 
+Under the last two, an append that makes `flush_messages` unsynced records waits as under `always`.
+
 Whatever the policy, everything below `Log.flushed_offset` survives a power cut. Of what lies above
 it the operating system may have written any part: what is whole is kept under its own offset, what
 is torn at the end is cut off, and what is missing in between is reported and told to readers.
@@ -87,15 +89,22 @@ class Flusher:
         Raises:
             LogFailedError: the disk refused; the append is not acknowledged.
         """
-        if self._log.config.fsync is not Fsync.ALWAYS:
+        if not self.promises_sync(end_offset):
             self.appended()
             return
         while self._log.flushed_offset < end_offset:
             await self.flush()
 
+    def promises_sync(self, end_offset: int) -> bool:
+        """Whether an append that ended at `end_offset` is acknowledged only from the disk."""
+        config = self._log.config
+        if config.fsync is Fsync.ALWAYS:
+            return True
+        return end_offset - self._log.flushed_offset >= config.flush_messages
+
     def appended(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
-        if self._log.checkpoint_due or self._log.config.fsync is Fsync.ALWAYS:
+        if self._log.checkpoint_due or self.promises_sync(self._log.end_offset):
             self._start()
         elif self._log.config.fsync is Fsync.INTERVAL and self._timer is None:
             delay_s = self._log.config.fsync_interval_ms / 1000

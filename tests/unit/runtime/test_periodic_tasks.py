@@ -132,3 +132,21 @@ def test_what_a_thread_returns_or_raises_reaches_the_caller() -> None:
                 await in_thread(executor, lambda: 1 // 0)
 
     asyncio.run(scenario())
+
+
+def test_an_interval_that_changes_is_asked_for_before_each_wait() -> None:
+    async def scenario() -> None:
+        intervals = iter((60.0, 5.0))
+
+        async def work() -> None:
+            pass
+
+        gate = Gate()
+        tasks = PeriodicTasks(gate.sleep)
+        tasks.start("the pass", lambda: next(intervals), work)
+        assert await gate.asleep.get() == 60.0
+        gate.open()
+        assert await gate.asleep.get() == 5.0
+        await tasks.stop()
+
+    asyncio.run(scenario())

@@ -395,3 +395,27 @@ def test_a_flush_syncs_only_what_is_not_yet_on_the_disk(memory_path: Path) -> No
     assert disk.counts["sync .log"] == 4
     assert isinstance(log.segments.active.file, FaultyFile)
     assert len(list(readable(log))) == 7
+
+
+@pytest.mark.parametrize("fsync", [Fsync.INTERVAL, Fsync.NEVER])
+def test_an_append_that_makes_flush_messages_unsynced_records_waits_for_the_disk(
+    memory_path: Path, fsync: Fsync
+) -> None:
+    async def scenario() -> None:
+        disk = SlowSyncDisk(memory_path)
+        log = open_log(disk, fsync, flush_messages=3, fsync_interval_ms=3_600_000)
+        flusher = Flusher(log)
+        for _ in range(2):
+            await append(log, flusher)
+        assert log.flushed_offset == 0
+        third = asyncio.create_task(append(log, flusher))
+        await entered(disk)
+        assert not third.done()
+        disk.gate.set()
+        assert await third == 2
+        assert log.flushed_offset == 3
+        await append(log, flusher)
+        assert log.flushed_offset == 3, "counting starts again at what is on the disk"
+        await flusher.stop()
+
+    asyncio.run(scenario())
