@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
@@ -63,7 +63,9 @@ class ClusterApi:
                     "is_fenced": False,
                 }
             ],
-            "cluster_authorized_operations": NO_OPERATIONS,
+            "cluster_authorized_operations": cluster_operations(
+                asked=request.include_cluster_authorized_operations
+            ),
         }
 
     @api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5)

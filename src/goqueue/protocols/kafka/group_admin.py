@@ -12,7 +12,7 @@ from goqueue.broker.group_views import list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
 
@@ -61,9 +61,12 @@ class GroupAdminApi:
     async def describe_groups(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for; one that does not exist is dead, as Kafka says it."""
         group_ids = list(dict.fromkeys(request.groups))
-        return await encode_in_turns(ctx, {"groups": Each(group_ids, partial(self._describe, ctx))})
+        operations = group_operations(asked=request.include_authorized_operations)
+        return await encode_in_turns(
+            ctx, {"groups": Each(group_ids, partial(self._describe, ctx, operations))}
+        )
 
-    def _describe(self, ctx: RequestContext, group_id: str) -> dict[str, Any]:
+    def _describe(self, ctx: RequestContext, operations: int, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -72,14 +75,15 @@ class GroupAdminApi:
             "protocol_type": "",
             "protocol_data": "",
             "members": [],
-            "authorized_operations": NO_OPERATIONS,
+            "authorized_operations": operations,
         }
         try:
             group = self._groups.coordinator(group_id).describe_classic(group_id)
         except GoQueueError as error:
             if ctx.version < _NOT_FOUND_IS_AN_ERROR_FROM:
                 return answer
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+            refused = {"error_code": code_for(error), "error_message": str(error)}
+            return {**answer, **refused, "authorized_operations": NO_OPERATIONS}
         return {
             **answer,
             "group_state": group.state,

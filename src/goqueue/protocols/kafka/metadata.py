@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +18,7 @@ from goqueue.model.errors import (
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.creation_rate import CreationRate
 from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.operations import cluster_operations, topic_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)
-
-NO_OPERATIONS: Final = -(1 << 31)
-"""Kafka's way to say that nobody asked which operations are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,7 @@ class MetadataApi:
             found = [
                 await self._asked(topic, may_create=may_create) async for topic in in_turns(asked)
             ]
+        operations = topic_operations(asked=request.include_topic_authorized_operations)
         address = self._advertised[ctx.listener_name]
         node_id = self._broker.settings.node_id
         return await encode_in_turns(
@@ -77,8 +77,10 @@ class MetadataApi:
                 ],
                 "cluster_id": self._broker.settings.cluster_id,
                 "controller_id": node_id,
-                "topics": Each(found, self._describe),
-                "cluster_authorized_operations": NO_OPERATIONS,
+                "topics": Each(found, partial(self._describe, operations)),
+                "cluster_authorized_operations": cluster_operations(
+                    asked=request.include_cluster_authorized_operations
+                ),
             },
         )
 
@@ -108,13 +110,14 @@ class MetadataApi:
         _log.info("made topic %s with %d partitions, as asked", name, topic.partition_count)
         return topic
 
-    def _describe(self, topic: Topic | dict[str, Any]) -> dict[str, Any]:
+    def _describe(self, operations: int, topic: Topic | dict[str, Any]) -> dict[str, Any]:
         if isinstance(topic, dict):
-            return topic
+            return {**topic, "topic_authorized_operations": operations}
         try:
             partitions = self._broker.partitions.of_topic(topic)
         except UnknownTopicError as error:
-            return _without(topic.name, topic.topic_id, error)
+            missing = _without(topic.name, topic.topic_id, error)
+            return {**missing, "topic_authorized_operations": operations}
         node_id = self._broker.settings.node_id
 
         def describe(partition: Partition) -> dict[str, Any]:
@@ -134,7 +137,7 @@ class MetadataApi:
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
             "partitions": Each(partitions, describe),
-            "topic_authorized_operations": NO_OPERATIONS,
+            "topic_authorized_operations": operations,
         }
 
 
@@ -145,5 +148,4 @@ def _without(name: str | None, topic_id: UUID | None, error: GoQueueError) -> di
         "topic_id": topic_id,
         "is_internal": False,
         "partitions": [],
-        "topic_authorized_operations": NO_OPERATIONS,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -11,7 +12,7 @@ from goqueue.broker.share_members import LEAVING_EPOCH, ShareHeartbeat, ShareMem
 from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
@@ -80,9 +81,12 @@ class ShareGroupsApi:
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
         group_ids = list(dict.fromkeys(request.group_ids))
-        return await encode_in_turns(ctx, {"groups": Each(group_ids, self._describe)})
+        operations = group_operations(asked=request.include_authorized_operations)
+        return await encode_in_turns(
+            ctx, {"groups": Each(group_ids, partial(self._describe, operations))}
+        )
 
-    def _describe(self, group_id: str) -> dict[str, Any]:
+    def _describe(self, operations: int, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -100,6 +104,7 @@ class ShareGroupsApi:
             return {**answer, "error_code": code_for(error), "error_message": str(error)}
         return {
             **answer,
+            "authorized_operations": operations,
             "group_state": "Stable" if len(group.members) else "Empty",
             "group_epoch": group.members.epoch,
             "assignment_epoch": group.members.epoch,

@@ -11,7 +11,7 @@ from goqueue.broker.topics import check_name
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.operations import TOPIC_OPERATIONS
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TopicPartitionsApi:
                 }
                 for number in range(first, end)
             ],
-            "topic_authorized_operations": NO_OPERATIONS,
+            "topic_authorized_operations": TOPIC_OPERATIONS,
         }
 
     def _leader_epoch(self, partition_id: PartitionId) -> int:
@@ -110,7 +110,7 @@ def _without(name: str, code: ErrorCode) -> dict[str, Any]:
         "topic_id": None,
         "is_internal": False,
         "partitions": [],
-        "topic_authorized_operations": NO_OPERATIONS,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 
