@@ -177,12 +177,12 @@ def test_confluent_hears_why_a_setting_cannot_be_changed(confluent, name):
 @pytest.mark.filterwarnings("ignore:alter_configs:DeprecationWarning")
 def test_confluent_replaces_all_settings(confluent, name):
     topic = name("configs")
-    config = {"retention.ms": "5000", "segment.bytes": "100000"}
+    config = {"retention.ms": "5000", "segment.bytes": "100000000"}
     _result(confluent.create_topics([admin.NewTopic(topic, 1, config=config)]))
-    resource = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.bytes": "200000"})
+    resource = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.bytes": "200000000"})
     _result(confluent.alter_configs([resource]))
     found = _configs(confluent, topic)
-    assert found["segment.bytes"].value == "200000"
+    assert found["segment.bytes"].value == "200000000"
     assert found["retention.ms"].is_default
 
 

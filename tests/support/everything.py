@@ -83,7 +83,9 @@ def _node(folder: Path, clock: ManualClock, *flags: str) -> Node:
 async def _first_life(node: Node) -> None:
     """Leave a log behind whose index is gone."""
     await node.start()
-    await node.broker.create_topic("t", 1, {"segment.bytes": "1024", "cleanup.policy": "compact"})
+    await node.broker.create_topic(
+        "t", 1, {"internal.segment.bytes": "1024", "cleanup.policy": "compact"}
+    )
     for _ in range(20):
         publish(node.broker, "t", b"." * 200, key=b"k")
     await node.stop()
@@ -98,7 +100,7 @@ async def _publish_and_fetch(broker: Broker) -> None:
         read = PartitionRead(partition.id, offset, 1 << 20)
         await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=0))
     partition.log.find_time(0)
-    await broker.create_topic("trimmed", 1, {"segment.bytes": "1024"})
+    await broker.create_topic("trimmed", 1, {"internal.segment.bytes": "1024"})
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
     broker.delete_records(PartitionId("trimmed", 0), None)

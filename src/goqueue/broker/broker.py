@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.ack import Settler
 from goqueue.broker.backlogs import Backlogs
+from goqueue.broker.broker_configs import BrokerConfigs
+from goqueue.broker.broker_setting_table import PRODUCER_EXPIRY
 from goqueue.broker.clock_guard import ClockGuard
+from goqueue.broker.consumer_group_configs import ConsumerGroupConfigs
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.damage import DamageReports
 from goqueue.broker.dead_letters import DeadLetters
@@ -43,7 +47,12 @@ from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
 from goqueue.broker.users import Users
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.registry import Metrics
-from goqueue.model.errors import InternalTopicError, OffsetOutOfRangeError
+from goqueue.model.errors import (
+    CompactedTopicError,
+    InternalTopicError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
@@ -54,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
+    from goqueue.broker.broker_configs import Level
     from goqueue.broker.partition import PartitionId
     from goqueue.broker.topics import Topic
     from goqueue.cluster.metadata import MetadataStore
@@ -66,6 +76,8 @@ _T = TypeVar("_T")
 
 TOPICS_FOLDER: Final = "topics"
 TRACES_FOLDER: Final = "traces"
+_TOPICS_A_TURN: Final = 100
+"""Topics that follow changed defaults before other work has its turn."""
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
@@ -86,6 +98,8 @@ class BrokerSettings:
     transactions_partitions: int = TRANSACTIONS_PARTITIONS
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    kafka_configs: Mapping[str, str] = field(default_factory=dict)
+    """What the server's configuration says, under Kafka's names: shown to administrators."""
     initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and passwords of users to make at the first start."""
 
@@ -111,6 +125,8 @@ class Broker:
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
         self.damage = DamageReports(self.metrics)
+        self.configs = BrokerConfigs(store, settings)
+        self.consumer_group_configs = ConsumerGroupConfigs(store, settings.groups)
         self.topics = Topics(store, settings.topic_defaults)
         self.marks = MaintenanceMarks()
         self.partitions = Partitions(
@@ -170,7 +186,9 @@ class Broker:
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
-        await self.topics.load()
+        await self.configs.load()
+        await self.consumer_group_configs.load()
+        await self.topics.load(self.configs.topic_defaults())
         await self._restore_internal_settings()
         await self.users.load()
         await self.tracer.start()
@@ -308,6 +326,26 @@ class Broker:
 
         return await self._to_the_end(configure())
 
+    async def configure(self, level: Level, overrides: Mapping[str, str]) -> None:
+        """Replace what was set for this node or for the cluster. Raises like `BrokerConfigs.check`.
+
+        Topics follow from their next append on.
+        """
+
+        async def configure() -> None:
+            expiry_ms = self.configs.changed(PRODUCER_EXPIRY)
+            await self.configs.replace(level, overrides)
+            affected = self.topics.use_defaults(self.configs.topic_defaults())
+            if expiry_ms != self.configs.changed(PRODUCER_EXPIRY):
+                affected = list(self.topics.catalogue.by_name.values())
+            for number, topic in enumerate(affected):
+                with suppress(UnknownTopicError):  # deleted meanwhile
+                    self.partitions.configure_topic(self.topics.catalogue.topic(topic.name))
+                if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
+                    await asyncio.sleep(0)
+
+        await self._to_the_end(configure())
+
     async def _to_the_end(self, change: Coroutine[Any, Any, _T]) -> _T:
         """Make all of a change, also when whoever asked for it is gone meanwhile.
 
@@ -325,12 +363,17 @@ class Broker:
         """Let a partition start at `offset`, or at its high watermark; returns the new start.
 
         Raises:
-            TopicError: there is no such partition, or it is the broker's own.
+            TopicError: there is no such partition, it is the broker's own, or it is only compacted.
             OffsetOutOfRangeError: there is no such offset to start at.
         """
         topic, partition = self.partitions.resolve(partition_id)
         if topic.is_internal:
             raise InternalTopicError(f"{topic.name} belongs to the broker: it cannot be trimmed")
+        if topic.settings.compacts and not topic.settings.deletes:
+            raise CompactedTopicError(
+                f"topic {topic.name!r} has cleanup.policy=compact and its records cannot be "
+                "deleted by offset: add delete to its cleanup.policy first"
+            )
         start = partition.high_watermark if offset is None else offset
         if not 0 <= start <= partition.high_watermark:
             raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)

@@ -87,6 +87,10 @@ class Groups:
         """Send everyone away and keep the state."""
         await asyncio.gather(*(shard.stop() for shard in self._shards.values()))
 
+    def follow_settings(self, group_id: str) -> None:
+        """Let a group follow its changed settings from its next event on."""
+        self.coordinator(group_id).follow_settings(group_id)
+
     def _now_ms(self) -> int:
         """Wall-clock milliseconds that never go back."""
         return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
@@ -107,6 +111,7 @@ class Groups:
                 self.settings,
                 self._memory,
                 self._now_ms,
+                settings_of=self._broker.consumer_group_configs.settings_of,
                 on_rebalance=self._broker.tracer.rebalanced,
                 on_gone=self._on_gone,
                 on_moved=self._on_moved,

@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.broker.share_members import NEW_SHARE_GROUP, check_is_free
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
-from goqueue.model.errors import InvalidGroupIdError, InvalidTopicConfigError
+from goqueue.model.errors import InvalidTopicConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +125,7 @@ class GroupConfigs:
 
     def settings(self, group_id: str) -> QueueSettings:
         """What is in force, or would be if a share consumer made the group now."""
-        _check_name(group_id)
+        check_is_free(group_id)
         group = self._queues.find(group_id)
         return NEW_SHARE_GROUP if group is None else group.settings
 
@@ -165,9 +165,3 @@ class GroupConfigs:
             await self._queues.open(group_id, settings)
         else:
             await self._queues.configure(group_id, msgspec.structs.asdict(settings))
-
-
-def _check_name(group_id: str) -> None:
-    if not group_id:
-        raise InvalidGroupIdError("a group needs a name that is not empty")
-    check_is_free(group_id)

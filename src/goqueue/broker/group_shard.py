@@ -45,6 +45,7 @@ class GroupShard:
         memory: MemberMemory,
         now_ms: Callable[[], int],
         *,
+        settings_of: Callable[[str], GroupSettings],
         on_rebalance: OnRebalance,
         on_gone: Callable[[str], None],
         on_moved: Callable[[Sequence[OffsetMove]], None],
@@ -59,6 +60,7 @@ class GroupShard:
         self._state = state
         self._settings = settings
         self._memory = memory
+        self._settings_of = settings_of
         self._now_ms = now_ms
         self._waiting: dict[Token, asyncio.Future[object]] = {}
         self._next_token = 0
@@ -71,7 +73,9 @@ class GroupShard:
         self.coordinator = self._load()
 
     def _load(self) -> GroupCoordinator:
-        coordinator = GroupCoordinator(self._settings, lambda: str(uuid4()), self._memory)
+        coordinator = GroupCoordinator(
+            self._settings, lambda: str(uuid4()), self._memory, self._settings_of
+        )
         coordinator.load(Entry(key, value) for key, value in self._state.replay())
         coordinator.resume(self._now_ms())
         coordinator.stats.on_rebalance = self._on_rebalance

@@ -13,6 +13,7 @@ import logging
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.broker.history import STEP_S
 from goqueue.broker.upkeep import (
     DiskState,
@@ -64,7 +65,7 @@ class Maintenance:
         await self.check_disk()
         settings = self._settings
         self._tasks.start("retention", settings.retention_s, self.expire)
-        self._tasks.start("compaction", settings.compaction_s, self.compact_due)
+        self._tasks.start("compaction", self._compaction_s, self.compact_due)
         self._tasks.start("checkpoints", settings.checkpoint_s, self.checkpoint)
         self._tasks.start("clock", settings.clock_s, self.watch_clock)
         self._tasks.start("disk monitor", settings.disk_s, self.check_disk)
@@ -126,7 +127,8 @@ class Maintenance:
     def _expire(self, partition: Partition, settings: TopicSettings) -> int:
         """Apply retention to one partition, and note when it needs the next look."""
         now_ms, log = self._broker.clock.now_ms(), partition.log
-        idle_ms = self._settings.producer_idle_ms
+        changed_ms = self._broker.configs.changed(PRODUCER_EXPIRY)
+        idle_ms = self._settings.producer_idle_ms if changed_ms is None else changed_ms
         partition.state.forget_idle(now_ms - idle_ms)
         retention_ms = settings.retention_ms if settings.deletes else None
         retention_bytes = settings.retention_bytes if settings.deletes else None
@@ -143,6 +145,10 @@ class Maintenance:
         return dropped
 
     # --- Compaction ------------------------------------------------------------------------------
+
+    def _compaction_s(self) -> float:
+        changed_ms = self._broker.configs.changed(COMPACTION_INTERVAL)
+        return self._settings.compaction_s if changed_ms is None else changed_ms / 1000
 
     async def compact_due(self) -> int:
         """Compact every marked log that is dirty enough, one after the other; returns how many."""

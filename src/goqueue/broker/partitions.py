@@ -97,8 +97,9 @@ class Partitions:
 
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
+        config = topic.settings.log_config()
         for partition in self.of_topic(topic):
-            partition.configure(topic.settings.log_config())
+            partition.configure(config)
 
     def of_topic(self, topic: Topic) -> list[Partition]:
         """The partitions of one topic, in order.

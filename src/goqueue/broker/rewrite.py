@@ -35,6 +35,7 @@ def rewritten(
     changed = encode(
         decode_rows(batch),
         compression=Compression.of(info.compression) if codec is None else codec,
+        level=settings.compression_level,
         attributes=info.attributes | (LOG_APPEND_TIME if append_time else 0),
         base_offset=info.base_offset,
         last_offset_delta=info.last_offset_delta,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.settings import SchemaValidation
+from goqueue.broker.topic_setting_table import SchemaValidation
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
 from goqueue.records import decode_rows

@@ -1,249 +1,26 @@
-"""The settings of one topic, under Kafka's names where Kafka has the setting."""
+"""The settings of one topic, typed, and which of them can be given together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from goqueue.broker.setting import MAX_LONG, items
 from goqueue.broker.timestamps import TimestampLimits
+from goqueue.broker.topic_setting_table import SETTINGS, SchemaValidation
 from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression
 from goqueue.storage.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
-_HOUR_MS: Final = 3600 * 1000
-_DAY_MS: Final = 24 * _HOUR_MS
-_LARGEST: Final = (1 << 63) - 1
-
-
-class SchemaValidation(StrEnum):
-    """What messages are held against before they are stored."""
-
-    NONE = "none"
-    LATEST = "latest"
-    """The schema that they name, or else the latest of the topic's subject, if it has one."""
-    ID = "id"
-    """The schema that they must name, which must be one of the topic's subject."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: what it is called, what it may be, and what it is when nobody says."""
-
-    name: str
-    default: str
-    expected: str
-    accepts: Callable[[str], bool]
-    documentation: str
-    kind: str = "string"
-    """The type that Kafka's DescribeConfigs reports."""
-
-
-def _number(
-    name: str,
-    default: int,
-    low: int,
-    documentation: str,
-    *,
-    high: int = _LARGEST,
-    kind: str = "long",
-) -> Setting:
-    def accepts(text: str) -> bool:
-        try:
-            return low <= int(text) <= high
-        except ValueError:
-            return False
-
-    expected = f"a whole number from {low}" + (f" to {high}" if high != _LARGEST else "")
-    return Setting(name, str(default), expected, accepts, documentation, kind)
-
-
-def _choice(
-    name: str, default: str, choices: tuple[str, ...], documentation: str, *, kind: str = "string"
-) -> Setting:
-    return Setting(
-        name, default, f"one of {', '.join(choices)}", choices.__contains__, documentation, kind
-    )
-
-
-def _ratio(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 1
-    except ValueError:
-        return False
-
-
-def _policies(text: str) -> bool:
-    return bool(text) and {part.strip() for part in text.split(",")} <= {"delete", "compact"}
-
-
-_NO_EFFECT: Final = "Accepted because Kafka's tools set it; it has no effect here."
-_WITHOUT_EFFECT: Final = {
-    "file.delete.delay.ms": "60000",
-    "flush.messages": str(_LARGEST),
-    "follower.replication.throttled.replicas": "",
-    "leader.replication.throttled.replicas": "",
-    "message.downconversion.enable": "true",
-    "message.timestamp.difference.max.ms": str(_LARGEST),
-    "preallocate": "false",
-    "remote.storage.enable": "false",
-    "segment.index.bytes": "10485760",
-    "unclean.leader.election.enable": "false",
-}
-
-
-SETTINGS: Final[dict[str, Setting]] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "cleanup.policy",
-            "delete",
-            "delete, compact, or both with a comma",
-            _policies,
-            "Whether old segments are deleted, older records of a key are compacted away, or both.",
-            "list",
-        ),
-        _number("retention.ms", 7 * _DAY_MS, -1, "How long records are kept; -1 is for ever."),
-        _number("retention.bytes", -1, -1, "How much of a partition is kept; -1 is all of it."),
-        _number(
-            "segment.bytes", 64 << 20, 1024, "The size of a segment file.", high=1 << 31, kind="int"
-        ),
-        _number("segment.ms", 7 * _DAY_MS, 1, "How long a segment may stay open."),
-        _number("segment.jitter.ms", 0, 0, "How much earlier a segment may be sealed, at random."),
-        _number(
-            "index.interval.bytes",
-            4096,
-            1,
-            "How far apart index entries are.",
-            high=1 << 30,
-            kind="int",
-        ),
-        _number(
-            "max.message.bytes", 1_048_588, 0, "The largest batch taken.", high=64 << 20, kind="int"
-        ),
-        _choice(
-            "compression.type",
-            "producer",
-            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "How batches are stored: as the producer sent them, or compressed anew.",
-        ),
-        _choice(
-            "message.timestamp.type",
-            "CreateTime",
-            ("CreateTime", "LogAppendTime"),
-            "Whether records keep their producer's time or get the time of the append.",
-        ),
-        _number(
-            "message.timestamp.after.max.ms",
-            _HOUR_MS,
-            0,
-            "How far ahead of the broker's clock records may be dated; others are refused.",
-        ),
-        _number(
-            "message.timestamp.before.max.ms",
-            _LARGEST,
-            0,
-            "How far behind the broker's clock records may be dated; others are refused.",
-        ),
-        _number(
-            "min.insync.replicas", 1, 1, "How many replicas an acks=all publish needs.", kind="int"
-        ),
-        _number("delete.retention.ms", _DAY_MS, 0, "How long compaction keeps tombstones."),
-        _number(
-            "min.compaction.lag.ms", 0, 0, "For how long compaction leaves a record alone at least."
-        ),
-        _number(
-            "max.compaction.lag.ms",
-            _LARGEST,
-            1,
-            "After how long a record is compacted, however little there is to compact.",
-        ),
-        Setting(
-            "min.cleanable.dirty.ratio",
-            "0.5",
-            "a number from 0 to 1",
-            _ratio,
-            "How much of a partition must be uncompacted before compaction looks at it.",
-            "double",
-        ),
-        _choice(
-            "goqueue.fsync",
-            "interval",
-            tuple(Fsync),
-            "When an acknowledged publish is on the disk: always, within an interval, or when the "
-            "operating system likes.",
-        ),
-        _number("flush.ms", 1000, 1, "The interval of goqueue.fsync=interval."),
-        _choice(
-            "goqueue.schema.validation",
-            "none",
-            tuple(SchemaValidation),
-            "Whether messages are held against schemas: not at all; against the one they name or "
-            "else the subject's latest; or against the one that they must name.",
-        ),
-        _choice(
-            "confluent.value.schema.validation",
-            "false",
-            ("false", "true"),
-            "Confluent's name for goqueue.schema.validation=id.",
-        ),
-        _choice(
-            "goqueue.kafka.headers",
-            "false",
-            ("true", "false"),
-            "Whether the headers goqueue-priority, goqueue-deliver-at and goqueue-ttl of Kafka "
-            "producers mean something. When they do, each batch is searched for them.",
-            kind="boolean",
-        ),
-        _choice(
-            "goqueue.delay.enable",
-            "true",
-            ("true", "false"),
-            "Whether messages may be delayed.",
-            kind="boolean",
-        ),
-        _number(
-            "goqueue.delay.max.ms", 366 * _DAY_MS, 0, "How far ahead a message may be delayed."
-        ),
-        _number(
-            "goqueue.delay.max.pending",
-            1_000_000,
-            0,
-            "How many delayed messages may wait at once; 0 is without bound.",
-        ),
-        _number(
-            "message.ttl.ms",
-            0,
-            0,
-            "How long a message is worth delivering to queue groups, when it does not say so "
-            "itself; 0 is for ever.",
-        ),
-        _choice(
-            "goqueue.ttl.dead.letter",
-            "false",
-            ("true", "false"),
-            "Whether messages that outlive their time in a queue group go to its dead letters.",
-            kind="boolean",
-        ),
-        Setting(
-            "goqueue.trace",
-            "default",
-            "default, or a number from 0 to 1",
-            lambda text: text == "default" or _ratio(text),
-            "The share of the topic's batches that is traced: 0 is none, 1 is all, default is what "
-            "the broker's setting says (tracing.sampling).",
-        ),
-        *(
-            Setting(name, default, "anything", lambda _: True, _NO_EFFECT)
-            for name, default in _WITHOUT_EFFECT.items()
-        ),
-    )
-}
+MAX_COMPRESSION_LEVEL: Final = 9
+"""Higher levels, up to 22 in Kafka, are taken as this one: a batch is compressed while others wait,
+some 60 ms a megabyte at this level and 2 s at the highest."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +47,7 @@ class TopicSettings:
     @cached_property
     def max_message_bytes(self) -> int:
         """The largest batch taken."""
-        return self.number("max.message.bytes")
+        return min(self.number("max.message.bytes"), MAX_BATCH_BYTES)
 
     @cached_property
     def codec(self) -> Compression | None:
@@ -279,6 +56,19 @@ class TopicSettings:
         if name == "producer":
             return None
         return Compression.NONE if name == "uncompressed" else Compression[name.upper()]
+
+    @cached_property
+    def compression_level(self) -> int | None:
+        """How hard `codec` tries; None is what it does by itself."""
+        name = f"compression.{self.text('compression.type')}.level"
+        level = self.number(name) if name in SETTINGS else None
+        if level is None or (self.codec is Compression.GZIP and level < 0):
+            return None
+        return min(level, MAX_COMPRESSION_LEVEL)
+
+    def is_on(self, name: str) -> bool:
+        """The value in force of a setting that is true or false."""
+        return self.text(name).strip().lower() == "true"
 
     @cached_property
     def stamps_append_time(self) -> bool:
@@ -294,15 +84,15 @@ class TopicSettings:
             self.number(f"message.timestamp.{side}.max.ms") for side in ("after", "before")
         )
         return TimestampLimits(
-            None if after_ms == _LARGEST else after_ms,
-            None if before_ms == _LARGEST else before_ms,
+            None if after_ms == MAX_LONG else after_ms,
+            None if before_ms == MAX_LONG else before_ms,
         )
 
     @cached_property
     def schema_validation(self) -> SchemaValidation:
         """What messages are held against."""
         own = SchemaValidation(self.text("goqueue.schema.validation"))
-        is_asked = self.text("confluent.value.schema.validation") == "true"
+        is_asked = self.is_on("confluent.value.schema.validation")
         return SchemaValidation.ID if own is SchemaValidation.NONE and is_asked else own
 
     @cached_property
@@ -313,12 +103,12 @@ class TopicSettings:
     @cached_property
     def compacts(self) -> bool:
         """Older records of a key go."""
-        return "compact" in self.text("cleanup.policy")
+        return "compact" in items(self.text("cleanup.policy"))
 
     @property
     def deletes(self) -> bool:
         """Old segments go."""
-        return "delete" in self.text("cleanup.policy")
+        return "delete" in items(self.text("cleanup.policy"))
 
     @cached_property
     def compaction_limits(self) -> CompactionLimits:
@@ -327,7 +117,7 @@ class TopicSettings:
         return CompactionLimits(
             float(self.text("min.cleanable.dirty.ratio")),
             self.number("min.compaction.lag.ms"),
-            None if max_lag_ms == _LARGEST else max_lag_ms,
+            None if max_lag_ms == MAX_LONG else max_lag_ms,
         )
 
     @property
@@ -345,12 +135,12 @@ class TopicSettings:
     @cached_property
     def takes_kafka_headers(self) -> bool:
         """Headers of Kafka producers say how their records are to be delivered."""
-        return self.text("goqueue.kafka.headers") == "true"
+        return self.is_on("goqueue.kafka.headers")
 
     @cached_property
     def may_delay(self) -> bool:
         """Messages may be delivered later than they are published."""
-        return self.text("goqueue.delay.enable") == "true"
+        return self.is_on("goqueue.delay.enable")
 
     @cached_property
     def max_delay_ms(self) -> int:
@@ -370,7 +160,7 @@ class TopicSettings:
     @cached_property
     def dead_letters_expired(self) -> bool:
         """Messages that outlive their time go to the dead letters instead of just going."""
-        return self.text("goqueue.ttl.dead.letter") == "true"
+        return self.is_on("goqueue.ttl.dead.letter")
 
     @cached_property
     def trace_rate(self) -> float | None:
@@ -388,27 +178,45 @@ class TopicSettings:
     def log_config(self) -> LogConfig:
         """What the log of each partition is told."""
         return LogConfig(
-            segment_bytes=self.number("segment.bytes"),
+            segment_bytes=self.number("internal.segment.bytes") or self.number("segment.bytes"),
             segment_ms=self._segment_ms,
             segment_jitter_ms=self.number("segment.jitter.ms"),
-            index_interval_bytes=self.number("index.interval.bytes"),
+            index_interval_bytes=max(self.number("index.interval.bytes"), 1),
             fsync=Fsync(self.text("goqueue.fsync")),
-            fsync_interval_ms=self.number("flush.ms"),
+            fsync_interval_ms=max(self.number("flush.ms"), 1),
+            flush_messages=self.number("flush.messages"),
         )
 
 
-def check_overrides(overrides: Mapping[str, str]) -> None:
+def check_overrides(overrides: Mapping[str, str], kept: Mapping[str, str] | None = None) -> None:
     """Refuse settings that do not exist or cannot have these values, naming all of them.
+
+    `kept` are those that the topic has already: what an older version accepted does not keep
+    anybody from changing the others.
 
     Raises:
         InvalidTopicConfigError: with one sentence for each problem.
     """
+    kept = kept or {}
     problems = []
     for name, value in overrides.items():
+        if kept.get(name) == value:
+            continue
         setting = SETTINGS.get(name)
         if setting is None:
             problems.append(f"there is no topic setting {name!r}")
-        elif not setting.accepts(value):
-            problems.append(f"{name} is {value!r}, expected {setting.expected}")
+        elif (objection := setting.objection(value)) is not None:
+            problems.append(objection)
+    if not problems:
+        problems.extend(_contradictions(TopicSettings(overrides)))
     if problems:
         raise InvalidTopicConfigError("; ".join(problems))
+
+
+def _contradictions(settings: TopicSettings) -> Iterator[str]:
+    least, most = (settings.number(f"{side}.compaction.lag.ms") for side in ("min", "max"))
+    if least > most:
+        yield (
+            f"min.compaction.lag.ms is {least}, expected no more than max.compaction.lag.ms, "
+            f"which is {most}"
+        )

@@ -7,7 +7,7 @@ whole when something changes, so that a reader sees one consistent catalogue.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
@@ -116,7 +116,8 @@ class Topics:
 
     def __init__(self, store: MetadataStore, defaults: Mapping[str, str]) -> None:
         self._store = store
-        self._defaults = dict(defaults)
+        self._static = dict(defaults)
+        self._defaults = self._static
         self._watchers: list[Callable[[], None]] = []
         self.catalogue = Catalogue()
 
@@ -133,8 +134,9 @@ class Topics:
         """How many changes the metadata store has made since it began."""
         return (await self._store.status()).revision
 
-    async def load(self) -> None:
-        """Read the catalogue from the metadata store."""
+    async def load(self, defaults: Mapping[str, str] | None = None) -> None:
+        """Read the catalogue from the metadata store; `defaults` are those set at run time."""
+        self._defaults = {**self._static, **(defaults or {})}
         snapshot = await self._store.range(_PREFIX)
         topics = {}
         for entry in snapshot.entries:
@@ -142,6 +144,33 @@ class Topics:
             stored = msgspec.msgpack.decode(entry.value, type=_StoredTopic)
             topics[name] = self._topic(name, stored, entry.revision)
         self._publish(_catalogue(self.catalogue.version + 1, topics))
+
+    def use_defaults(self, defaults: Mapping[str, str]) -> list[Topic]:
+        """Let topics use what was set at run time where they say nothing; returns who is affected.
+
+        Internal topics keep to the server's configuration: state depends on their settings.
+        """
+        before, self._defaults = self._defaults, {**self._static, **defaults}
+        names = {
+            name
+            for name in before.keys() | self._defaults.keys()
+            if before.get(name) != self._defaults.get(name)
+        }
+        by_name = self.catalogue.by_name
+        affected = [
+            topic
+            for topic in by_name.values()
+            if not topic.is_internal and not names <= topic.settings.overrides.keys()
+        ]
+        if affected:
+            renewed = {
+                topic.name: replace(
+                    topic, settings=TopicSettings(topic.settings.overrides, self._defaults)
+                )
+                for topic in affected
+            }
+            self._publish(_catalogue(self.catalogue.version + 1, {**by_name, **renewed}))
+        return affected
 
     def plan(
         self,
@@ -165,6 +194,12 @@ class Topics:
             )
         if name in self.catalogue.by_name:
             raise TopicExistsError(f"topic {name!r} exists already")
+        other = None if internal else self._colliding(name)
+        if other is not None:
+            raise InvalidTopicNameError(
+                f"topic {name!r} collides with topic {other!r}: names that differ only in '.' and "
+                "'_' are the same in the names of metrics; choose another name"
+            )
         if not 1 <= partition_count <= MAX_PARTITIONS:
             raise InvalidPartitionCountError(
                 f"{partition_count} partitions, expected 1 to {MAX_PARTITIONS}"
@@ -172,6 +207,14 @@ class Topics:
         check_overrides(overrides)
         stored = _StoredTopic(str(uuid4()), partition_count, dict(overrides))
         return self._topic(name, stored, ABSENT)
+
+    def _colliding(self, name: str) -> str | None:
+        """A topic whose name differs only in '.' and '_'; Kafka refuses the second of such two."""
+        if "." not in name and "_" not in name:
+            return None
+        folded = name.replace(".", "_")
+        others = self.catalogue.by_name
+        return next((other for other in others if other.replace(".", "_") == folded), None)
 
     async def create(
         self,
@@ -216,7 +259,7 @@ class Topics:
             InvalidTopicConfigError: a setting has no such name or cannot have that value.
         """
         topic = self.catalogue.topic(name) if internal else self._changeable(name)
-        check_overrides(overrides)
+        check_overrides(overrides, topic.settings.overrides)
         return topic
 
     async def configure(
@@ -279,7 +322,8 @@ class Topics:
         )
 
     def _topic(self, name: str, stored: _StoredTopic, revision: Revision) -> Topic:
-        settings = TopicSettings(MappingProxyType(stored.overrides), self._defaults)
+        defaults = self._static if is_internal_topic(name) else self._defaults
+        settings = TopicSettings(MappingProxyType(stored.overrides), defaults)
         return Topic(name, UUID(stored.topic_id), stored.partition_count, settings, revision)
 
 

@@ -19,7 +19,7 @@ from goqueue.groups.registry import GroupRegistry
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.groups.describe import (
         ClassicDescription,
@@ -38,10 +38,19 @@ if TYPE_CHECKING:
 class GroupAdministration:
     """Reads raise `GroupError`; changes answer a token like every other event."""
 
-    def __init__(self, settings: GroupSettings, memory: MemberMemory) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        memory: MemberMemory,
+        settings_of: Callable[[str], GroupSettings] | None = None,
+    ) -> None:
         self.settings = settings
-        self._registry = GroupRegistry(settings, memory)
+        self._registry = GroupRegistry(settings, memory, settings_of)
         self._slots = self._registry.slots
+
+    def follow_settings(self, group_id: str) -> None:
+        """Let a group follow its changed settings from its next event on."""
+        self._registry.follow_settings(group_id)
 
     # --- Loading and dumping -------------------------------------------------------------------
 

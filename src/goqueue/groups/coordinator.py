@@ -60,9 +60,10 @@ class GroupCoordinator(GroupAdministration):
         settings: GroupSettings,
         new_uuid: Callable[[], str],
         memory: MemberMemory | None = None,
+        settings_of: Callable[[str], GroupSettings] | None = None,
     ) -> None:
         """`memory` is what this coordinator shares with others of the same broker."""
-        super().__init__(settings, memory or MemberMemory(settings))
+        super().__init__(settings, memory or MemberMemory(settings), settings_of)
         self._new_uuid = new_uuid
         self._sweep_at_ms: int | None = None
 
@@ -195,9 +196,8 @@ class GroupCoordinator(GroupAdministration):
             return self._registry.fresh_consumer(request.group_id)
         if slot is not None and joins and isinstance(slot.core, ClassicGroup):
             if not slot.core.roster.members:
-                return ConsumerGroup(
-                    request.group_id, self.settings, slot.core.stats, epoch=slot.core.generation
-                )
+                settings, epoch = slot.core.settings, slot.core.generation
+                return ConsumerGroup(request.group_id, settings, slot.core.stats, epoch=epoch)
             return upgrade(slot.core, catalogue, now_ms, out)
         raise GroupNotFoundError(f"there is no consumer group {request.group_id!r}")
 

@@ -30,7 +30,7 @@ from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGro
 from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects, Entry
@@ -55,9 +55,16 @@ class Slot:
 class GroupRegistry:
     """Groups by id, with the deadline of each."""
 
-    def __init__(self, settings: GroupSettings, memory: MemberMemory) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        memory: MemberMemory,
+        settings_of: Callable[[str], GroupSettings] | None = None,
+    ) -> None:
+        """Give groups `settings`, or what `settings_of` says of each."""
         self.settings = settings
         self.memory = memory
+        self.settings_of = settings_of or (lambda _: settings)
         self.slots: dict[str, Slot] = {}
         self.stats = GroupStats(durations_ms=deque(maxlen=MAX_DURATIONS))
         """The sum over all groups, also those that are gone."""
@@ -69,11 +76,13 @@ class GroupRegistry:
 
     def fresh_classic(self, group_id: str) -> ClassicGroup:
         """A group that is not in the registry yet."""
-        return ClassicGroup(group_id, self.settings, self._stats(group_id, GroupType.CLASSIC))
+        settings = self.settings_of(group_id)
+        return ClassicGroup(group_id, settings, self._stats(group_id, GroupType.CLASSIC))
 
     def fresh_consumer(self, group_id: str) -> ConsumerGroup:
         """A group that is not in the registry yet."""
-        return ConsumerGroup(group_id, self.settings, self._stats(group_id, GroupType.CONSUMER))
+        settings = self.settings_of(group_id)
+        return ConsumerGroup(group_id, settings, self._stats(group_id, GroupType.CONSUMER))
 
     def _stats(self, group_id: str, group_type: GroupType) -> GroupStats:
         return GroupStats(self.stats, group_id, group_type)
@@ -143,6 +152,12 @@ class GroupRegistry:
         self.touch(core.group_id)
         return slot
 
+    def follow_settings(self, group_id: str) -> None:
+        """Let a group follow its changed settings from its next event on."""
+        slot = self.slots.get(group_id)
+        if slot is not None:
+            slot.core.settings = self.settings_of(group_id)
+
     def touch(self, group_id: str) -> None:
         """After every event: note what the group holds and when it wants to be woken next."""
         slot = self.slots.get(group_id)
@@ -206,7 +221,9 @@ class GroupRegistry:
         if value is None:
             slot.core = self.fresh_classic(group_id)
         elif isinstance(value, ClassicGroupValue):
-            slot.core = ClassicGroup.load(group_id, value, self.settings, slot.core.stats)
+            slot.core = ClassicGroup.load(
+                group_id, value, self.settings_of(group_id), slot.core.stats
+            )
         else:
             if not isinstance(slot.core, ConsumerGroup):
                 slot.core = self.fresh_consumer(group_id)

@@ -66,6 +66,18 @@ class GroupSettings:
     consumer_heartbeat_interval_ms: int = 5_000
     """`group.consumer.heartbeat.interval.ms`, told to every such member."""
 
+    consumer_min_session_timeout_ms: int = 45_000
+    """`group.consumer.min.session.timeout.ms`, for the setting of a group."""
+
+    consumer_max_session_timeout_ms: int = 60_000
+    """`group.consumer.max.session.timeout.ms`, for the setting of a group."""
+
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    """`group.consumer.min.heartbeat.interval.ms`, for the setting of a group."""
+
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    """`group.consumer.max.heartbeat.interval.ms`, for the setting of a group."""
+
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`, for groups that have members."""
 

@@ -479,6 +479,18 @@ class InvalidTopicConfigError(TopicError):
     """A setting of a topic has no such name or cannot have that value."""
 
 
+class InvalidBrokerConfigError(GoQueueError):
+    """A setting of the broker cannot have that value."""
+
+
+class ReadOnlyConfigError(InvalidBrokerConfigError):
+    """A setting of the broker cannot be changed while it runs."""
+
+
+class CompactedTopicError(TopicError):
+    """Records of a topic that is only compacted are not removed by offset."""
+
+
 class InternalTopicError(TopicError):
     """Only the broker itself may change an internal topic."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from goqueue.broker.settings import SETTINGS as TOPIC_SETTINGS
+from goqueue.broker.topic_setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
@@ -205,6 +205,30 @@ class GroupsSection:
         Duration(1, _DAY),
         "How often such a member is told to speak.",
         kafka="group.consumer.heartbeat.interval.ms",
+    )
+    consumer_min_session_timeout_ms: int = setting(
+        _GROUPS.consumer_min_session_timeout_ms,
+        Duration(1, _DAY),
+        "The least that `consumer.session.timeout.ms` of a group may be.",
+        kafka="group.consumer.min.session.timeout.ms",
+    )
+    consumer_max_session_timeout_ms: int = setting(
+        _GROUPS.consumer_max_session_timeout_ms,
+        Duration(1, _DAY),
+        "The most that `consumer.session.timeout.ms` of a group may be.",
+        kafka="group.consumer.max.session.timeout.ms",
+    )
+    consumer_min_heartbeat_interval_ms: int = setting(
+        _GROUPS.consumer_min_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "The least that `consumer.heartbeat.interval.ms` of a group may be.",
+        kafka="group.consumer.min.heartbeat.interval.ms",
+    )
+    consumer_max_heartbeat_interval_ms: int = setting(
+        _GROUPS.consumer_max_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "The most that `consumer.heartbeat.interval.ms` of a group may be.",
+        kafka="group.consumer.max.heartbeat.interval.ms",
     )
     migration_policy: MigrationPolicy = setting(
         _GROUPS.migration_policy,

@@ -188,6 +188,9 @@ class Node:
         advertised: dict[str, Address] = {}
         registry = build_registry(self.broker, advertised, wiring.sasl_settings(self.config))
         self.kafka = Listener(registry, settings)
+        self.kafka.connection_limits = partial(
+            wiring.connection_limits, self.broker.configs, settings
+        )
         async with _listening("Kafka", settings.host, settings.port):
             await self.kafka.start()
         # No request is read before this line: the loop has not turned since the port is open.

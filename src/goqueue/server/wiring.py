@@ -6,9 +6,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from goqueue.broker.broker import BrokerSettings
+from goqueue.broker.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
-from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
+from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings, SaslSettings
+from goqueue.server.config_docs import kafka_view
 from goqueue.tracing.files import FileLimits
 from goqueue.tracing.store import OtlpSettings, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
@@ -16,6 +18,7 @@ from goqueue.transactions.settings import TransactionSettings
 if TYPE_CHECKING:
     import ssl
 
+    from goqueue.broker.broker_configs import BrokerConfigs
     from goqueue.server.config import Config
 
 
@@ -28,6 +31,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
         default_partitions=config.topics.partitions,
         auto_create_topics=config.topics.auto_create,
         topic_defaults=config.topic_defaults(),
+        kafka_configs=kafka_view(config),
         offsets_partitions=config.groups.offsets_partitions,
         groups=_group_settings(config),
         transactions_partitions=config.transactions.state_partitions,
@@ -95,6 +99,16 @@ def kafka_listener(config: Config, tls: ssl.SSLContext | None) -> ListenerSettin
         max_listener_bytes=limits.request_memory_bytes,
         idle_s=limits.idle_timeout_ms / 1000,
         stalled_write_s=limits.stalled_write_timeout_ms / 1000,
+    )
+
+
+def connection_limits(configs: BrokerConfigs, settings: ListenerSettings) -> ConnectionLimits:
+    """How many connections there may be: what was set at run time, or else at the start."""
+    total = configs.changed(MAX_CONNECTIONS)
+    per_ip = configs.changed(MAX_CONNECTIONS_PER_IP)
+    return ConnectionLimits(
+        settings.max_connections if total is None else total,
+        settings.max_connections_per_ip if per_ip is None else per_ip,
     )
 
 

@@ -47,7 +47,7 @@ def test_a_jump_is_reported_everywhere_and_resumed(tmp_path: Path) -> None:
         flags = ("--storage-retention-check", "50ms")
         async with running_node(tmp_path, *flags, clock=clock) as node:
             http = node.http.port
-            await node.broker.create_topic("t", 1, {"segment.bytes": "1024"})
+            await node.broker.create_topic("t", 1, {"internal.segment.bytes": "1024"})
             for _ in range(20):
                 publish(node.broker, "t", b"." * 200)
             due = NewMessage(b"v", partition=0, deliver_at_ms=clock.now_ms() + 9 * DAY_MS)

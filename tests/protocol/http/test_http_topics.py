@@ -126,7 +126,7 @@ def test_a_compaction_keeps_the_newest_message_of_each_key(
     api: HttpApi, name: Callable[[str], str]
 ) -> None:
     topic = name("compacted")
-    settings = {"cleanup.policy": "compact", "segment.bytes": 1024}
+    settings = {"cleanup.policy": "compact", "internal.segment.bytes": 1024}
     api.post("/topics", {"name": topic, "num_partitions": 1, "settings": settings})
     for number in range(40):
         api.publish(topic, f"{number}" + "." * 100, key=f"key-{number % 3}")

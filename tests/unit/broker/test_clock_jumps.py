@@ -30,7 +30,9 @@ NOW_MS = 1_700_000_000_000
 
 
 async def _topic(broker: Broker) -> None:
-    await broker.create_topic("t", 1, {"segment.bytes": "1024", "retention.ms": str(DAY_MS)})
+    await broker.create_topic(
+        "t", 1, {"internal.segment.bytes": "1024", "retention.ms": str(DAY_MS)}
+    )
     for _ in range(20):
         publish(broker, "t", b"." * 200)
 
@@ -117,7 +119,7 @@ def test_tombstones_stay_for_their_time_also_when_the_clock_has_jumped(tmp_path:
     async def scenario() -> None:
         clock = ManualClock(NOW_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
-            policy = {"cleanup.policy": "compact", "segment.bytes": "1024"}
+            policy = {"cleanup.policy": "compact", "internal.segment.bytes": "1024"}
             await broker.create_topic("t", 1, policy)
             publish(broker, "t", None, key=b"gone")
             for number in range(10):

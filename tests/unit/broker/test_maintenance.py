@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition
 
 DAY_MS = 24 * 3600 * 1000
-SMALL_SEGMENTS = {"segment.bytes": "1024"}
+SMALL_SEGMENTS = {"internal.segment.bytes": "1024"}
 VALUE = b"." * 200
 
 

@@ -210,7 +210,7 @@ def test_retention_takes_messages_out_of_a_queue(tmp_path: Path) -> None:
 def test_compacted_offsets_are_passed_over(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            policy = {"cleanup.policy": "compact", "segment.bytes": "1024"}
+            policy = {"cleanup.policy": "compact", "internal.segment.bytes": "1024"}
             await broker.create_topic("t", 1, policy)
             for number in range(20):
                 publish(broker, "t", b"%d" % number + bytes(100), key=b"same")

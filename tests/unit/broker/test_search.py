@@ -120,7 +120,7 @@ def test_pages_together_hold_every_message_that_fits_once_and_in_order(
         broker: Broker, wished: Batches, wanted: Wanted, limit: int, *, newest_first: bool
     ) -> None:
         topic = f"t{next(numbers)}"
-        await broker.create_topic(topic, 3, {"segment.bytes": "20000"})
+        await broker.create_topic(topic, 3, {"internal.segment.bytes": "20000"})
         stored = await store(broker, topic, wished)
         hits, _ = await look_on(broker, topic, wanted, limit, newest_first=newest_first)
         found = [(each.partition, each.record.offset) for each in hits]
@@ -255,7 +255,7 @@ def test_aborted_messages_are_not_found(tmp_path: Path) -> None:
 def test_what_compaction_has_left_is_found_in_both_directions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            settings = {"cleanup.policy": "compact", "segment.bytes": "2000"}
+            settings = {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}
             await broker.create_topic("t", 1, settings)
             for number in range(300):
                 publish(broker, "t", b"%d" % number, key=b"%d" % (number % 7))

@@ -371,11 +371,11 @@ def test_a_start_restores_the_settings_that_the_state_of_an_internal_topic_depen
 
     async def scenario():
         async with running_broker(tmp_path) as broker:
-            changed = {"retention.ms": "1", "segment.bytes": "4096"}
+            changed = {"retention.ms": "1", "internal.segment.bytes": "4096"}
             await broker.topics.configure("__delay_state", changed, internal=True)
         async with running_broker(tmp_path) as broker:
             topic = broker.topics.catalogue.topic("__delay_state")
-            assert topic.settings.overrides == {**required, "segment.bytes": "4096"}
+            assert topic.settings.overrides == {**required, "internal.segment.bytes": "4096"}
             assert broker.partitions.of_topic(topic)[0].log.config.fsync is Fsync.ALWAYS
         assert "restored the settings" in caplog.text
 

@@ -37,6 +37,8 @@ class Driver:
 
     def __init__(self, settings: GroupSettings = AT_ONCE) -> None:
         self.settings = settings
+        self.settings_of: dict[str, GroupSettings] = {}
+        """Groups that have settings of their own."""
         self.now_ms = 1_000_000
         self.log: dict[bytes, bytes] = {}
         self.answers: dict[Token, Any] = {}
@@ -45,16 +47,19 @@ class Driver:
         self._tokens = count(1)
         self._uuids = count(1)
         self.coordinator = self._new_coordinator()
+        self.coordinator.resume(self.now_ms)
 
     def _new_coordinator(self) -> GroupCoordinator:
-        coordinator = GroupCoordinator(self.settings, lambda: f"uuid{next(self._uuids)}")
-        coordinator.resume(self.now_ms)
-        return coordinator
+        return GroupCoordinator(
+            self.settings,
+            lambda: f"uuid{next(self._uuids)}",
+            lambda group_id: self.settings_of.get(group_id, self.settings),
+        )
 
     def restart(self) -> None:
         """As after a crash: all that is left is the log."""
         self.waiting.clear()
-        self.coordinator = GroupCoordinator(self.settings, lambda: f"uuid{next(self._uuids)}")
+        self.coordinator = self._new_coordinator()
         self.coordinator.load(Entry(key, value) for key, value in self.log.items())
         self.coordinator.resume(self.now_ms)
         self._check()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -216,6 +217,20 @@ class TestReconciliation:
         assert driver.state() == "Empty"
         with pytest.raises(UnknownMemberError):
             driver.consume("m1", 1)
+
+    def test_a_group_with_a_session_timeout_of_its_own_follows_it(self, driver: Driver) -> None:
+        own = replace(driver.settings, consumer_session_timeout_ms=SESSION_MS + 10_000)
+        driver.consume_first("m1")
+        driver.settings_of["g"] = own
+        driver.coordinator.follow_settings("g")
+        driver.consume("m1", 1)
+        driver.advance(SESSION_MS + 9_999)
+        assert driver.state() == "Stable"
+        driver.restart()
+        driver.advance(SESSION_MS + 9_999)
+        assert driver.state() == "Stable"
+        driver.advance(1)
+        assert driver.state() == "Empty"
 
 
 class TestTopics:

@@ -331,7 +331,7 @@ def test_what_no_coordinator_knows_to_be_open_is_ended_by_a_start(tmp_path, know
 def test_compaction_drops_what_was_aborted_and_keeps_what_it_would_have_replaced(tmp_path):
     async def scenario():
         async with running_broker(tmp_path) as broker:
-            await _topic(broker, cleanup_policy="compact", segment_bytes="1024")
+            await _topic(broker, cleanup_policy="compact", **{"internal.segment.bytes": "1024"})
             publish(broker, "t", b"kept", key=b"k")
             producer = await Producer(broker).start()
             await producer.add(P0)

@@ -51,6 +51,8 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.UnknownPartitionError: Told(StatusCode.NOT_FOUND, 101),
     model.InvalidAssignmentError: Told(StatusCode.INVALID_ARGUMENT, 103),
     model.TopicExistsError: Told(StatusCode.ALREADY_EXISTS, 102),
+    model.InvalidBrokerConfigError: Told(StatusCode.INVALID_ARGUMENT, 103),
+    model.CompactedTopicError: Told(StatusCode.FAILED_PRECONDITION, 103),
     model.InternalTopicError: Told(StatusCode.PERMISSION_DENIED, 103),
     model.FencedLeaderEpochError: Told(StatusCode.ABORTED, 503),
     model.UnknownLeaderEpochError: Told(StatusCode.ABORTED, 503),

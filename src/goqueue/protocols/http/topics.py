@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from goqueue.broker.assignments import check_assignments
-from goqueue.broker.settings import SETTINGS
+from goqueue.broker.topic_setting_table import LISTED
 from goqueue.broker.topic_views import view_topic
 from goqueue.broker.topics import MAX_PARTITIONS
 from goqueue.protocols.http.errors import FieldError
@@ -188,14 +188,14 @@ class TopicRoutes:
             path.topic,
             [
                 SettingInfo(
-                    name,
-                    settings.text(name),
-                    settings.defaults.get(name, each.default),
-                    "topic" if name in settings.overrides else "default",
+                    each.name,
+                    settings.text(each.name),
+                    settings.defaults.get(each.name, each.default),
+                    "topic" if each.name in settings.overrides else "default",
                     each.documentation,
                     each.kind,
                 )
-                for name, each in sorted(SETTINGS.items())
+                for each in sorted(LISTED, key=lambda each: each.name)
             ],
         )
 

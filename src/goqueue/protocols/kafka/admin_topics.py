@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.broker.assignments import check_assignments
-from goqueue.broker.settings import SETTINGS
+from goqueue.broker.topic_setting_table import LISTED
 from goqueue.model.errors import (
     GoQueueError,
     InvalidAssignmentError,
     InvalidReplicationError,
 )
-from goqueue.protocols.kafka.admin_configs import SOURCE_DEFAULT, SOURCE_TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.config_entries import given
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.topic_configs import TopicResources
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.setting import Setting
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -39,6 +41,7 @@ class AdminTopicsApi:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._configs = TopicResources(broker)
 
     # --- CreateTopics ----------------------------------------------------------------------------
 
@@ -62,8 +65,8 @@ class AdminTopicsApi:
     async def _create(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
         if twice:
             return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
-        overrides = {each.name: each.value or "" for each in asked.configs}
         try:
+            overrides = given(asked)
             count = self._partition_count(asked)
             if dry:
                 topic = self._broker.topics.plan(asked.name, count, overrides)
@@ -79,7 +82,16 @@ class AdminTopicsApi:
             "topic_config_error_code": ErrorCode.none,
             "num_partitions": topic.partition_count,
             "replication_factor": 1,
-            "configs": Each(list(SETTINGS), partial(_config, topic)),
+            "configs": Each(LISTED, partial(self._config, topic)),
+        }
+
+    def _config(self, topic: Topic, setting: Setting) -> dict[str, Any]:
+        return {
+            "name": setting.name,
+            "value": topic.settings.text(setting.name),
+            "read_only": False,
+            "config_source": self._configs.synonyms(topic, setting)[0].source,
+            "is_sensitive": False,
         }
 
     def _partition_count(self, asked: Struct) -> int:
@@ -178,14 +190,4 @@ def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
         "num_partitions": -1,
         "replication_factor": -1,
         "configs": [],
-    }
-
-
-def _config(topic: Topic, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": topic.settings.text(name),
-        "read_only": False,
-        "config_source": SOURCE_TOPIC if name in topic.settings.overrides else SOURCE_DEFAULT,
-        "is_sensitive": False,
     }

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.protocols.kafka.admin_configs import BROKER, TOPIC
 from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.group_configs import GROUP
+from goqueue.protocols.kafka.config_entries import BROKER, GROUP, TOPIC
 from goqueue.protocols.kafka.registry import api
 
 if TYPE_CHECKING:
@@ -53,5 +52,6 @@ class ConfigResourcesApi:
         if kind == BROKER:
             return [str(self._broker.settings.node_id)]
         if kind == GROUP:
-            return [group.group_id for group in self._broker.queues if not group.is_internal]
+            queues = [group.group_id for group in self._broker.queues if not group.is_internal]
+            return dict.fromkeys((*queues, *self._broker.consumer_group_configs.names))
         return ()

@@ -154,6 +154,8 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.InvalidPartitionCountError: ErrorCode.invalid_partitions,
     model.InvalidReplicationError: ErrorCode.invalid_replication_factor,
     model.InvalidTopicConfigError: ErrorCode.invalid_config,
+    model.InvalidBrokerConfigError: ErrorCode.invalid_request,
+    model.CompactedTopicError: ErrorCode.policy_violation,
     model.InternalTopicError: ErrorCode.invalid_topic_exception,
     model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
     model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,

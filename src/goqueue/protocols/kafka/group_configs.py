@@ -1,70 +1,182 @@
-"""Settings of groups (resource type 32), as administrators of Kafka read and change them."""
+"""Settings of groups (resource type 32), as administrators of Kafka read and change them.
+
+Each kind of group has a section of settings of its own. A section takes changes of its own names
+only; None takes a setting back to its default.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Protocol
 
+from goqueue.broker.consumer_group_configs import CONSUMER_GROUP_SETTINGS
 from goqueue.broker.group_configs import GROUP_SETTINGS, GroupConfigs
 from goqueue.broker.share_members import NEW_SHARE_GROUP
-from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
+from goqueue.protocols.kafka.config_entries import (
+    DELETE,
+    SET,
+    SOURCE_DEFAULT,
+    SOURCE_GROUP,
+    SOURCE_STATIC,
+    Synonym,
+    described,
+    given,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.reading import Struct
 
-GROUP: Final = 32
-SOURCE_GROUP: Final = 8
-_SOURCE_DEFAULT: Final = 5
-_TYPES: Final = {"string": 2, "int": 3}
-_SET, _DELETE = range(2)
+
+class GroupSection(Protocol):
+    """The settings of one kind of group."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """What its settings are called."""
+        ...
+
+    def describe(self, group_id: str) -> list[dict[str, Any]]:
+        """Every setting of a group, whether it exists or not."""
+        ...
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether something was set for a group."""
+        ...
+
+    async def change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
+        """Change some settings, or say whether that could be done."""
+        ...
 
 
 class GroupResources:
     """Groups as resources that have settings."""
 
     def __init__(self, broker: Broker) -> None:
+        self._sections: tuple[GroupSection, ...] = (ConsumerSection(broker), ShareSection(broker))
+
+    def describe(self, name: str) -> list[dict[str, Any]]:
+        """Every setting of a group, of whatever kind the group will be."""
+        _check_name(name)
+        return [config for section in self._sections for config in section.describe(name)]
+
+    async def replace(self, resource: Struct, *, dry: bool) -> None:
+        """AlterConfigs."""
+        group_id, asked = resource.resource_name, given(resource)
+        self._check_names(group_id, asked)
+        changes: dict[str, str | None] = {}
+        for section in self._sections:
+            if section.has_any(group_id):
+                changes.update(dict.fromkeys(section.names))
+        await self._change(group_id, {**changes, **asked}, dry=dry)
+
+    async def change(self, resource: Struct, *, dry: bool) -> None:
+        """IncrementalAlterConfigs."""
+        changes: dict[str, str | None] = {}
+        for each in resource.configs:
+            if each.config_operation not in {SET, DELETE}:
+                raise InvalidTopicConfigError(f"{each.name} is not a list: set it as a whole")
+            changes[each.name] = each.value if each.config_operation == SET else None
+        self._check_names(resource.resource_name, changes)
+        await self._change(resource.resource_name, changes, dry=dry)
+
+    async def _change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
+        """Make all changes or none: each section is asked before the first one acts."""
+        of_sections = [
+            (section, {name: changes[name] for name in changes if name in section.names})
+            for section in self._sections
+        ]
+        for is_dry in (True,) if dry else (True, False):
+            for section, own in of_sections:
+                if own:
+                    await section.change(group_id, own, dry=is_dry)
+
+    def _check_names(self, group_id: str, names: Collection[str]) -> None:
+        _check_name(group_id)
+        known = [name for section in self._sections for name in section.names]
+        for name in names:
+            if name not in known:
+                raise InvalidTopicConfigError(
+                    f"groups have no setting {name!r}; they have {', '.join(known)}"
+                )
+
+
+class ConsumerSection:
+    """Settings of groups of the KIP-848 protocol."""
+
+    names = CONSUMER_GROUP_SETTINGS
+
+    def __init__(self, broker: Broker) -> None:
+        self._groups = broker.groups
+        self._configs = broker.consumer_group_configs
+
+    def describe(self, group_id: str) -> list[dict[str, Any]]:
+        """Every setting of a group."""
+        overrides = self._configs.overrides(group_id)
+        found = []
+        for name, setting in CONSUMER_GROUP_SETTINGS.items():
+            synonyms = []
+            if name in overrides:
+                synonyms.append(Synonym(name, overrides[name], SOURCE_GROUP))
+            default = self._configs.default(name)
+            source = SOURCE_DEFAULT if default == setting.default else SOURCE_STATIC
+            synonyms.append(Synonym(f"group.{name}", default, source))
+            found.append(described(setting, synonyms))
+        return found
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether something was set for a group."""
+        return bool(self._configs.overrides(group_id))
+
+    async def change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
+        """Change some settings; members are told with their next heartbeat."""
+        merged = {**self._configs.overrides(group_id), **changes}
+        overrides = {name: value for name, value in merged.items() if value is not None}
+        if dry:
+            self._configs.check(overrides)
+        else:
+            await self._configs.replace(group_id, overrides)
+            self._groups.follow_settings(group_id)
+
+
+class ShareSection:
+    """Settings of share groups, which are those of queue groups."""
+
+    names = GROUP_SETTINGS
+
+    def __init__(self, broker: Broker) -> None:
+        self._queues = broker.queues
         self._configs = GroupConfigs(broker)
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
-        """Every setting of a group, whether it exists or not."""
+        """Every setting of a group."""
         settings = self._configs.settings(group_id)
         found = []
         for setting in GROUP_SETTINGS.values():
             value, default = setting.text(settings), setting.text(NEW_SHARE_GROUP)
-            synonyms = [{"name": setting.name, "value": default, "source": _SOURCE_DEFAULT}]
+            synonyms = [Synonym(setting.name, default, SOURCE_DEFAULT)]
             if value != default:
-                synonyms.insert(0, {"name": setting.name, "value": value, "source": SOURCE_GROUP})
-            found.append(
-                {
-                    "name": setting.name,
-                    "value": value,
-                    "read_only": False,
-                    "config_source": synonyms[0]["source"],
-                    "is_sensitive": False,
-                    "synonyms": synonyms,
-                    "config_type": _TYPES[setting.kind],
-                    "documentation": setting.documentation,
-                }
-            )
+                synonyms.insert(0, Synonym(setting.name, value, SOURCE_GROUP))
+            found.append(described(setting, synonyms))
         return found
 
-    async def replace(self, resource: Struct, *, dry: bool) -> None:
-        """AlterConfigs: what is not named goes back to its default."""
-        changes: dict[str, str | None] = dict.fromkeys(GROUP_SETTINGS)
-        changes.update({each.name: each.value for each in resource.configs})
-        await self._change(resource.resource_name, changes, dry=dry)
+    def has_any(self, group_id: str) -> bool:
+        """Whether there is a group that may have other settings than a new one."""
+        return self._queues.find(group_id) is not None
 
-    async def change(self, resource: Struct, *, dry: bool) -> None:
-        """IncrementalAlterConfigs: what is not named stays as it is."""
-        changes: dict[str, str | None] = {}
-        for each in resource.configs:
-            if each.config_operation not in {_SET, _DELETE}:
-                raise InvalidTopicConfigError(f"{each.name} is not a list: set it as a whole")
-            changes[each.name] = each.value if each.config_operation == _SET else None
-        await self._change(resource.resource_name, changes, dry=dry)
-
-    async def _change(self, group_id: str, changes: dict[str, str | None], *, dry: bool) -> None:
+    async def change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
+        """Change some settings; the group is made if there is none."""
         if dry:
             self._configs.changed(group_id, changes)
         else:
             await self._configs.configure(group_id, changes)
+
+
+def _check_name(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupRequestError(
+            "the name of the group is empty, expected one: settings for all groups are settings "
+            "of the broker"
+        )

@@ -6,14 +6,18 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.accepting import Acceptor
 from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.connection import Connection
 from goqueue.protocols.kafka.dispatch import Dispatcher
+from goqueue.protocols.kafka.settings import ConnectionLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.protocols.kafka.deadlines import CloseReason
     from goqueue.protocols.kafka.registry import Registry
     from goqueue.protocols.kafka.settings import ListenerSettings
@@ -41,6 +45,12 @@ class Listener:
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
         self._connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        """Connections of each address; as many entries as there are connections at most."""
+        self.connection_limits: Callable[[], ConnectionLimits] = partial(
+            ConnectionLimits, settings.max_connections, settings.max_connections_per_ip
+        )
+        """How many connections there may be now."""
         self._logging_in: set[Connection] = set()
         """Those on which SASL has not succeeded yet, and some on which it has."""
         self._detached: set[asyncio.Future[Any]] = set()
@@ -124,12 +134,16 @@ class Listener:
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection, if there is room."""
-        if len(self._connections) >= self.settings.max_connections or not self._has_room(
-            connection
+        limits = self.connection_limits()
+        if (
+            len(self._connections) >= limits.total
+            or self._by_host[connection.host] >= limits.per_ip
+            or not self._has_room(connection)
         ):
             self._refused_since_sweep += 1
             return False
         self._connections.add(connection)
+        self._by_host[connection.host] += 1
         return True
 
     def _has_room(self, connection: Connection) -> bool:
@@ -146,7 +160,11 @@ class Listener:
     def forget(self, connection: Connection, reason: CloseReason) -> None:
         """A connection is gone."""
         self.closed[reason] += 1
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._by_host[connection.host] -= 1
+            if not self._by_host[connection.host]:
+                del self._by_host[connection.host]
         self._logging_in.discard(connection)
         if not self._connections:
             self._all_gone.set()

@@ -74,6 +74,10 @@ _NOTES: Final[dict[int, str]] = {
     ApiKey.UPDATE_FEATURES: "levels belong to the release and cannot be changed",
     ApiKey.LIST_CONFIG_RESOURCES: "loggers and client metrics have no settings here, so none are "
     "listed",
+    ApiKey.DESCRIBE_CONFIGS: "[Kafka's settings](kafka-settings.md)",
+    ApiKey.ALTER_CONFIGS: "[Kafka's settings](kafka-settings.md)",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "[Kafka's settings](kafka-settings.md); an unknown setting "
+    "of the broker is refused, where Kafka stores it",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
     ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
     38: _TOKENS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.tenancy.mechanisms import Mechanism
 
@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     import ssl
 
 _MIB = 1024 * 1024
+
+
+class ConnectionLimits(NamedTuple):
+    """How many connections a listener has at most, of all addresses and of each."""
+
+    total: int
+    per_ip: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,8 @@ class ListenerSettings:
 
     max_connections: int = 10_000
     """`max.connections`. One more is closed as soon as it is accepted."""
+    max_connections_per_ip: int = (1 << 31) - 1
+    """`max.connections.per.ip`. One more from the same address is closed likewise."""
     max_request_bytes: int = 100 * _MIB
     """`socket.request.max.bytes`. A longer frame closes its connection before it is read."""
     max_other_request_bytes: int = 8 * _MIB

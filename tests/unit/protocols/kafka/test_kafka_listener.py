@@ -9,6 +9,7 @@ import pytest
 from live import SmallApi, connected, eventually, listening, run
 
 from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.settings import ConnectionLimits
 
 
 def test_connections_over_the_bound_are_closed_and_the_others_stay():
@@ -28,6 +29,24 @@ def test_connections_over_the_bound_are_closed_and_the_others_stay():
             await eventually(lambda: listener.connection_count == 1)
             async with connected(listener) as fourth:
                 assert await fourth.echo("d") == "d"
+
+    run(scenario())
+
+
+def test_connections_of_one_address_are_bounded_by_limits_that_may_change():
+    async def scenario():
+        async with listening(SmallApi(), max_connections_per_ip=1) as listener:
+            async with connected(listener) as first:
+                assert await first.echo("a") == "a"
+                async with connected(listener) as second:
+                    assert await second.is_closed_by_server()
+                listener.connection_limits = lambda: ConnectionLimits(total=10, per_ip=2)
+                async with connected(listener) as third:
+                    assert await third.echo("c") == "c"
+            await eventually(lambda: listener.connection_count == 0)
+            async with connected(listener) as fourth, connected(listener) as fifth:
+                assert await fourth.echo("d") == "d"
+                assert await fifth.echo("e") == "e"
 
     run(scenario())
 

@@ -1,0 +1,85 @@
+"""Settings that were given at run time, by what they are for, in the metadata store.
+
+The view in memory is replaced as a whole, after the store has it.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, Delete, Put
+from goqueue.model.errors import InvalidTopicConfigError, MetadataUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.cluster.metadata import MetadataStore, Revision
+
+MAX_STORED_CONFIGS: Final = 100_000
+"""Resources of one kind with settings of their own; a further one is refused."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class StoredConfigs:
+    """The settings of every resource of one kind."""
+
+    def __init__(self, store: MetadataStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._configs: Mapping[str, Mapping[str, str]] = {}
+        self._revisions: dict[str, Revision] = {}
+
+    async def load(self) -> None:
+        """Read them from the metadata store."""
+        snapshot = await self._store.range(self._prefix)
+        names = {entry.key.removeprefix(self._prefix): entry for entry in snapshot.entries}
+        self._configs = {
+            name: MappingProxyType(msgspec.msgpack.decode(entry.value, type=dict[str, str]))
+            for name, entry in names.items()
+        }
+        self._revisions = {name: entry.revision for name, entry in names.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """The resources that have settings of their own."""
+        return list(self._configs)
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """What was set for one resource."""
+        return self._configs.get(name, _NOTHING)
+
+    async def replace(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Let one resource have these settings and no others; returns when that is stored.
+
+        Raises:
+            InvalidTopicConfigError: there are too many resources with settings.
+            MetadataUnavailableError: somebody else was changing them.
+        """
+        if overrides and name not in self._configs and len(self._configs) >= MAX_STORED_CONFIGS:
+            raise InvalidTopicConfigError(
+                f"{len(self._configs)} resources have settings of their own already, expected at "
+                f"most {MAX_STORED_CONFIGS}: take some back to their defaults first"
+            )
+        if not overrides and name not in self._configs:
+            return
+        key = self._prefix + name
+        value = msgspec.msgpack.encode(dict(overrides))
+        operation = Put(key, value) if overrides else Delete(key)
+        condition = Condition(key, self._revisions.get(name, ABSENT))
+        result = await self._store.transact([condition], [operation])
+        if not isinstance(result, Committed):
+            raise MetadataUnavailableError(
+                f"the settings of {name!r} could not be changed because they were changing "
+                "already; try again"
+            )
+        others = {key: value for key, value in self._configs.items() if key != name}
+        if overrides:
+            self._configs = {**others, name: MappingProxyType(dict(overrides))}
+            self._revisions[name] = result.revision
+        else:
+            self._configs = others
+            self._revisions.pop(name, None)
