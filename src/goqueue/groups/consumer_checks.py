@@ -8,7 +8,6 @@ from goqueue.groups.assignors import SERVER_ASSIGNORS
 from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from goqueue.model.errors import (
     FencedInstanceError,
-    FencedMemberEpochError,
     InvalidGroupRequestError,
     UnknownMemberError,
     UnreleasedInstanceError,
@@ -66,30 +65,6 @@ def _check_joining(request: ConsumerHeartbeat) -> None:
 def is_leaving(request: ConsumerHeartbeat) -> bool:
     """Whether the member says goodbye."""
     return request.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH)
-
-
-def check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """Refuse a member that speaks for an epoch it is not in.
-
-    The previous epoch is accepted with nothing owned beyond the assignment: then the reply that
-    carried the newest epoch was lost.
-
-    Raises:
-        FencedMemberEpochError: the member must give up its partitions and join again.
-    """
-    if request.epoch == member.epoch:
-        return
-    lost_reply = (
-        request.epoch == member.previous_epoch
-        and request.epoch < member.epoch
-        and request.owned is not None
-        and request.owned <= member.assigned
-    )
-    if not lost_reply:
-        raise FencedMemberEpochError(
-            f"{member.member_id!r} is at epoch {member.epoch}, its heartbeat says "
-            f"{request.epoch}: give up all partitions and join again with epoch 0"
-        )
 
 
 def check_holder(member: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from goqueue.groups.consumer_member import MemberState
 from goqueue.groups.consumer_membership import ConsumerMembership
 from goqueue.groups.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -28,6 +27,7 @@ from goqueue.groups.messages import (
     JoinResult,
     SyncResult,
 )
+from goqueue.groups.reconciliation import MemberState
 from goqueue.model.errors import (
     FencedInstanceError,
     IllegalGenerationError,

@@ -1,13 +1,8 @@
-"""A member of a KIP-848 group, and the step that brings it nearer to its target.
-
-A member owns `assigned` and `pending_revocation` together. It is told only `assigned`; what it
-must give up stays its own until it no longer reports it, so no partition ever has two owners.
-"""
+"""A member of a KIP-848 group: what it says of itself, what it has, and what of it is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import (
@@ -18,30 +13,17 @@ from goqueue.groups.encoding import (
 )
 from goqueue.groups.member_memory import held_by
 from goqueue.groups.messages import ClassicProtocols, Protocol
+from goqueue.groups.reconciliation import MemberState, Reconciling
+from goqueue.groups.topics import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from goqueue.groups.messages import ConsumerHeartbeat
-    from goqueue.groups.topics import TopicIdPartition
-
-
-class MemberState(StrEnum):
-    """How far a member is on its way to the target."""
-
-    STABLE = "stable"
-    """It has all that its epoch's target gives it."""
-    UNREVOKED = "unrevoked"
-    """It must give up partitions before it goes to the next epoch."""
-    UNRELEASED = "unreleased"
-    """It waits for partitions that others have not given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerMember:
-    """Never changed in place: an event puts a new value where the old one was."""
+class ConsumerMember(Reconciling[TopicIdPartition]):
+    """A member; what it owns are partitions."""
 
-    member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -52,16 +34,6 @@ class ConsumerMember:
     server_assignor: str | None = None
     session_timeout_ms: int | None = None
     """Its own, in place of the group's; not stored, as whoever can say it joins again."""
-    epoch: int = 0
-    """The target epoch that the member has reached; 0 before the first, -2 for a static member
-    that is away and will be back."""
-    previous_epoch: int = 0
-    """Still accepted from a member that did not get the reply with the newest epoch."""
-    state: MemberState = MemberState.STABLE
-    assigned: frozenset[TopicIdPartition] = field(default_factory=frozenset)
-    pending_revocation: frozenset[TopicIdPartition] = field(default_factory=frozenset)
-    target: frozenset[TopicIdPartition] = field(default_factory=frozenset)
-    """What the member shall have at the group's target epoch."""
     classic: ClassicProtocols | None = None
     """Set for a member that speaks the classic protocol; its epoch is its generation."""
 
@@ -78,15 +50,6 @@ class ConsumerMember:
         )
         protocols = () if self.classic is None else self.classic.protocols
         return held_by(texts, protocols, self.subscribed_names)
-
-    @property
-    def owned(self) -> frozenset[TopicIdPartition]:
-        """Everything that nobody else may have."""
-        return self.assigned | self.pending_revocation
-
-    def has_reached(self, target_epoch: int) -> bool:
-        """Nothing is left to do for the member."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def updated_by(self, request: ConsumerHeartbeat) -> ConsumerMember:
         """The member with what it says of itself; silence keeps what it said before."""
@@ -169,43 +132,3 @@ class ConsumerMember:
 def _protocols(value: ClassicProtocolsValue) -> ClassicProtocols:
     protocols = tuple(Protocol(name, metadata) for name, metadata in value.protocols)
     return ClassicProtocols(value.session_timeout_ms, protocols)
-
-
-def reconcile(
-    member: ConsumerMember,
-    target_epoch: int,
-    reported: frozenset[TopicIdPartition] | None,
-    is_free: Callable[[TopicIdPartition], bool],
-) -> ConsumerMember:
-    """Take the member one step towards its target: first give up, then take what is free.
-
-    `reported` is what the member says it owns, None when it says nothing; `is_free` tells whether
-    no other member owns a partition.
-    """
-    if member.has_reached(target_epoch):
-        return member
-    if member.state is MemberState.UNREVOKED and _still_has(reported, member.pending_revocation):
-        return member
-    kept = member.assigned & member.target
-    to_revoke = member.assigned - member.target
-    if to_revoke and _still_has(reported, to_revoke):
-        return replace(
-            member, state=MemberState.UNREVOKED, assigned=kept, pending_revocation=to_revoke
-        )
-    missing = member.target - kept
-    available = frozenset(filter(is_free, missing))
-    return replace(
-        member,
-        state=MemberState.STABLE if available == missing else MemberState.UNRELEASED,
-        epoch=target_epoch,
-        previous_epoch=member.epoch if member.epoch != target_epoch else member.previous_epoch,
-        assigned=kept | available,
-        pending_revocation=frozenset(),
-    )
-
-
-def _still_has(
-    reported: frozenset[TopicIdPartition] | None, parts: frozenset[TopicIdPartition]
-) -> bool:
-    """A member that says nothing is taken to have everything."""
-    return reported is None or not reported.isdisjoint(parts)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.groups.consumer_checks import check_epoch, check_holder, check_released, is_leaving
-from goqueue.groups.consumer_member import ConsumerMember, MemberState, reconcile
+from goqueue.groups.consumer_checks import check_holder, check_released, is_leaving
+from goqueue.groups.consumer_member import ConsumerMember
 from goqueue.groups.consumer_state import (
     ConsumerGroupState,
     ConsumerState,
@@ -21,6 +21,7 @@ from goqueue.groups.consumer_state import (
 )
 from goqueue.groups.consumer_target import compute_target, preferred_assignor
 from goqueue.groups.messages import JOINING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerHeartbeatResult
+from goqueue.groups.reconciliation import MemberState, check_epoch, reconcile
 from goqueue.groups.stats import LeaveReason, RebalanceReason
 from goqueue.model.errors import (
     GroupMaxSizeError,
@@ -118,7 +119,7 @@ class ConsumerMembership(ConsumerGroupState):
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
         """The member that an ongoing heartbeat speaks for."""
         member = self._speaker(request)
-        check_epoch(member, request)
+        check_epoch(member, request.epoch, request.owned)
         return member
 
     def _speaker(self, request: ConsumerHeartbeat) -> ConsumerMember:

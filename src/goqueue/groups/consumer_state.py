@@ -6,10 +6,11 @@ from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.groups.assignors import DEFAULT_ASSIGNOR
-from goqueue.groups.consumer_member import ConsumerMember, MemberState
+from goqueue.groups.consumer_member import ConsumerMember
 from goqueue.groups.consumer_roster import ConsumerRoster
 from goqueue.groups.consumer_target import Subscriptions
 from goqueue.groups.encoding import ConsumerGroupValue, GroupKey, MemberKey, put, remove
+from goqueue.groups.reconciliation import MemberState
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvariantError
 
