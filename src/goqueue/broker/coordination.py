@@ -12,6 +12,7 @@ import mmh3
 from goqueue.broker.group_shard import GroupShard
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
+from goqueue.broker.streams_topics import with_internal_topics
 from goqueue.delivery.settings import Mode
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
@@ -22,6 +23,7 @@ from goqueue.groups.messages import (
     JoinResult,
     LeaveResult,
     PartitionOutcomes,
+    StreamsHeartbeatResult,
     SyncResult,
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         HeartbeatRequest,
         JoinRequest,
         LeaveRequest,
+        StreamsHeartbeat,
         SyncRequest,
     )
     from goqueue.groups.settings import GroupSettings
@@ -56,7 +59,7 @@ GROUPS_NAME: Final = "groups"
 
 
 class Groups:
-    """Every consumer group of this broker, under either protocol.
+    """Every consumer group and Streams group of this broker.
 
     Each coroutine is one request to a group; it raises `GroupError` when the group refuses.
     """
@@ -217,6 +220,23 @@ class Groups:
                 ),
                 ConsumerHeartbeatResult,
             )
+
+    async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        """Everything a member of a Streams group says; internal topics it lacks are created."""
+        if request.epoch == JOINING_EPOCH:
+            self._refuse_share_group(request.group_id)
+        shard = self._shard_of(request.group_id)
+        topics = self.topics()
+        with self._timed(self._broker.measures.heartbeat_latency):
+            result = await shard.submit(
+                lambda token, now_ms: shard.coordinator.streams_heartbeat(
+                    request, topics, token, now_ms
+                ),
+                StreamsHeartbeatResult,
+            )
+        if not result.missing_topics:
+            return result
+        return await with_internal_topics(self._broker, result)
 
     def _refuse_share_group(self, group_id: str) -> None:
         group = self._broker.queues.find(group_id)

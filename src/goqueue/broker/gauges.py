@@ -216,6 +216,9 @@ def _assigned(coordinator: GroupCoordinator, group: GroupListing) -> int:
     if group.group_type is GroupType.CONSUMER:
         members = coordinator.describe_consumer(group.group_id).members
         return sum(len(member.assigned) for member in members)
+    if group.group_type is GroupType.STREAMS:
+        tasks = coordinator.describe_streams(group.group_id).members
+        return sum(len(each.partitions) for each in tasks)
     classic = coordinator.describe_classic(group.group_id).members
     return sum(len(assigned_partitions(member.assignment) or ()) for member in classic)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _EMPTY: Final = "Empty"
 _STABLE: Final = "Stable"
 _SHARE: Final = "share"
+STICKY: Final = "sticky"
+"""The assignor of Streams groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,19 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
         raise GroupNotFoundError(f"there is no group {group_id!r}")
     else:
         line = _log_line(known)
+    if line.group_type is GroupType.STREAMS:
+        found = coordinator.describe_streams(group_id).members
+        members = tuple(
+            MemberView(
+                each.member.member_id,
+                each.member.client_id,
+                each.member.client_host,
+                _ordered(PartitionId(*part) for part in each.partitions),
+                GroupType.STREAMS,
+            )
+            for each in found
+        )
+        return GroupView(line, STICKY, members)
     if line.group_type is GroupType.CONSUMER:
         group = coordinator.describe_consumer(group_id)
         members = tuple(

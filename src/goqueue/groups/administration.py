@@ -16,6 +16,8 @@ from goqueue.groups.describe import (
 from goqueue.groups.effects import Effects
 from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
 from goqueue.groups.registry import GroupRegistry
+from goqueue.groups.streams import StreamsGroup
+from goqueue.groups.streams_describe import StreamsDescription, describe_streams
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
@@ -99,6 +101,13 @@ class GroupAdministration:
             raise GroupNotFoundError(f"group {group_id!r} is not a consumer group")
         return describe_consumer(core)
 
+    def describe_streams(self, group_id: str) -> StreamsDescription:
+        """A Streams group, or `GroupNotFoundError`."""
+        core = self._slot(group_id).core
+        if not isinstance(core, StreamsGroup):
+            raise GroupNotFoundError(f"group {group_id!r} is not a Streams group")
+        return describe_streams(core)
+
     def group_stats(self, group_id: str) -> GroupStats:
         """The counters of one group, or `GroupNotFoundError`."""
         return self._slot(group_id).core.stats
@@ -120,12 +129,12 @@ class GroupAdministration:
         """Offsets of the partitions asked for (None: all that there are); None where unknown.
 
         Raises:
-            GroupError: a KIP-848 member asks with an epoch that is not its own.
+            GroupError: a member asks with an epoch that is not its own.
         """
         slot = self._slots.get(group_id)
         if slot is None:
             return dict.fromkeys(partitions or ())
-        if isinstance(slot.core, ConsumerGroup):
+        if not isinstance(slot.core, ClassicGroup):
             slot.core.check_fetch(member_id, epoch)
         wanted = list(slot.offsets.committed) if partitions is None else partitions
         return {part: _offset(slot, part, require_stable=require_stable) for part in wanted}
@@ -203,6 +212,30 @@ class GroupAdministration:
             slot.offsets.expire(now_ms, slot.core.expires_from, out)
             if slot.is_useless:
                 self._registry.discard(group_id, now_ms, out)
+
+    # --- The one place where refusals become replies -------------------------------------------
+
+    def _answer(
+        self, token: Token, event: Callable[[Effects], None], group_id: str | None = None
+    ) -> Effects:
+        out = Effects()
+        try:
+            event(out)
+        except GroupError as error:
+            out.reply(token, error)
+        if group_id is not None:
+            self._tidy(group_id)
+        return out
+
+    def _tidy(self, group_id: str) -> None:
+        """Note the next deadline, and let go of a group that an event made for nothing."""
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return
+        is_classic = isinstance(slot.core, ClassicGroup)
+        if slot.is_useless and is_classic and next(slot.core.dump(), None) is None:
+            del self._slots[group_id]
+        self._registry.touch(group_id)
 
 
 def _offset(

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import GroupStats
+    from goqueue.groups.streams import StreamsGroup
 
 
 class ClassicGroup(ClassicJoin):
@@ -71,8 +72,8 @@ class ClassicGroup(ClassicJoin):
         return group
 
     @classmethod
-    def after_consumer(cls, group: ConsumerGroup, out: Effects) -> ClassicGroup:
-        """A classic group in place of an empty KIP-848 one; its generations count on."""
+    def in_place_of(cls, group: ConsumerGroup | StreamsGroup, out: Effects) -> ClassicGroup:
+        """A classic group in place of an empty one of another kind; its generations count on."""
         successor = cls(group.group_id, group.settings, group.stats)
         successor.generation = group.epoch
         successor.state_since_ms = group.empty_since_ms

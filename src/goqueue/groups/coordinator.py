@@ -10,19 +10,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.groups.administration import GroupAdministration
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.consumer import ConsumerGroup
 from goqueue.groups.consumer_checks import check_heartbeat
 from goqueue.groups.effects import Effects
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
-from goqueue.groups.migration import downgrade, may_downgrade, upgrade
+from goqueue.groups.migration import downgrade, hand_over, may_downgrade, upgrade
+from goqueue.groups.streams import StreamsGroup
+from goqueue.groups.streams_coordination import StreamsCoordination
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GroupError,
     GroupNotFoundError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
@@ -48,8 +50,11 @@ if TYPE_CHECKING:
     from goqueue.groups.topics import TopicCatalogue, TopicPartition
 
 
-class GroupCoordinator(GroupAdministration):
-    """Members and commits; `GroupAdministration` is what administrators use.
+class GroupCoordinator(StreamsCoordination):
+    """Members and commits.
+
+    `StreamsCoordination` has the members of Streams groups, `GroupAdministration` what
+    administrators use.
 
     Every method that takes a token answers it exactly once: in the effects it returns, or in those
     of a later event.
@@ -117,8 +122,14 @@ class GroupCoordinator(GroupAdministration):
         self._registry.check_join(request)
 
     def _new_classic(self, request: JoinRequest, slot: Slot | None, out: Effects) -> ClassicGroup:
-        if slot is not None and isinstance(slot.core, ConsumerGroup) and not request.member_id:
-            return ClassicGroup.after_consumer(slot.core, out)
+        if slot is not None and isinstance(slot.core, StreamsGroup) and not slot.core.is_empty:
+            raise InconsistentGroupProtocolError(
+                f"{request.group_id!r} is a Streams group: set group.protocol=streams, or stop its "
+                "members first"
+            )
+        if slot is not None and not isinstance(slot.core, ClassicGroup) and not request.member_id:
+            hand_over(slot.core, out)
+            return ClassicGroup.in_place_of(slot.core, out)
         if request.member_id:
             raise self._unknown_member(request.group_id, request.member_id)
         self._registry.check_room(request.group_id)
@@ -139,10 +150,10 @@ class GroupCoordinator(GroupAdministration):
 
         def event(out: Effects) -> None:
             core = self._core(request.group_id, request.member_id)
-            if isinstance(core, ConsumerGroup):
-                core.classic_heartbeat(request, token, now_ms, out)
-            else:
+            if isinstance(core, ClassicGroup):
                 core.heartbeat(request, token, now_ms, out)
+            else:
+                core.classic_heartbeat(request, token, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
@@ -194,10 +205,10 @@ class GroupCoordinator(GroupAdministration):
         if slot is None and joins:
             self._registry.check_room(request.group_id)
             return self._registry.fresh_consumer(request.group_id)
+        if slot is not None and joins and not slot.core.roster.members:
+            settings, epoch = slot.core.settings, hand_over(slot.core, out)
+            return ConsumerGroup(request.group_id, settings, slot.core.stats, epoch=epoch)
         if slot is not None and joins and isinstance(slot.core, ClassicGroup):
-            if not slot.core.roster.members:
-                settings, epoch = slot.core.settings, slot.core.generation
-                return ConsumerGroup(request.group_id, settings, slot.core.stats, epoch=epoch)
             return upgrade(slot.core, catalogue, now_ms, out)
         raise GroupNotFoundError(f"there is no consumer group {request.group_id!r}")
 
@@ -331,30 +342,6 @@ class GroupCoordinator(GroupAdministration):
         self._registry.clear()
         self._sweep_at_ms = None
         return out
-
-    # --- The one place where refusals become replies -------------------------------------------
-
-    def _answer(
-        self, token: Token, event: Callable[[Effects], None], group_id: str | None = None
-    ) -> Effects:
-        out = Effects()
-        try:
-            event(out)
-        except GroupError as error:
-            out.reply(token, error)
-        if group_id is not None:
-            self._tidy(group_id)
-        return out
-
-    def _tidy(self, group_id: str) -> None:
-        """Note the next deadline, and let go of a group that an event made for nothing."""
-        slot = self._slots.get(group_id)
-        if slot is None:
-            return
-        is_classic = isinstance(slot.core, ClassicGroup)
-        if slot.is_useless and is_classic and next(slot.core.dump(), None) is None:
-            del self._slots[group_id]
-        self._registry.touch(group_id)
 
     @staticmethod
     def _check_group_id(group_id: str) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.classic_state import ClassicState
 from goqueue.groups.consumer import ConsumerGroup
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from goqueue.groups.streams import StreamsGroup
 
 if TYPE_CHECKING:
     from goqueue.groups.consumer_member import ConsumerMember
     from goqueue.groups.topics import TopicIdPartition, TopicPartition
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+STREAMS_PROTOCOL_TYPE: Final = "streams"
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 class GroupType(StrEnum):
@@ -23,6 +26,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    STREAMS = "streams"
     SHARE = "share"
     """Its members share messages, not partitions; the broker's queues know it, not this package."""
 
@@ -36,7 +40,7 @@ class GroupListing:
     protocol_type: str
     state: str
     generation: int
-    """The generation of a classic group, the epoch of a KIP-848 one."""
+    """The generation of a classic group, the epoch of any other."""
     member_count: int
 
 
@@ -106,6 +110,9 @@ class Reading:
 
 def reading_of(group: Group) -> Reading:
     """What the members of a group read, also while it rebalances."""
+    if isinstance(group, StreamsGroup):
+        tasks = {task for each in group.roster.members.values() for task in each.owned}
+        return Reading(named=group.partitions_of(tasks), is_subscriber=True)
     if isinstance(group, ConsumerGroup):
         members = group.roster.members.values()
         with_ids = {part for each in members for part in each.assigned | each.target}
@@ -120,13 +127,21 @@ def reading_of(group: Group) -> Reading:
     return Reading(named=frozenset(named), is_subscriber=True)
 
 
+def type_of(group: Group) -> GroupType:
+    """Which protocol a group speaks."""
+    if isinstance(group, StreamsGroup):
+        return GroupType.STREAMS
+    return GroupType.CONSUMER if isinstance(group, ConsumerGroup) else GroupType.CLASSIC
+
+
 def list_group(group: Group) -> GroupListing:
     """The line of one group."""
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, ClassicGroup):
+        is_streams = isinstance(group, StreamsGroup)
         return GroupListing(
             group_id=group.group_id,
-            group_type=GroupType.CONSUMER,
-            protocol_type=PROTOCOL_TYPE,
+            group_type=type_of(group),
+            protocol_type=STREAMS_PROTOCOL_TYPE if is_streams else PROTOCOL_TYPE,
             state=group.state.value,
             generation=group.epoch,
             member_count=len(group.roster.members),

@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.groups.effects import Entry
+from goqueue.groups.streams_topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """A group of either protocol."""
+    """A group of any protocol."""
 
     group_id: str
 
@@ -51,6 +52,19 @@ class MemberKey(NamedTuple):
 
     group_id: str
     member_id: str
+
+
+class StreamsMemberKey(NamedTuple):
+    """A member of a Streams group."""
+
+    group_id: str
+    member_id: str
+
+
+class TopologyKey(NamedTuple):
+    """The topology of a Streams group."""
+
+    group_id: str
 
 
 class PendingOffsetKey(NamedTuple):
@@ -111,6 +125,44 @@ class ConsumerGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="cons
     empty_since_ms: int
 
 
+class StreamsGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="streams"):
+    """A Streams group without its members and topology.
+
+    What follows `target_epoch` is what the newest target was computed from: name, id and partition
+    count of each topic, whether there were tasks to assign, and how many standbys.
+    """
+
+    epoch: int
+    target_epoch: int
+    topics: tuple[tuple[str, UUID, int], ...]
+    is_ready: bool
+    standby_count: int
+    empty_since_ms: int
+
+
+TasksByRole: TypeAlias = tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]
+"""Tasks grouped by role and subtopology and sorted, so that equal sets have equal bytes."""
+
+
+class StreamsMemberValue(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a Streams group: what it says, what it has, and what it shall have."""
+
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topology_epoch: int
+    process_id: str
+    endpoint: tuple[str, int] | None
+    tags: tuple[tuple[str, str], ...]
+    epoch: int
+    previous_epoch: int
+    state: MemberStateName
+    assigned: TasksByRole
+    pending_revocation: TasksByRole
+    target: TasksByRole
+
+
 class ClassicProtocolsValue(msgspec.Struct, frozen=True, array_like=True):
     """What a member that speaks the classic protocol said of itself in its newest JoinGroup."""
 
@@ -139,9 +191,11 @@ class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
     """Set for a member that speaks the classic protocol."""
 
 
-Key: TypeAlias = OffsetKey | GroupKey | MemberKey | PendingOffsetKey
-GroupValue: TypeAlias = ClassicGroupValue | ConsumerGroupValue
-Value: TypeAlias = OffsetValue | GroupValue | ConsumerMemberValue
+Key: TypeAlias = (
+    OffsetKey | GroupKey | MemberKey | PendingOffsetKey | StreamsMemberKey | TopologyKey
+)
+GroupValue: TypeAlias = ClassicGroupValue | ConsumerGroupValue | StreamsGroupValue
+Value: TypeAlias = OffsetValue | GroupValue | ConsumerMemberValue | StreamsMemberValue | Topology
 
 
 class DecodedEntry(NamedTuple):
@@ -156,6 +210,8 @@ _KINDS: Final[dict[int, type[Key]]] = {
     2: GroupKey,
     3: MemberKey,
     4: PendingOffsetKey,
+    5: StreamsMemberKey,
+    6: TopologyKey,
 }
 _KIND_BYTES: Final = {kind: bytes([VERSION, number]) for number, kind in _KINDS.items()}
 _KEY_DECODERS: Final = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS.values()}
@@ -164,6 +220,8 @@ _VALUE_DECODERS: Final[dict[type[Key], msgspec.msgpack.Decoder[Value]]] = {
     GroupKey: msgspec.msgpack.Decoder(GroupValue),
     MemberKey: msgspec.msgpack.Decoder(ConsumerMemberValue),
     PendingOffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+    StreamsMemberKey: msgspec.msgpack.Decoder(StreamsMemberValue),
+    TopologyKey: msgspec.msgpack.Decoder(Topology),
 }
 _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.groups.streams_assignor import Task
+    from goqueue.groups.streams_configured import Status
+    from goqueue.groups.streams_topology import InternalTopic, Topology
     from goqueue.groups.topics import TopicIdPartition, TopicPartition
     from goqueue.model.errors import GroupError
 
@@ -178,6 +181,63 @@ class ConsumerHeartbeatResult:
     assignment: frozenset[TopicIdPartition] | None
 
 
+# --- The Streams protocol (KIP-1071) -----------------------------------------------------------
+
+
+class UserEndpoint(NamedTuple):
+    """Where one instance of an application answers queries of others."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsHeartbeat:
+    """A member joins, stays or goes; a field that is None says "as before"."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    owned: frozenset[Task] | None = None
+    process_id: str | None = None
+    endpoint: UserEndpoint | None = None
+    tags: tuple[tuple[str, str], ...] | None = None
+    endpoint_epoch: int = -1
+    """The newest list of endpoints that the member has."""
+    wants_shutdown: bool = False
+    """Every member of the application shall stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPartitions:
+    """What can be asked for at one endpoint."""
+
+    endpoint: UserEndpoint
+    active: frozenset[TopicPartition]
+    standby: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsHeartbeatResult:
+    """The member's epoch, and its tasks and the endpoints when they are news."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    statuses: tuple[Status, ...] = ()
+    assignment: frozenset[Task] | None = None
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+    missing_topics: tuple[InternalTopic, ...] = ()
+    """Internal topics that the broker shall create."""
+
+
 # --- Offsets -----------------------------------------------------------------------------------
 
 
@@ -222,5 +282,6 @@ class GroupOutcomes:
 
 Result: TypeAlias = (
     "JoinResult | SyncResult | LeaveResult | Done | ConsumerHeartbeatResult"
+    " | StreamsHeartbeatResult"
     " | PartitionOutcomes | GroupOutcomes"
 )

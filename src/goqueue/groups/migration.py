@@ -1,4 +1,7 @@
-"""Turning a group with members from the classic protocol to the KIP-848 one, and back.
+"""Turning a group from one protocol to another.
+
+An empty group becomes one of any kind. A group with members turns from the classic protocol to the
+KIP-848 one, and back.
 
 Either way the members keep what they own, and the generation or epoch counts on. After an upgrade
 the classic members are served by the KIP-848 group. After a downgrade they are told to join again,
@@ -21,14 +24,23 @@ from goqueue.groups.consumer_protocol import (
     read_subscription,
 )
 from goqueue.groups.messages import ClassicProtocols
+from goqueue.groups.streams import StreamsGroup
 from goqueue.model.errors import GroupNotFoundError, RebalanceInProgressError
 
 if TYPE_CHECKING:
+    from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects
     from goqueue.groups.topics import TopicCatalogue, TopicIdPartition
 
 _KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """The client-side assignors whose own data in assignments nobody misses."""
+
+
+def hand_over(group: Group, out: Effects) -> int:
+    """Make place for a group of another kind where one has no members; returns its last epoch."""
+    if isinstance(group, StreamsGroup):
+        out.persist.extend(group.forget())
+    return group.generation if isinstance(group, ClassicGroup) else group.epoch
 
 
 def upgrade(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from goqueue.groups.classic import ClassicGroup
 from goqueue.groups.classic_state import ClassicState
 from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.describe import GroupType
+from goqueue.groups.describe import GroupType, type_of
 from goqueue.groups.encoding import (
     ClassicGroupValue,
     ConsumerMemberValue,
@@ -18,6 +18,10 @@ from goqueue.groups.encoding import (
     MemberKey,
     OffsetKey,
     OffsetValue,
+    StreamsGroupValue,
+    StreamsMemberKey,
+    StreamsMemberValue,
+    TopologyKey,
     decode,
     remove,
 )
@@ -25,6 +29,7 @@ from goqueue.groups.member_memory import check_ids, held_by
 from goqueue.groups.messages import JOINING_EPOCH
 from goqueue.groups.offsets import OffsetStore
 from goqueue.groups.stats import MAX_DURATIONS, GroupStats
+from goqueue.groups.streams import StreamsGroup
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
 from goqueue.model.limits import MAX_ID_CHARS
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.messages import ConsumerHeartbeat, JoinRequest, SyncRequest
     from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.streams_topology import Topology
 
 
 @dataclass(slots=True)
@@ -83,6 +89,11 @@ class GroupRegistry:
         """A group that is not in the registry yet."""
         settings = self.settings_of(group_id)
         return ConsumerGroup(group_id, settings, self._stats(group_id, GroupType.CONSUMER))
+
+    def fresh_streams(self, group_id: str) -> StreamsGroup:
+        """A group that is not in the registry yet."""
+        settings = self.settings_of(group_id)
+        return StreamsGroup(group_id, settings, self._stats(group_id, GroupType.STREAMS))
 
     def _stats(self, group_id: str, group_type: GroupType) -> GroupStats:
         return GroupStats(self.stats, group_id, group_type)
@@ -147,8 +158,7 @@ class GroupRegistry:
             self.slots[core.group_id] = slot
         else:
             slot.core = core
-        is_consumer = isinstance(core, ConsumerGroup)
-        core.stats.group_type = GroupType.CONSUMER if is_consumer else GroupType.CLASSIC
+        core.stats.group_type = type_of(core)
         self.touch(core.group_id)
         return slot
 
@@ -178,6 +188,8 @@ class GroupRegistry:
         else:
             is_stored = True
             slot.core.is_dead = True
+        if isinstance(slot.core, StreamsGroup):
+            out.persist.extend(slot.core.forget())
         if is_stored:
             out.persist.append(remove(GroupKey(group_id)))
         out.gone.append(group_id)
@@ -207,6 +219,14 @@ class GroupRegistry:
                 self._load_group(key.group_id, cast("GroupValue | None", value))
             elif isinstance(key, MemberKey):
                 self._load_member(key, cast("ConsumerMemberValue | None", value))
+            elif isinstance(key, StreamsMemberKey):
+                streams = self._loading_streams(key.group_id, is_there=value is not None)
+                if streams is not None:
+                    streams.load_member(key.member_id, cast("StreamsMemberValue | None", value))
+            elif isinstance(key, TopologyKey):
+                streams = self._loading_streams(key.group_id, is_there=value is not None)
+                if streams is not None:
+                    streams.topology = cast("Topology | None", value)
             else:
                 part = (key.topic, key.partition)
                 offsets = self._loading(key.group_id).offsets
@@ -224,6 +244,10 @@ class GroupRegistry:
             slot.core = ClassicGroup.load(
                 group_id, value, self.settings_of(group_id), slot.core.stats
             )
+        elif isinstance(value, StreamsGroupValue):
+            if not isinstance(slot.core, StreamsGroup):
+                slot.core = self.fresh_streams(group_id)
+            slot.core.load_group(value)
         else:
             if not isinstance(slot.core, ConsumerGroup):
                 slot.core = self.fresh_consumer(group_id)
@@ -238,10 +262,20 @@ class GroupRegistry:
             slot.core = self.fresh_consumer(key.group_id)
         slot.core.load_member(key.member_id, value)
 
+    def _loading_streams(self, group_id: str, *, is_there: bool) -> StreamsGroup | None:
+        """The Streams group that an entry is part of; None where it only says what is gone."""
+        slot = self._loading(group_id)
+        if not isinstance(slot.core, StreamsGroup):
+            if not is_there:
+                return None
+            # Compaction may have left a part of the group before the newest entry of the group.
+            slot.core = self.fresh_streams(group_id)
+        return slot.core
+
     def resume(self, now_ms: int) -> None:
         """Loading is over: sessions begin anew, and what was removed for good is dropped."""
         for group_id, slot in list(self.slots.items()):
-            stored = isinstance(slot.core, ConsumerGroup) or slot.core.stored is not None
+            stored = not isinstance(slot.core, ClassicGroup) or slot.core.stored is not None
             if slot.is_useless and not stored:
                 del self.slots[group_id]
             else:

@@ -9,6 +9,9 @@ from typing import Final
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
+MAX_STANDBYS: Final = 10
+"""Standbys of one task; more are refused."""
+
 
 class MigrationPolicy(StrEnum):
     """Which groups with members may change between the classic and the KIP-848 protocol."""
@@ -77,6 +80,20 @@ class GroupSettings:
 
     consumer_max_heartbeat_interval_ms: int = 15_000
     """`group.consumer.max.heartbeat.interval.ms`, for the setting of a group."""
+
+    streams_session_timeout_ms: int = 45_000
+    """`group.streams.session.timeout.ms`, for members of Streams groups."""
+
+    streams_heartbeat_interval_ms: int = 5_000
+    """`group.streams.heartbeat.interval.ms`, told to every such member."""
+
+    streams_standby_count: int = 0
+    """`group.streams.num.standby.replicas`: copies of the state of each task of a Streams group,
+    each in another process."""
+
+    streams_initial_rebalance_delay_ms: int = 3_000
+    """`group.streams.initial.rebalance.delay.ms`: an empty Streams group waits this long for more
+    members before it assigns tasks."""
 
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`, for groups that have members."""

@@ -282,6 +282,10 @@ class PartitionNotAssignedError(GroupError):
     """A member commits a partition that belongs to another member."""
 
 
+class InvalidTopologyError(GroupError):
+    """A Streams topology contradicts itself, or uses what is not supported."""
+
+
 class UnsupportedAssignorError(GroupError):
     """The member asks for a server-side assignor that does not exist."""
 

@@ -76,6 +76,9 @@ def _check_groups(config: Config) -> Iterator[Problem]:
     if groups.consumer_heartbeat_interval_ms >= groups.consumer_session_timeout_ms:
         limit = f"less than groups.consumer_session_timeout, {groups.consumer_session_timeout_ms}ms"
         yield _problem(config, "groups.consumer_heartbeat_interval", limit)
+    if groups.streams_heartbeat_interval_ms >= groups.streams_session_timeout_ms:
+        limit = f"less than groups.streams_session_timeout, {groups.streams_session_timeout_ms}ms"
+        yield _problem(config, "groups.streams_heartbeat_interval", limit)
 
 
 def _check_tls(config: Config) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from goqueue.broker.topic_setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.broker.upkeep import MaintenanceSettings
-from goqueue.groups.settings import GroupSettings, MigrationPolicy
+from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
 from goqueue.server.config_table import setting
@@ -229,6 +229,31 @@ class GroupsSection:
         Duration(1, _DAY),
         "The most that `consumer.heartbeat.interval.ms` of a group may be.",
         kafka="group.consumer.max.heartbeat.interval.ms",
+    )
+    streams_session_timeout_ms: int = setting(
+        _GROUPS.streams_session_timeout_ms,
+        Duration(1, _DAY),
+        "The session timeout of members of Streams groups (KIP-1071).",
+        kafka="group.streams.session.timeout.ms",
+    )
+    streams_heartbeat_interval_ms: int = setting(
+        _GROUPS.streams_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "The heartbeat interval of such members.",
+        kafka="group.streams.heartbeat.interval.ms",
+    )
+    streams_standby_count: int = setting(
+        _GROUPS.streams_standby_count,
+        Whole(0, MAX_STANDBYS),
+        "Standbys of each task of a Streams group that has state, each in another process.",
+        name="streams_standby_replicas",
+        kafka="group.streams.num.standby.replicas",
+    )
+    streams_initial_rebalance_delay_ms: int = setting(
+        _GROUPS.streams_initial_rebalance_delay_ms,
+        Duration(0, 10 * _MINUTE),
+        "How long an empty Streams group waits for more members before it assigns tasks.",
+        kafka="group.streams.initial.rebalance.delay.ms",
     )
     migration_policy: MigrationPolicy = setting(
         _GROUPS.migration_policy,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 from typing import Any
+from uuid import UUID
+from zlib import crc32
 
 from goqueue.groups.consumer_protocol import encode_subscription
 from goqueue.groups.coordinator import GroupCoordinator
@@ -17,15 +19,48 @@ from goqueue.groups.messages import (
     LeavingMember,
     OffsetToCommit,
     Protocol,
+    StreamsHeartbeat,
     SyncRequest,
 )
 from goqueue.groups.settings import GroupSettings
-from goqueue.groups.topics import TopicCatalogue
+from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
+from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import GroupError
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
-AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
+AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0, streams_initial_rebalance_delay_ms=0)
+
+
+def internal(name: str, count: int = 0) -> InternalTopic:
+    return InternalTopic(name, count, -1, (("cleanup.policy", "compact"),))
+
+
+def subtopology(
+    subtopology_id: str,
+    *sources: str,
+    reads: tuple[InternalTopic, ...] = (),
+    writes: tuple[str, ...] = (),
+    keeps: tuple[str, ...] = (),
+    copartitioned: tuple[tuple[str, ...], ...] = (),
+) -> Subtopology:
+    """A subtopology with changelogs for what it keeps."""
+    changelogs = tuple(map(internal, keeps))
+    return Subtopology(subtopology_id, sources, reads, writes, changelogs, copartitioned)
+
+
+TOPOLOGY = Topology(
+    0,
+    (
+        subtopology("0", "lines", writes=("again",)),
+        subtopology("1", reads=(internal("again"),), keeps=("kept",)),
+    ),
+)
+"""Reads `lines`, repartitions it, and keeps state: as many tasks of each as `lines` is wide."""
+
+
+def hash_of(name: str) -> int:
+    return crc32(name.encode()) + 1
 
 
 def metadata(*topics: str) -> bytes:
@@ -210,6 +245,31 @@ class Driver:
             "owned": frozenset(),
         } | fields
         return self.consume(member_id, 0, group_id, **fields)
+
+    # --- Streams groups ------------------------------------------------------------------------
+
+    def stream(self, member_id: str, epoch: int, group_id: str = "g", **fields: Any) -> Any:
+        """One heartbeat of a member of a Streams group; its result, or its error raised."""
+        token = self.token()
+        request = StreamsHeartbeat(group_id=group_id, member_id=member_id, epoch=epoch, **fields)
+        self.apply(self.coordinator.streams_heartbeat(request, self.catalogue, token, self.now_ms))
+        return self.result(token)
+
+    def stream_first(self, member_id: str, group_id: str = "g", **fields: Any) -> Any:
+        fields = {
+            "topology": TOPOLOGY,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "owned": frozenset(),
+            "process_id": f"process of {member_id}",
+        } | fields
+        return self.stream(member_id, 0, group_id, **fields)
+
+    def create(self, **counts: int) -> None:
+        """Make topics with so many partitions, or give them as many."""
+        topics = dict(self.catalogue.topics)
+        for name, wide in counts.items():
+            topics[name] = TopicInfo(UUID(int=hash_of(name)), wide)
+        self.catalogue = TopicCatalogue(self.catalogue.version + 1, topics)
 
     # --- Offsets -------------------------------------------------------------------------------
 

@@ -136,6 +136,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.FencedMemberEpochError: ErrorCode.fenced_member_epoch,
     model.StaleMemberEpochError: ErrorCode.stale_member_epoch,
     model.UnsupportedAssignorError: ErrorCode.unsupported_assignor,
+    model.InvalidTopologyError: ErrorCode.streams_invalid_topology,
     model.InvalidRegularExpressionError: ErrorCode.invalid_regular_expression,
     model.OffsetMetadataTooLargeError: ErrorCode.offset_metadata_too_large,
     model.UnstableOffsetCommitError: ErrorCode.unstable_offset_commit,

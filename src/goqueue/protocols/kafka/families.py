@@ -32,6 +32,7 @@ from goqueue.protocols.kafka.share_fetch import ShareFetchApi
 from goqueue.protocols.kafka.share_groups import ShareGroupsApi
 from goqueue.protocols.kafka.share_offsets import ShareOffsetsApi
 from goqueue.protocols.kafka.share_sessions import ShareSessions
+from goqueue.protocols.kafka.streams_groups import StreamsGroupsApi
 from goqueue.protocols.kafka.together import TogetherApi
 from goqueue.protocols.kafka.topic_partitions import TopicPartitionsApi
 from goqueue.protocols.kafka.transaction_admin import TransactionAdminApi
@@ -61,6 +62,7 @@ def build_registry(
         CoordinatorsApi(broker, advertised),
         GroupMembersApi(broker),
         ConsumerGroupsApi(broker),
+        StreamsGroupsApi(broker),
         GroupOffsetsApi(broker),
         GroupAdminApi(broker),
         ShareGroupsApi(broker, share_sessions),

@@ -39,6 +39,7 @@ FEATURES: Final = (
     Feature("group.version", 0, 1, 1),
     Feature("metadata.version", 7, 30, 30),
     Feature("share.version", 0, 1, 1),
+    Feature("streams.version", 0, 1, 1),
     Feature("transaction.version", 0, 2, 2),
 )
 """As Apache Kafka 4.3 has them, where this broker does what they stand for."""

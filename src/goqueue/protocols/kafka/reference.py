@@ -106,8 +106,8 @@ _NOTES: Final[dict[int, str]] = {
     85: _BETWEEN_NODES,
     86: _BETWEEN_NODES,
     87: _BETWEEN_NODES,
-    88: "Kafka Streams runs with the classic protocol",
-    89: "Kafka Streams runs with the classic protocol",
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "standbys, no warm-up tasks; no static members and no source "
+    "topics by pattern, as in Kafka",
 }
 
 
