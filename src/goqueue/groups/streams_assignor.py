@@ -147,12 +147,17 @@ class _Actives:
 
 
 def _split(total: int, weights: Mapping[str, int], claims: Mapping[str, int]) -> dict[str, int]:
-    """Whole parts of a total in proportion to weights; who claims most gets what is left over."""
+    """Whole parts of a total in proportion to weights.
+
+    What is left over goes to the largest remainders, and of equal ones to who claims most beyond
+    its part.
+    """
     whole = sum(weights.values())
     parts = {each: total * weight // whole for each, weight in weights.items()}
     left_over = total - sum(parts.values())
     remainders = {each: total * weight % whole for each, weight in weights.items()}
-    in_order = sorted(weights, key=lambda each: (-remainders[each], -claims.get(each, 0), each))
+    surplus = {each: claims.get(each, 0) - part for each, part in parts.items()}
+    in_order = sorted(weights, key=lambda each: (-remainders[each], -surplus[each], each))
     for each in in_order[:left_over]:
         parts[each] += 1
     return parts
