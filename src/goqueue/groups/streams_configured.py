@@ -5,6 +5,7 @@ Pure: it is given a catalogue, and answers which internal topics are to be creat
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
@@ -137,31 +138,35 @@ class _Configuration:
     def _decide_repartitions(self) -> None:
         """As many partitions as the widest subtopology that writes to a topic, unless given.
 
-        Decided in the order of the data flow, so that the width of every writer is known.
+        Decided in the order of the data flow: a topic when the width of all its writers is known,
+        a subtopology when all that it reads is decided. Every edge is looked at once.
         """
-        writers: dict[str, list[Subtopology]] = {
-            name: [] for name in self._repartitions if name not in self._decided
+        undecided = self._repartitions.keys() - self._decided.keys()
+        reads = {s.subtopology_id: undecided & set(s.sources) for s in self._subtopologies}
+        writes = {
+            s.subtopology_id: undecided & set(s.repartition_sinks) for s in self._subtopologies
         }
+        readers: dict[str, list[Subtopology]] = {name: [] for name in undecided}
         for each in self._subtopologies:
-            for name in writers.keys() & set(each.repartition_sinks):
-                writers[name].append(each)
-        waits_for = {
-            name: {source for each in found for source in each.sources if source in writers}
-            for name, found in writers.items()
-        }
-        followers: dict[str, list[str]] = {}
-        for name, sources in waits_for.items():
-            for source in sources:
-                followers.setdefault(source, []).append(name)
-        ready = [name for name in writers if writers[name] and not waits_for[name]]
+            for name in reads[each.subtopology_id]:
+                readers[name].append(each)
+        writers_left = Counter(name for names in writes.values() for name in names)
+        widest = dict.fromkeys(undecided, 0)
+        ready = [each for each in self._subtopologies if not reads[each.subtopology_id]]
         while ready:
-            name = ready.pop()
-            self._decided[name] = max(map(self._width, writers[name]))
-            for follower in followers.get(name, ()):
-                waits_for[follower].discard(name)
-                if not waits_for[follower]:
-                    ready.append(follower)
-        if open_ends := sorted(writers.keys() - self._decided.keys()):
+            writer = ready.pop()
+            width = self._width(writer)
+            for name in writes[writer.subtopology_id]:
+                widest[name] = max(widest[name], width)
+                writers_left[name] -= 1
+                if writers_left[name]:
+                    continue
+                self._decided[name] = widest[name]
+                for reader in readers[name]:
+                    reads[reader.subtopology_id].discard(name)
+                    if not reads[reader.subtopology_id]:
+                        ready.append(reader)
+        if open_ends := sorted(undecided - self._decided.keys()):
             raise _wrong(
                 f"the partitions of repartition topics follow from nothing: {_some(open_ends)}"
             )
