@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from goqueue.groups.classic import ClassicGroup
@@ -40,7 +41,12 @@ if TYPE_CHECKING:
     from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects, Entry
     from goqueue.groups.member_memory import MemberMemory
-    from goqueue.groups.messages import ConsumerHeartbeat, JoinRequest, SyncRequest
+    from goqueue.groups.messages import (
+        ConsumerHeartbeat,
+        JoinRequest,
+        StreamsHeartbeat,
+        SyncRequest,
+    )
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.streams_topology import Topology
 
@@ -132,7 +138,19 @@ class GroupRegistry:
         )
         self._check_member(request, held_by(texts, names=request.subscribed_names))
 
-    def _check_member(self, request: JoinRequest | ConsumerHeartbeat, size_bytes: int) -> None:
+    def check_streams_heartbeat(self, request: StreamsHeartbeat) -> None:
+        """Refuse a member of a Streams group for which, or for whose topology, there is no room."""
+        if request.epoch != JOINING_EPOCH:
+            return
+        texts = (request.member_id, request.rack_id, request.client_id, request.process_id)
+        size_bytes = held_by(texts, names=chain.from_iterable(request.tags or ()))
+        if request.topology is not None:
+            size_bytes += request.topology.held_bytes
+        self._check_member(request, size_bytes)
+
+    def _check_member(
+        self, request: JoinRequest | ConsumerHeartbeat | StreamsHeartbeat, size_bytes: int
+    ) -> None:
         check_ids(
             member_id=request.member_id,
             instance_id=request.instance_id,

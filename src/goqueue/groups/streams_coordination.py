@@ -28,6 +28,7 @@ class StreamsCoordination(GroupAdministration):
 
         def event(out: Effects) -> None:
             check_streams_heartbeat(request)
+            self._registry.check_streams_heartbeat(request)
             # A group that cannot take the member in stays as it was.
             effects = Effects()
             core = self._streams(request, effects)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import StreamsMemberValue, TasksByRole
+from goqueue.groups.member_memory import held_by
 from goqueue.groups.messages import UserEndpoint
 from goqueue.groups.reconciliation import MemberState, Reconciling
 from goqueue.groups.streams_assignor import Role, Task
@@ -29,6 +31,20 @@ class StreamsMember(Reconciling[Task]):
     process_id: str = ""
     endpoint: UserEndpoint | None = None
     tags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def held_bytes(self) -> int:
+        """What the member says of itself; its tasks are those of the topology."""
+        host = None if self.endpoint is None else self.endpoint.host
+        texts = (
+            self.member_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.process_id,
+            host,
+        )
+        return held_by(texts, names=chain.from_iterable(self.tags))
 
     def updated_by(self, request: StreamsHeartbeat) -> StreamsMember:
         """The member with what it says of itself; silence keeps what it said before."""

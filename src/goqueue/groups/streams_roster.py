@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import StreamsMemberKey, put, remove
+from goqueue.groups.member_memory import HeldBytes
 from goqueue.groups.streams_assignor import Role
 from goqueue.model.errors import InvariantError
 
@@ -28,6 +29,7 @@ class StreamsRoster:
         self.group_id = group_id
         self.members: dict[str, StreamsMember] = {}
         self.holders: dict[TaskId, dict[str, Role]] = {}
+        self.held = HeldBytes()
         self._changed: set[str] = set()
 
     def put(self, member: StreamsMember) -> None:
@@ -38,12 +40,14 @@ class StreamsRoster:
         if old is not None:
             self._unlink(old)
         self.members[member.member_id] = member
+        self.held.put(member.member_id, member.held_bytes)
         self._link(member)
         self._changed.add(member.member_id)
 
     def remove(self, member_id: str) -> StreamsMember:
         """Let a member go; what it held is free."""
         member = self.members.pop(member_id)
+        self.held.remove(member_id)
         self._unlink(member)
         self._changed.add(member_id)
         return member
@@ -110,5 +114,8 @@ class StreamsRoster:
                 raise InvariantError(f"task {task} is active in {sorted(found)}")
             if len({self.members[each].process_id for each in found}) < len(found):
                 raise InvariantError(f"task {task} is twice in one process: {sorted(found)}")
+        held = {member_id: m.held_bytes for member_id, m in self.members.items()}
+        if held != self.held.as_dict() or sum(held.values()) != self.held.total:
+            raise InvariantError("the bytes of members are not what is counted")
         if holders != self.holders:
             raise InvariantError("the index of holders is not what the members own")

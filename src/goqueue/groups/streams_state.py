@@ -123,6 +123,16 @@ class StreamsGroupState:
         """Nobody is in the group."""
         return not self.roster.members
 
+    @property
+    def held_bytes(self) -> int:
+        """What the members say, and the topology."""
+        return self.roster.held.total + (0 if self.topology is None else self.topology.held_bytes)
+
+    def member_bytes(self, member_id: str, instance_id: str | None) -> int:
+        """The part of one member; there are no static ones."""
+        del instance_id
+        return self.roster.held.of(member_id)
+
     def _restart_session(self, member: StreamsMember, now_ms: int) -> None:
         timer = StreamsTimer(StreamsTimerKind.SESSION, member.member_id)
         self.timers.set(timer, now_ms + self.settings.streams_session_timeout_ms)

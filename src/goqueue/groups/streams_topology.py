@@ -31,6 +31,11 @@ class InternalTopic(msgspec.Struct, frozen=True, array_like=True):
     replication_factor: int
     configs: tuple[tuple[str, str], ...]
 
+    @property
+    def held_bytes(self) -> int:
+        """The characters of its name and settings."""
+        return len(self.name) + sum(len(name) + len(value) for name, value in self.configs)
+
 
 class Subtopology(msgspec.Struct, frozen=True, array_like=True):
     """A part of the topology whose tasks exchange nothing with others but through topics."""
@@ -42,6 +47,13 @@ class Subtopology(msgspec.Struct, frozen=True, array_like=True):
     changelogs: tuple[InternalTopic, ...]
     copartitioned: tuple[tuple[str, ...], ...]
     """Groups of sources that must have the same number of partitions."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The characters of all names and settings."""
+        named = chain(self.source_topics, self.repartition_sinks, *self.copartitioned)
+        internal = chain(self.repartition_sources, self.changelogs)
+        return sum(map(len, named)) + sum(each.held_bytes for each in internal)
 
     @property
     def is_stateful(self) -> bool:
@@ -64,6 +76,11 @@ class Topology(msgspec.Struct, frozen=True, array_like=True):
 
     epoch: int
     subtopologies: tuple[Subtopology, ...]
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes to keep: the names of its topics and their settings."""
+        return sum(each.held_bytes for each in self.subtopologies)
 
     @property
     def stateful_ids(self) -> frozenset[str]:

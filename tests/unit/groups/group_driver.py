@@ -88,7 +88,7 @@ class Driver:
         return GroupCoordinator(
             self.settings,
             lambda: f"uuid{next(self._uuids)}",
-            lambda group_id: self.settings_of.get(group_id, self.settings),
+            settings_of=lambda group_id: self.settings_of.get(group_id, self.settings),
         )
 
     def restart(self) -> None:

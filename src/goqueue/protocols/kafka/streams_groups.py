@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -13,7 +14,7 @@ from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GoQueueError, GroupError, InvalidTopologyError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.metadata import NO_OPERATIONS
+from goqueue.protocols.kafka.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
@@ -55,9 +56,11 @@ class StreamsGroupsApi:
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its topology, its members and where they are heading."""
         group_ids = list(dict.fromkeys(request.group_ids))
-        return await encode_in_turns(ctx, {"groups": Each(group_ids, self._describe)})
+        operations = group_operations(asked=request.include_authorized_operations)
+        describe = partial(self._describe, operations)
+        return await encode_in_turns(ctx, {"groups": Each(group_ids, describe)})
 
-    def _describe(self, group_id: str) -> dict[str, Any]:
+    def _describe(self, operations: int, group_id: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -78,6 +81,7 @@ class StreamsGroupsApi:
             "group_state": group.state,
             "group_epoch": group.epoch,
             "assignment_epoch": group.target_epoch,
+            "authorized_operations": operations,
             "topology": group.topology
             and _topology_fields(group.topology, is_configured=group.is_configured),
             "members": [_member_fields(each) for each in group.members],
