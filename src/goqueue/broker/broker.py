@@ -137,6 +137,7 @@ class Broker:
             executor=self._syncs,
             measures=self.measures,
             marks=self.marks,
+            damage=self.damage,
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)

@@ -7,19 +7,23 @@ the log, from a metric and from the list of what needs attention, whichever read
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.metrics import names
+from goqueue.model.errors import DamagedRangeError
+from goqueue.model.internal_topics import DELAYED, is_internal_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from goqueue.broker.partition import PartitionId
     from goqueue.metrics.registry import Metrics
-    from goqueue.model.errors import DamagedRangeError
     from goqueue.records.salvage import Fault
+    from goqueue.storage.recovery import RecoveryReport
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +59,52 @@ class Report(NamedTuple):
 
 
 class DamageReports:
-    """Every damaged place that was met since the start."""
+    """Every damaged place that was met since the start. Reports may come from any thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._lock = threading.Lock()
         self._known: OrderedDict[tuple[DamageKind, str, int], Report] = OrderedDict()
 
     def __iter__(self) -> Iterator[Report]:
         """The newest first."""
-        return reversed(self._known.values())
+        with self._lock:
+            return reversed(list(self._known.values()))
 
     def damaged(self, partition: PartitionId, damage: DamagedRangeError) -> None:
-        """Records of a partition are lost."""
-        report = Report(DamageKind.RECORDS, str(partition), str(damage), partition.topic)
+        """Records of a partition are lost; in a topic of the broker, entries of its state."""
+        report = Report(_lost_in(partition), str(partition), str(damage), partition.topic)
         self._note(report, damage.resume_at)
+
+    def recovered(self, partition: PartitionId, report: RecoveryReport) -> None:
+        """A start has found records that do not match their checksums, or fewer than there were.
+
+        A tail that is cut in the middle of a batch is what a killed process leaves, and not told
+        here.
+        """
+        kind, topic = _lost_in(partition), partition.topic
+        for each in report.damage:
+            end = each.first_offset + 1 if each.resume_at is None else each.resume_at
+            detail = str(DamagedRangeError(each.first_offset, end, each.reason))
+            self._note(Report(kind, str(partition), detail, topic), end)
+        if report.cut_whole:
+            detail = (
+                f"the last {report.cut_bytes} bytes were cut off: {report.cut_reason}; after a "
+                "power cut that is what was not synced yet"
+            )
+            self._note(Report(kind, str(partition), detail, topic), -1)
+        if report.missing_below_checkpoint:
+            detail = f"{report.missing_below_checkpoint} offsets that were on the disk are gone"
+            self._note(Report(kind, str(partition), detail, topic), -2)
+
+    def snapshots(self, partition: PartitionId, folder: Path, names: Sequence[str]) -> None:
+        """Snapshots of what a partition holds were passed over."""
+        for name in names:
+            detail = (
+                "the snapshot does not match its checksum and is passed over: an older one or the "
+                "log is used"
+            )
+            self._note(Report(DamageKind.SNAPSHOT, str(folder / name), detail, partition.topic), 0)
 
     def undecodable(self, partition: PartitionId, fault: Fault) -> None:
         """Records of a partition were never records."""
@@ -83,13 +119,21 @@ class DamageReports:
     def _note(self, report: Report, key: int) -> None:
         """Say once, not at every read, that something is damaged."""
         known = (report.kind, report.place, key)
-        if known not in self._known:
+        with self._lock:
+            is_new = known not in self._known
+            if is_new and len(self._known) >= MAX_REPORTED:
+                self._known.popitem(last=False)
+            self._known[known] = report
+            self._known.move_to_end(known)
+        if is_new:
             logger.error("%s: %s", report.place, report.detail)
             self._metrics.counter(names.DAMAGE_FOUND, report.kind).add()
-            if len(self._known) >= MAX_REPORTED:
-                self._known.popitem(last=False)
-        self._known[known] = report
-        self._known.move_to_end(known)
+
+
+def _lost_in(partition: PartitionId) -> DamageKind:
+    """What damaged records of a partition are: messages, or state of the broker."""
+    is_state = is_internal_topic(partition.topic) and partition.topic != DELAYED
+    return DamageKind.STATE if is_state else DamageKind.RECORDS
 
 
 def describe(fault: Fault) -> str:

@@ -22,8 +22,9 @@ from goqueue.transactions.isolation import PartitionTransactions
 from goqueue.transactions.sequences import ProducerSequences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from goqueue.model.errors import DamagedRangeError
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
     from goqueue.storage.log import Log
@@ -54,7 +55,13 @@ class LogState:
         self.hidden = HiddenOffsets()
 
     @classmethod
-    def rebuilt(cls, log: Log, snapshot: Snapshot | None, now_ms: int) -> LogState:
+    def rebuilt(
+        cls,
+        log: Log,
+        snapshot: Snapshot | None,
+        now_ms: int,
+        on_damage: Callable[[DamagedRangeError], None] | None = None,
+    ) -> LogState:
         """What the newest snapshot says, and the batches behind it; none before it are read."""
         state, start = cls(), log.start_offset
         if snapshot is not None:
@@ -64,7 +71,7 @@ class LogState:
             except StorageError as error:
                 _log.warning("%s: the snapshot is left out: %s", log.folder, error)
                 state = cls()
-        for chunk in log.chunks(start):
+        for chunk in log.chunks(start, on_damage=on_damage):
             view = memoryview(chunk.data)
             for position, info in walk(chunk.data):
                 if info.base_offset >= start and state.follows(info):

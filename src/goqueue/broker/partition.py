@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.broker.damage import DamageReports
 from goqueue.broker.due_marks import MaintenanceMarks
 from goqueue.broker.log_state import LogState
 from goqueue.broker.measures import Measures
@@ -98,8 +99,10 @@ class Partition:
         leader_epoch: int = 0,
         measures: Measures | None = None,
         marks: MaintenanceMarks | None = None,
+        damage: DamageReports | None = None,
     ) -> None:
         self.id = partition_id
+        self.damage = damage or DamageReports(Metrics(""))
         self._marks = marks or MaintenanceMarks()
         self._is_marked = False
         self.leader_epoch = leader_epoch
@@ -117,6 +120,7 @@ class Partition:
         self._clock = clock
         self._executor = executor
         self._snapshots = SnapshotFolder(disk, folder, LOG_STATE)
+        self.damage.recovered(partition_id, self.log.recovery)
         self._show_what_was_shown()
         self.state = self._rebuilt()
         self._visible_to = self.high_watermark
@@ -305,7 +309,9 @@ class Partition:
 
     def _rebuilt(self) -> LogState:
         snapshot = self._snapshots.load(self.log.end_offset)
-        return LogState.rebuilt(self.log, snapshot, self._clock.now_ms())
+        self.damage.snapshots(self.id, self.log.folder, self._snapshots.damaged)
+        on_damage = partial(self.damage.damaged, self.id)
+        return LogState.rebuilt(self.log, snapshot, self._clock.now_ms(), on_damage)
 
     def _state_now(self) -> Snapshot:
         return Snapshot(LOG_STATE, self.log.end_offset - 1, self._clock.now_ms(), self.state.dump())

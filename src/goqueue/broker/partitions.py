@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from goqueue.broker.damage import DamageReports
     from goqueue.broker.due_marks import MaintenanceMarks
     from goqueue.broker.measures import Measures
     from goqueue.broker.topics import Topic, Topics
@@ -40,6 +41,7 @@ class Partitions:
         executor: Executor,
         measures: Measures,
         marks: MaintenanceMarks,
+        damage: DamageReports,
     ) -> None:
         self._folder = folder
         self._topics = topics
@@ -48,6 +50,7 @@ class Partitions:
         self._executor = executor
         self._measures = measures
         self._marks = marks
+        self._damage = damage
         self._open: dict[PartitionId, Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -93,6 +96,7 @@ class Partitions:
                     executor=self._executor,
                     measures=self._measures,
                     marks=self._marks,
+                    damage=self._damage,
                 )
 
     def configure_topic(self, topic: Topic) -> None:

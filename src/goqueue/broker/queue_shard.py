@@ -8,50 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
-import msgspec
-
-from goqueue.delivery import operations as ops
-from goqueue.delivery.decisions import TIMED_OUT, release
-from goqueue.delivery.group import QueueGroup
-from goqueue.delivery.queue import PartitionQueue
-from goqueue.delivery.settings import QueueSettings
-from goqueue.model.errors import (
-    CoordinatorUnavailableError,
-    CorruptQueueStateError,
-    InvariantError,
-    StorageError,
+from goqueue.broker.damage import DamageKind
+from goqueue.broker.queue_entries import (
+    QueueReplay,
+    changes_entry,
+    dump,
+    group_key,
+    queue_key,
+    settings_entry,
 )
+from goqueue.delivery.decisions import TIMED_OUT, release
+from goqueue.delivery.operations import Opened
+from goqueue.model.errors import CoordinatorUnavailableError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.broker.queue_entries import QueueSource
     from goqueue.broker.state_log import StateLog
-    from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.lane_index import LaneIndex
+    from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation, Range
 
 _log = logging.getLogger(__name__)
 
-_GROUP: Final = b"g"
-_QUEUE: Final = b"q"
-_PLACE: Final = struct.Struct(">16sI")
-_CHANGES: Final = 0
-_WHOLE: Final = 1
 _SHORTEST_WAIT_S: Final = 0.02
 """Between two looks at what time has brought: many deadlines that lie close are one look."""
 _RETRY_S: Final = 1.0
-_UNREADABLE: Final = (
-    CorruptQueueStateError,
-    InvariantError,
-    KeyError,
-    msgspec.MsgspecError,
-    struct.error,
-)
 
 
 class QueueShard:
@@ -60,7 +45,7 @@ class QueueShard:
     def __init__(
         self,
         state: StateLog,
-        lanes: Callable[[QueueKey], LaneIndex | None],
+        source: Callable[[QueueKey], QueueSource | None],
         now_ms: Callable[[], int],
         executor: Executor,
         *,
@@ -70,13 +55,13 @@ class QueueShard:
     ) -> None:
         """Keep groups in `state`.
 
-        `lanes` finds the lanes of a partition, None when it is gone; `on_change` is told of groups
+        `source` finds the partition of a queue, None when it is gone; `on_change` is told of groups
         in which time, rather than a request, has changed something; `on_timeout` of messages of a
         partition that were with a member for too long; `on_gone` of what is taken back from a
         member that was not heard of.
         """
         self._state = state
-        self._lanes = lanes
+        self._source = source
         self._now_ms = now_ms
         self._executor = executor
         self._on_change = on_change
@@ -94,51 +79,16 @@ class QueueShard:
 
     def _load(self) -> None:
         """Build the groups from the log; members that are there stay there."""
-        before, self.groups = self.groups, {}
-        for key, value in self._state.replay():
-            try:
-                self._replay(key, value)
-            except _UNREADABLE as error:
-                _log.error("%s: an entry of the queue state is lost: %s", key[:80], error)
+        before = self.groups
+        self.groups = QueueReplay(self._source, self._on_lost).run(self._state)
         for group_id, group in before.items():
             if group_id in self.groups:
                 self.groups[group_id].members = group.members
         self.generation += 1
 
-    def _replay(self, key: bytes, value: bytes | None) -> None:
-        if key[:1] == _GROUP:
-            group_id = key[1:].decode()
-            if value is None:
-                self.groups.pop(group_id, None)
-            else:
-                settings = msgspec.json.decode(value, type=QueueSettings)
-                if group_id in self.groups:
-                    self.groups[group_id].configure(settings)
-                else:
-                    self.groups[group_id] = QueueGroup(group_id, settings)
-            return
-        topic_id, number = _PLACE.unpack_from(key, 1)
-        place = (UUID(bytes=topic_id), number)
-        group = self.groups.get(key[1 + _PLACE.size :].decode())
-        lanes = self._lanes(place)
-        if group is None or lanes is None:
-            return
-        if value is None:
-            group.close(place)
-        elif value[0] == _WHOLE:
-            dumped = msgspec.msgpack.decode(value[1:])
-            group.close(place)
-            group.queues[place] = PartitionQueue.load(dumped, lanes, group.unacked)
-        else:
-            for operation in ops.decode(value[1:]):
-                group.apply(place, operation, lanes)
-
-    def _dump(self) -> Iterator[tuple[bytes, bytes]]:
-        for group in self.groups.values():
-            yield _GROUP + group.group_id.encode(), msgspec.json.encode(group.settings)
-            for place, queue in group.queues.items():
-                whole = msgspec.msgpack.encode(queue.dump())
-                yield _queue_key(group, place), bytes((_WHOLE,)) + whole
+    def _on_lost(self, detail: str) -> None:
+        partition = self._state.partition
+        partition.damage.note(DamageKind.STATE, str(partition.id), detail, hash(detail))
 
     # --- Changing --------------------------------------------------------------------------------
 
@@ -153,33 +103,37 @@ class QueueShard:
         Raises:
             CoordinatorUnavailableError: it could not be stored, and has not happened.
         """
+        begins = any(isinstance(each, Opened) for some in changes.values() for each in some)
         await self._append(
-            [
-                (_queue_key(group, place), bytes((_CHANGES,)) + ops.encode(operations))
-                for place, operations in changes.items()
-                if operations
-            ]
+            [changes_entry(group, *change) for change in changes.items() if change[1]],
+            is_vital=begins,
         )
 
     async def store_group(self, group: QueueGroup) -> None:
         """Store a group's settings. Raises like `store`."""
-        key = _GROUP + group.group_id.encode()
-        await self._append([(key, msgspec.json.encode(group.settings))])
+        await self._append([settings_entry(group)], is_vital=True)
 
     async def forget_group(self, group: QueueGroup) -> None:
         """Store that a group is gone. Raises like `store`."""
-        await self._append([(_GROUP + group.group_id.encode(), None)])
+        await self._append([(group_key(group), None)], is_vital=True)
 
     async def forget_queues(self, group: QueueGroup, places: list[QueueKey]) -> None:
         """Store that a group reads some partitions no more. Raises like `store`."""
-        await self._append([(_queue_key(group, place), None) for place in places])
+        await self._append([(queue_key(group, place), None) for place in places], is_vital=True)
 
-    async def _append(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+    async def _append(
+        self, entries: Sequence[tuple[bytes, bytes | None]], *, is_vital: bool = False
+    ) -> None:
+        """Store entries; twice what is `is_vital`, in batches of their own.
+
+        Later entries mean little without those: one damaged batch would cost all that they say.
+        """
         if not entries:
             return
         partition = self._state.partition
         try:
-            placed = self._state.append(entries)
+            for _ in range(2 if is_vital else 1):
+                placed = self._state.append(entries)
             if not partition.is_durable(placed):
                 await partition.durable(placed)
         except StorageError as error:
@@ -192,7 +146,7 @@ class QueueShard:
 
     async def _save(self) -> None:
         try:
-            await self._state.save_snapshot_aside(self._dump(), self._executor)
+            await self._state.save_snapshot_aside(dump(self.groups.values()), self._executor)
             self._state.trim()
         finally:
             self._saving = None
@@ -277,16 +231,12 @@ class QueueShard:
             self._timer.cancel()
         if self._saving is not None:
             await self._saving
-        self._state.save_snapshot(self._dump())
+        self._state.save_snapshot(dump(self.groups.values()))
 
 
 def _merge(changes: dict[QueueKey, list[Operation]], more: dict[QueueKey, list[Operation]]) -> None:
     for place, operations in more.items():
         changes.setdefault(place, []).extend(operations)
-
-
-def _queue_key(group: QueueGroup, place: QueueKey) -> bytes:
-    return _QUEUE + _PLACE.pack(place[0].bytes, place[1]) + group.group_id.encode()
 
 
 def _unavailable() -> CoordinatorUnavailableError:

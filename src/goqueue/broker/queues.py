@@ -10,6 +10,7 @@ import mmh3
 import msgspec
 
 from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.queue_entries import QueueSource
 from goqueue.broker.queue_shard import QueueShard
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.waiting import Waiters
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation, Range
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
@@ -140,7 +140,7 @@ class Queues:
         state = StateLog(partition, QUEUES, broker.disk, broker.clock, saved)
         shard = self._shards[number] = QueueShard(
             state,
-            self._lanes,
+            self._source,
             self.now_ms,
             broker.executor,
             on_change=self._on_change,
@@ -149,9 +149,9 @@ class Queues:
         )
         return shard
 
-    def _lanes(self, key: QueueKey) -> LaneIndex | None:
+    def _source(self, key: QueueKey) -> QueueSource | None:
         partition = self.partition(key)
-        return None if partition is None else partition.state.lanes
+        return None if partition is None else QueueSource(partition.lanes, partition.log_start)
 
     def partition(self, key: QueueKey) -> Partition | None:
         """The partition of a queue, if it is still there."""
@@ -203,6 +203,10 @@ class Queues:
         group = shard.groups.get(group_id)
         if group is not None and group.is_dormant and settings.mode is Mode.SHARED:
             self._refuse_log_group(group_id, settings.mode)
+        if group is not None and group.settings_are_lost:
+            group.configure(settings)
+            group.settings_are_lost = False
+            await shard.store_group(group)
         if group is not None:
             if group.settings.mode is not settings.mode:
                 raise GroupModeError(

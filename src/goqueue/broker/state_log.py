@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import StorageError
+from goqueue.model.errors import DamagedRangeError, StorageError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import peek, walk
 from goqueue.runtime.tasks import in_thread
@@ -52,6 +52,8 @@ class StateLog:
         self._snapshots = SnapshotFolder(disk, partition.log.folder, kind)
         self._records_since_snapshot = 0
         self._snapshot_at_s = clock.monotonic_s()
+        self.lost_count = 0
+        """Entries that the last replay had to leave out, because they are damaged."""
 
     @property
     def is_empty(self) -> bool:
@@ -59,14 +61,23 @@ class StateLog:
         return self.partition.log_end == 0
 
     def replay(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Everything that counts, oldest first."""
+        """Everything that counts, oldest first.
+
+        A damaged batch is reported and left out: what was said before and after it still counts,
+        and `lost_count` grows where it is met.
+        """
+        self.lost_count = 0
         start = self.partition.log_start
         snapshot = self._snapshots.load(self.partition.log_end)
+        damage, place = self.partition.damage, self.partition.id
+        damage.snapshots(place, self.partition.log.folder, self._snapshots.damaged)
         if snapshot is not None:
             for entry in snapshot.entries:
                 yield entry.key, entry.value
             start = snapshot.last_offset + 1
-        for chunk in self.partition.log.chunks(start):
+        elif start > 0:
+            self._lost(DamagedRangeError(0, start, "no snapshot of what was trimmed is whole"))
+        for chunk in self.partition.log.chunks(start, on_damage=self._lost):
             for position, info in walk(chunk.data):
                 if info.is_control:
                     continue
@@ -74,6 +85,10 @@ class StateLog:
                     if record.offset >= start and record.key is not None:
                         self._records_since_snapshot += 1
                         yield record.key, record.value
+
+    def _lost(self, damage: DamagedRangeError) -> None:
+        self.lost_count += max(damage.resume_at - damage.first, 1)
+        self.partition.damage.damaged(self.partition.id, damage)
 
     def append(self, entries: Sequence[tuple[bytes, bytes | None]]) -> Placed:
         """Store keys and values, all or none.

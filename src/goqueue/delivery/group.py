@@ -45,6 +45,8 @@ class QueueGroup:
     def __init__(self, group_id: str, settings: QueueSettings) -> None:
         self.group_id = group_id
         self.settings = settings
+        self.settings_are_lost = False
+        """What was stored of them is damaged; the first member to come brings them anew."""
         self.members = Members()
         """Of a shared group. Those of an exclusive one are members of a consumer group."""
         self.queues: dict[QueueKey, PartitionQueue] = {}

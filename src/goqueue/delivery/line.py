@@ -40,6 +40,18 @@ class Line:
         self._lanes = lanes
         self._count_anew(range(LANES))
 
+    def regain(self, window: Window) -> None:
+        """Let everything be chosen again that is available before the cursors.
+
+        For when it is not known any more what was handed out and what came back.
+        """
+        self._back = [[] for _ in range(LANES)]
+        self._back_count = [0] * LANES
+        for lane, cursor in enumerate(self._cursors):
+            for run in self._lanes.runs(lane, window.start, cursor):
+                for first, end in window.in_state(*run, MessageState.AVAILABLE):
+                    self._push(lane, first, end)
+
     def ready(self, until: int, at_most: int) -> list[int]:
         """How many messages before `until` each lane has, as far as `at_most`."""
         return [self._ready(lane, until, at_most) for lane in range(LANES)]

@@ -282,8 +282,16 @@ class Log:
         first = max(offset, self.start_offset)
         return lookup.find_region(self.segments, first, end, max_bytes, self._store.context)
 
-    def chunks(self, offset: int, max_bytes: int = 1024 * 1024) -> Iterator[Chunk]:
-        """Everything from `offset` to the end of the log as it is now, damage left out."""
+    def chunks(
+        self,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        on_damage: Callable[[DamagedRangeError], None] | None = None,
+    ) -> Iterator[Chunk]:
+        """Everything from `offset` to the end of the log as it is now.
+
+        Damage is left out, and `on_damage` told of it.
+        """
         end = self.end_offset
         while offset < end:
             try:
@@ -292,6 +300,8 @@ class Log:
                     return
                 chunk = region.load()
             except DamagedRangeError as error:
+                if on_damage is not None:
+                    on_damage(error)
                 offset = error.resume_at
                 continue
             yield chunk

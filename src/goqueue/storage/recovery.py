@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goqueue.model.errors import ForeignFileError
+from goqueue.model.errors import BatchError, ForeignFileError
+from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.storage.checkpoint import Checkpoint, load_checkpoint
 from goqueue.storage.epochs import EpochStart, LeaderEpochs
 from goqueue.storage.naming import (
@@ -46,6 +47,9 @@ class RecoveryReport:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     cut_reason: str | None = None
+    cut_whole: bool = False
+    """What was cut was not torn off in the middle of a batch: it was as long as it should be, and
+    something else, as after a power cut or with a bad bit."""
     damage: list[Damage] = field(default_factory=list)
     finished_swaps: int = 0
     removed_leftovers: list[str] = field(default_factory=list)
@@ -221,6 +225,7 @@ class _Tail:
     def _cut(self, segment: Segment, damage: Damage) -> None:
         self._report.cut_bytes += segment.size_bytes - damage.position
         self._report.cut_reason = damage.reason
+        self._report.cut_whole |= not _is_torn(segment, damage.position)
         segment.cut(damage.position)
 
 
@@ -255,6 +260,15 @@ class _LearningTail(_Tail):
                 "not a log of this product; move it away"
             )
         super()._cut(segment, damage)
+
+
+def _is_torn(segment: Segment, position: int) -> bool:
+    """Whether the file ends in the middle of the batch that begins there."""
+    header = segment.file.read(position, HEADER_BYTES)
+    try:
+        return position + peek_header(header).size_bytes > segment.size_bytes
+    except BatchError:
+        return len(header) < HEADER_BYTES
 
 
 def _epochs(segments: list[Segment]) -> Iterator[EpochStart]:

@@ -1,0 +1,187 @@
+"""What is stored of queue groups, as keys and values, and how it is read again.
+
+A group is its settings under one key; each partition that it reads is a series of operations under
+another, or the whole queue in a snapshot. Where entries are damaged, later ones may speak of groups
+and queues that nothing says the beginning of. Those begin as carefully as possible: messages may
+then be redelivered, and none is skipped.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from goqueue.delivery import operations as ops
+from goqueue.delivery.group import QueueGroup
+from goqueue.delivery.queue import PartitionQueue
+from goqueue.delivery.settings import QueueSettings
+from goqueue.model.errors import CorruptQueueStateError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from goqueue.broker.state_log import StateLog
+    from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.lane_index import LaneIndex
+    from goqueue.delivery.operations import Operation
+
+_GROUP: Final = b"g"
+_QUEUE: Final = b"q"
+_PLACE: Final = struct.Struct(">16sI")
+_CHANGES: Final = 0
+_WHOLE: Final = 1
+_UNREADABLE: Final = (
+    CorruptQueueStateError,
+    InvariantError,
+    KeyError,
+    msgspec.MsgspecError,
+    struct.error,
+)
+
+
+class QueueSource(NamedTuple):
+    """What a queue must know of the partition that it reads."""
+
+    lanes: LaneIndex
+    log_start: int
+
+
+def settings_entry(group: QueueGroup) -> tuple[bytes, bytes]:
+    """A group's settings."""
+    return group_key(group), msgspec.json.encode(group.settings)
+
+
+def group_key(group: QueueGroup) -> bytes:
+    """Where a group's settings are stored."""
+    return _GROUP + group.group_id.encode()
+
+
+def queue_key(group: QueueGroup, place: QueueKey) -> bytes:
+    """Where it is stored what happens to the messages of a partition in a group."""
+    return _QUEUE + _PLACE.pack(place[0].bytes, place[1]) + group.group_id.encode()
+
+
+def changes_entry(
+    group: QueueGroup, place: QueueKey, operations: list[Operation]
+) -> tuple[bytes, bytes]:
+    """What has happened to messages of a partition."""
+    return queue_key(group, place), bytes((_CHANGES,)) + ops.encode(operations)
+
+
+def dump(groups: Iterable[QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
+    """Everything, for a snapshot."""
+    for group in groups:
+        yield settings_entry(group)
+        for place, queue in group.queues.items():
+            whole = msgspec.msgpack.encode(queue.dump())
+            yield queue_key(group, place), bytes((_WHOLE,)) + whole
+
+
+class QueueReplay:
+    """Builds the groups of one shard from what is stored."""
+
+    def __init__(
+        self,
+        source: Callable[[QueueKey], QueueSource | None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """Look partitions up with `source`; tell `on_lost` what cannot be known any more."""
+        self.groups: dict[str, QueueGroup] = {}
+        self._source = source
+        self._on_lost = on_lost
+        self._ended: set[bytes] = set()
+        """Keys of groups and queues that were given up. What is said of them later, by requests
+        that were under way, has no meaning."""
+
+    def run(self, state: StateLog) -> dict[str, QueueGroup]:
+        """Replay everything; returns the groups."""
+        for key, value in state.replay():
+            try:
+                self._apply(key, value, is_damaged=state.lost_count > 0)
+            except _UNREADABLE as error:
+                self._on_lost(f"an entry of {_name(key)} is lost: {error}")
+        if state.lost_count:
+            for group in self.groups.values():
+                for queue in group.queues.values():
+                    queue.line.regain(queue.window)
+        return self.groups
+
+    def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
+        self._note_end(key, value)
+        if key[:1] == _GROUP:
+            self._apply_group(key[1:].decode(), value)
+            return
+        topic_id, number = _PLACE.unpack_from(key, 1)
+        place = (UUID(bytes=topic_id), number)
+        source = self._source(place)
+        group_id = key[1 + _PLACE.size :].decode()
+        group = self.groups.get(group_id)
+        if group is None and is_damaged and _GROUP + group_id.encode() not in self._ended:
+            group = self._begin_group(group_id)
+        if group is None or source is None:
+            return
+        if value is None:
+            group.close(place)
+        elif value[0] == _WHOLE:
+            dumped = msgspec.msgpack.decode(value[1:])
+            group.close(place)
+            group.queues[place] = PartitionQueue.load(dumped, source.lanes, group.unacked)
+        elif key not in self._ended:
+            operations = ops.decode(value[1:])
+            if is_damaged and place not in group.queues and not _is_beginning(operations):
+                self._begin_queue(group, place, source)
+            for operation in operations:
+                group.apply(place, operation, source.lanes)
+
+    def _note_end(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._ended.add(key)
+        elif key in self._ended and (key[:1] == _GROUP or _begins(value)):
+            self._ended.discard(key)
+
+    def _apply_group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            return
+        settings = msgspec.json.decode(value, type=QueueSettings)
+        if group_id in self.groups:
+            self.groups[group_id].configure(settings)
+            self.groups[group_id].settings_are_lost = False
+        else:
+            self.groups[group_id] = QueueGroup(group_id, settings)
+
+    def _begin_group(self, group_id: str) -> QueueGroup:
+        """Go on with a group whose settings are lost."""
+        self._on_lost(
+            f"the settings of queue group {group_id!r} are lost: it has the defaults until a "
+            "member joins"
+        )
+        group = self.groups[group_id] = QueueGroup(group_id, QueueSettings())
+        group.settings_are_lost = True
+        return group
+
+    def _begin_queue(self, group: QueueGroup, place: QueueKey, source: QueueSource) -> None:
+        """Go on with a queue of which it is lost where it began: nothing may be skipped."""
+        self._on_lost(
+            f"where queue group {group.group_id!r} began to read partition {place[1]} of topic "
+            f"{place[0]} is lost: it begins at the log start, offset {source.log_start}"
+        )
+        group.apply(place, ops.Opened(source.log_start), source.lanes)
+
+
+def _begins(value: bytes) -> bool:
+    """Whether an entry of a queue needs nothing that was said before."""
+    return value[0] == _WHOLE or _is_beginning(ops.decode(value[1:]))
+
+
+def _is_beginning(operations: list[Operation]) -> bool:
+    return bool(operations) and isinstance(operations[0], ops.Opened)
+
+
+def _name(key: bytes) -> str:
+    """What an entry is about, for a person."""
+    name = key[1:] if key[:1] == _GROUP else key[1 + _PLACE.size :]
+    return f"queue group {name[:80].decode(errors='replace')!r}"
