@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from goqueue.broker.partition import PartitionId
-from goqueue.delay.deltas import Ended, Intent, Released, Settled
+from goqueue.delay.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delay.entries import DelayedState, as_delivered, decode_waiting
 from goqueue.model.errors import DelayError, GoQueueError, StorageError, TopicError
 from goqueue.runtime.tasks import in_thread
@@ -210,7 +210,9 @@ class Courier:
         deltas: list[Delta] = [*gone, *(intent for intent, _, _, _ in batches)]
         if not deltas:
             return 0
-        placed = self._ledger.change(*deltas)
+        # The producer with every intention: one without the other would say nothing of whether the
+        # batch is in its partition, and the entry in which it was said first may be damaged.
+        placed = self._ledger.change(ProducerGiven(self._required_handover().producer_id), *deltas)
         try:
             await self._ledger.durable(placed)
         except StorageError:
@@ -297,8 +299,12 @@ class Courier:
         """Find out what became of intentions from before the start; None is a topic that is gone.
 
         Those whose messages are in their partition settle like any other: they may be there for
-        now only.
+        now only. Without a producer to look for, as when that entry is damaged, all are taken for
+        not appended: better twice than never.
         """
+        if self.handover is None:
+            self._to_release += [intent for intent, _ in intents]
+            return
         known: dict[Partition, list[Intent]] = {}
         for intent, partition in intents:
             if partition is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from goqueue.delay.book import slot_entries
 from goqueue.delay.due_index import LOAD_AHEAD_MS
 from goqueue.delay.slots import by_slot, slot_of
 from goqueue.delay.timeline import Timeline, timeline
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from goqueue.broker.delay_slots import DelaySlots
     from goqueue.broker.delay_store import DelayLedger, DelayStore
     from goqueue.delay.due_index import DueIndex
-    from goqueue.delay.slots import SlotFiles
     from goqueue.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class DelayKeeper:
         store: DelayStore,
         ledger: DelayLedger,
         index: DueIndex,
-        files: SlotFiles,
+        slots: DelaySlots,
         *,
         executor: Executor,
         clock: Clock,
@@ -53,7 +53,7 @@ class DelayKeeper:
         self._store = store
         self._ledger = ledger
         self._index = index
-        self._files = files
+        self._slots = slots
         self._executor = executor
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -91,15 +91,17 @@ class DelayKeeper:
         dues_ms, first = self._index.known_dues(), self._index.next_slot
 
         def count() -> Timeline:
-            far = {slot: self._files.count(slot) for slot in self._files.slots() if slot >= first}
+            files = self._slots.files
+            far = {slot: files.count(slot) for slot in files.slots() if slot >= first}
             return timeline(now_ms, dues_ms, far, steps)
 
         return await in_thread(self._executor, count)
 
     async def _load(self, is_wanted: Callable[[int], bool]) -> None:
-        slots = await in_thread(self._executor, self._files.slots)
-        for slot in filter(is_wanted, slots):
-            entries = await in_thread(self._executor, partial(self._files.load, slot))
+        slots = await in_thread(self._executor, self._slots.slots)
+        wanted = [slot for slot in slots if is_wanted(slot)]
+        if wanted:
+            entries = await in_thread(self._executor, partial(self._slots.load, wanted))
             self._index.take_over(entries, self._ledger.book.is_pending)
 
     # --- Snapshots -------------------------------------------------------------------------------
@@ -131,13 +133,17 @@ class DelayKeeper:
             unsaved = self._index.take_unsaved()
             ends, lowest = self._store.ends(), self._ledger.book.lowest_needed()
             changes_end = self._ledger.log.partition.log_end
+            sizes: dict[int, int] = {}
 
-            async def before() -> None:
-                await in_thread(self._executor, partial(self._save_slots, unsaved))
+            async def before() -> list[tuple[bytes, bytes]]:
+                await in_thread(self._executor, partial(self._slots.append, unsaved))
                 await self._store.durable(ends)
                 changes = self._ledger.log.partition
                 while changes.log.flushed_offset < changes_end:
                     await changes.flusher.flush()
+                nonlocal sizes
+                sizes = await in_thread(self._executor, self._slots.measured)
+                return slot_entries(sizes)
 
             try:
                 await self._ledger.log.save_snapshot_aside(
@@ -150,17 +156,9 @@ class DelayKeeper:
             if not self._is_saved:
                 self._index.not_saved(unsaved)
                 return
+            self._slots.sizes, self._slots.saved_ends = sizes, ends
             self._ends.append(ends)
             await self._clear_away(lowest)
-
-    def _save_slots(self, entries: array[int]) -> None:
-        """Write down what still waits. What has gone meanwhile, as short delays have, is spared."""
-        is_pending = self._ledger.book.is_pending
-        kept = array("q")
-        for at in range(0, len(entries), 2):
-            if is_pending(entries[at + 1]):
-                kept.extend(entries[at : at + 2])
-        self._files.append(by_slot(kept))
 
     async def _clear_away(self, lowest: tuple[int, ...]) -> None:
         self._ledger.log.trim()
@@ -169,7 +167,8 @@ class DelayKeeper:
                 self._trim(class_number, min(low, end))
                 await asyncio.sleep(0)
         try:
-            await in_thread(self._executor, partial(self._drop_slots, self._clock.now_ms()))
+            over = slot_of(self._clock.now_ms())
+            await in_thread(self._executor, partial(self._slots.drop_before, over))
         except StorageError as error:
             logger.warning("slots of delayed messages are left for later: %s", error)
 
@@ -184,13 +183,3 @@ class DelayKeeper:
             logger.warning("%s: not trimmed: %s", partition.id, error)
         else:
             self._ledger.book.forget_before(class_number, start)
-
-    def _drop_slots(self, now_ms: int) -> None:
-        """Remove slots that are over and of which no message waits."""
-        is_pending = self._ledger.book.is_pending
-        for slot in self._files.slots():
-            if slot >= slot_of(now_ms):
-                return
-            entries = self._files.load(slot)
-            if not any(is_pending(entries[at]) for at in range(1, len(entries), 2)):
-                self._files.remove(slot)

@@ -9,6 +9,7 @@ from goqueue.broker.delay_courier import Courier
 from goqueue.broker.delay_intake import DelayIntake
 from goqueue.broker.delay_keeper import DelayKeeper
 from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
+from goqueue.broker.delay_slots import DelaySlots
 from goqueue.broker.delay_store import DelayLedger, DelayStore
 from goqueue.broker.handover import Handover
 from goqueue.broker.partition import PartitionId
@@ -60,7 +61,9 @@ async def open_parts(
     ledger, index = DelayLedger(log, found.book), DueIndex(broker.clock.now_ms())
     intake = DelayIntake(store, found.book, index, broker.clock)
     files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
-    keeper = DelayKeeper(store, ledger, index, files, executor=broker.executor, clock=broker.clock)
+    slots = DelaySlots(files, store, found.book, broker.damage)
+    slots.sizes, slots.saved_ends = found.slot_sizes, found.saved_ends
+    keeper = DelayKeeper(store, ledger, index, slots, executor=broker.executor, clock=broker.clock)
     courier = Courier(
         store,
         ledger,
@@ -73,7 +76,9 @@ async def open_parts(
         on_fired=on_fired,
     )
     parts = DelayParts(store, ledger, index, intake, courier, keeper)
-    if found.cuts:
+    # In two batches: if the only one were damaged, what was said of messages that are lost would be
+    # taken for what became of those that have got their ids.
+    for _ in range(2 if found.cuts else 0):
         await ledger.durable(ledger.change(*found.cuts))
     await _fill_index(parts, found, broker.clock.now_ms())
     _resume(parts, Targets(broker.topics, broker.partitions))
@@ -108,7 +113,7 @@ def _resume(parts: DelayParts, targets: Targets) -> None:
     restore_half_done(parts.store, parts.book, parts.intake, targets)
     if parts.book.producer_id is not None:
         parts.courier.handover = Handover(parts.book.producer_id)
-        parts.courier.resume(
-            (intent, targets.partition(intent.topic_id, intent.partition))
-            for intent in parts.book.intents.values()
-        )
+    parts.courier.resume(
+        (intent, targets.partition(intent.topic_id, intent.partition))
+        for intent in parts.book.intents.values()
+    )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from goqueue.broker.partition import PartitionId
-from goqueue.delay.book import SNAPSHOT, DelayBook
+from goqueue.delay.book import SNAPSHOT, DelayBook, slot_sizes
 from goqueue.delay.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
 from goqueue.delay.entries import CLASSES, make_id, split_id
 from goqueue.model.errors import CorruptDelayStateError, TopicError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from goqueue.broker.delay_intake import DelayIntake
     from goqueue.broker.delay_store import DelayStore
@@ -43,6 +43,10 @@ class Recovered:
     """Messages that wait again; when they were due may be in no slot file."""
     cuts: list[Cut] = field(default_factory=list)
     """To be stored before anything new comes."""
+    saved_ends: tuple[int, ...] = (0,) * CLASSES
+    """Where the logs ended at the last snapshot."""
+    slot_sizes: dict[int, int] = field(default_factory=dict)
+    """How many bytes each slot had then."""
 
 
 def recover(store: DelayStore, entries: Iterable[tuple[bytes, bytes | None]]) -> Recovered:
@@ -51,10 +55,12 @@ def recover(store: DelayStore, entries: Iterable[tuple[bytes, bytes | None]]) ->
     book = found.book
     snapshot, deltas = _split(entries)
     book.load(snapshot)
+    found.slot_sizes = slot_sizes(snapshot)
+    found.saved_ends = tuple(states.end for states in book.classes)
     for class_number in range(CLASSES):
         _add_messages(store, class_number, found)
     found.cuts = _cuts(book, deltas)
-    for delta in without_lost([*deltas, *found.cuts]):
+    for delta in _with_lost_releases(book, without_lost([*deltas, *found.cuts])):
         if isinstance(delta, Released):
             known = (book.intents.get(number) for number in delta.numbers)
             found.again += [each for intent in known if intent is not None for each in intent.ids]
@@ -80,6 +86,26 @@ def _split(
         except CorruptDelayStateError:
             logger.exception("a change of delayed messages is left out")
     return snapshot, deltas
+
+
+def _with_lost_releases(book: DelayBook, deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """Changes in their order, and before an intention the release of one that had its sequence.
+
+    A sequence is given again only when the batch that had it was not appended. If the entry that
+    says so is damaged, the messages of that batch would be taken for delivered.
+    """
+    numbers = {_sequence_of(intent): intent.number for intent in book.intents.values()}
+    for delta in deltas:
+        if isinstance(delta, Intent):
+            number = numbers.get(_sequence_of(delta))
+            if number in book.intents and number is not None:
+                yield Released((number,))
+            numbers[_sequence_of(delta)] = delta.number
+        yield delta
+
+
+def _sequence_of(intent: Intent) -> tuple[bytes, int, int]:
+    return intent.topic_id, intent.partition, intent.base_sequence
 
 
 def _add_messages(store: DelayStore, class_number: int, found: Recovered) -> None:

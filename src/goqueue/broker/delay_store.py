@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.delay.deltas import encode_delta
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from goqueue.delay.book import DelayBook
     from goqueue.delay.deltas import Delta
     from goqueue.delay.entries import Waiting
-    from goqueue.storage.log import Log
+    from goqueue.storage.region import Chunk
 
 BATCH_RECORDS: Final = 100
 BATCH_BYTES: Final = 128 * 1024
@@ -75,12 +76,12 @@ class DelayStore:
         return {
             make_id(class_number, record.offset): record
             for class_number, offsets in enumerate(wanted)
-            for record in _read(self.partitions[class_number].log, sorted(offsets))
+            for record in _read(self.partitions[class_number], sorted(offsets))
         }
 
     def places(self, class_number: int, start: int) -> Iterator[tuple[int, bytes, int]]:
         """Offset, topic id and due time of every message from an offset on; `scan` in a hurry."""
-        for chunk in self.partitions[class_number].log.chunks(start):
+        for chunk in self._chunks(class_number, start):
             for position, info in walk(chunk.data):
                 if info.last_offset < start:
                     continue
@@ -92,7 +93,7 @@ class DelayStore:
         self, class_number: int, start: int, end: int | None = None
     ) -> Iterator[tuple[Record, Waiting]]:
         """Every message of a class from one offset up to another, or to the end of the log."""
-        for chunk in self.partitions[class_number].log.chunks(start):
+        for chunk in self._chunks(class_number, start):
             for position, info in walk(chunk.data):
                 if end is not None and info.base_offset >= end:
                     return
@@ -101,6 +102,12 @@ class DelayStore:
                 for record in decode_rows(chunk.data, position, check_crc=False):
                     if record.offset >= start and (end is None or record.offset < end):
                         yield record, decode_waiting(record.headers)
+
+    def _chunks(self, class_number: int, start: int) -> Iterator[Chunk]:
+        """The log of a class from an offset on; damage is reported and left out."""
+        partition = self.partitions[class_number]
+        on_damage = partial(partition.damage.damaged, partition.id)
+        return partition.log.chunks(start, on_damage=on_damage)
 
 
 def _batches(records: list[Record]) -> Iterator[bytearray]:
@@ -118,8 +125,8 @@ def _batches(records: list[Record]) -> Iterator[bytearray]:
     yield from _batches(records[middle:])
 
 
-def _read(log: Log, offsets: list[int]) -> Iterator[Record]:
-    at = 0
+def _read(partition: Partition, offsets: list[int]) -> Iterator[Record]:
+    log, at = partition.log, 0
     while at < len(offsets):
         further = min(at + BATCH_RECORDS, len(offsets) - 1)
         dense = offsets[further] - offsets[at] < _DENSE * (further - at)
@@ -129,6 +136,7 @@ def _read(log: Log, offsets: list[int]) -> Iterator[Record]:
                 return
             data = region.load().data
         except DamagedRangeError as damage:
+            partition.damage.damaged(partition.id, damage)
             at = bisect_right(offsets, damage.resume_at - 1, at)
             continue
         before = at

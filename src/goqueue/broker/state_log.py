@@ -8,6 +8,7 @@ one way to get it back, whoever it belongs to.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -123,18 +124,19 @@ class StateLog:
         self,
         entries: Iterable[tuple[bytes, bytes | None]],
         executor: Executor,
-        before: Callable[[], Awaitable[None]] | None = None,
+        before: Callable[[], Awaitable[Iterable[tuple[bytes, bytes]]]] | None = None,
     ) -> None:
         """The same, with everything but the collecting done in a thread.
 
         The entries are those of the moment of the call; what is appended meanwhile is not in it.
         What must be on the disk before a snapshot may speak of it is brought there by `before`,
-        whose errors are the caller's.
+        which returns further entries, and whose errors are the caller's.
         """
         if not self.is_empty:
             snapshot = self._snapshot(entries)
             if before is not None:
-                await before()
+                more = tuple(Entry(_PUT, key, value) for key, value in await before())
+                snapshot = replace(snapshot, entries=snapshot.entries + more)
             await in_thread(executor, partial(self._save, snapshot))
 
     def _snapshot(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Snapshot:

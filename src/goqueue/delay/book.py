@@ -25,7 +25,7 @@ from goqueue.delay.states import ClassStates, Page
 from goqueue.model.errors import CorruptDelayStateError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from goqueue.delay.deltas import Delta
 
@@ -35,8 +35,10 @@ _HEAD: Final = SNAPSHOT + b"h"
 _TOPIC: Final = SNAPSHOT + b"t"
 _PAGE: Final = SNAPSHOT + b"p"
 _INTENT: Final = SNAPSHOT + b"i"
+_SLOT: Final = SNAPSHOT + b"l"
 _HEAD_VALUE: Final = struct.Struct(f">qq{CLASSES * 2}q4q")
 _PAGE_KEY: Final = struct.Struct(">Bq")
+_NUMBER: Final = struct.Struct(">q")
 
 
 class Range(NamedTuple):
@@ -225,3 +227,17 @@ class DelayBook:
         for intent in self.intents.values():
             if any(self.is_pending(delayed_id) for delayed_id in intent.ids):
                 raise InvariantError(f"a message of {intent} waits")
+
+
+def slot_entries(sizes: Mapping[int, int]) -> list[tuple[bytes, bytes]]:
+    """What a snapshot says of the slot files: how many bytes each of them has."""
+    return [(_SLOT + _NUMBER.pack(slot), _NUMBER.pack(size)) for slot, size in sizes.items()]
+
+
+def slot_sizes(entries: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """The sizes among the entries of a snapshot."""
+    return {
+        _NUMBER.unpack(key[len(_SLOT) :])[0]: _NUMBER.unpack(value)[0]
+        for key, value in entries
+        if key.startswith(_SLOT)
+    }

@@ -127,8 +127,8 @@ def test_slots_grow_are_read_as_a_whole_and_go(tmp_path):
     files.append({7: entries_of((70, 1)), 3: entries_of((30, 2), (31, 3))})
     files.append({7: entries_of((71, 4))})
     assert files.slots() == [3, 7]
-    assert files.load(7) == entries_of((70, 1), (71, 4))
-    assert files.load(5) == array("q")
+    assert files.load(7).entries == entries_of((70, 1), (71, 4))
+    assert files.load(5).entries == array("q")
     files.remove(7)
     assert files.slots() == [3]
 
@@ -138,9 +138,9 @@ def test_a_cut_off_end_of_a_slot_is_written_over(tmp_path):
     files.append({7: entries_of((70, 1))})
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes() + b"torn")
-    assert files.load(7) == entries_of((70, 1))
+    assert files.load(7).entries == entries_of((70, 1))
     files.append({7: entries_of((71, 2))})
-    assert files.load(7) == entries_of((70, 1), (71, 2))
+    assert files.load(7).entries == entries_of((70, 1), (71, 2))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -150,5 +150,5 @@ def test_what_was_appended_to_a_slot_is_there_after_a_power_cut(tmp_path, seed):
     files.append({7: entries_of((70, 1))})
     files.append({7: entries_of((71, 2)), 8: entries_of((80, 3))})
     disk.crash()
-    assert files.load(7) == entries_of((70, 1), (71, 2))
-    assert files.load(8) == entries_of((80, 3))
+    assert files.load(7).entries == entries_of((70, 1), (71, 2))
+    assert files.load(8).entries == entries_of((80, 3))
