@@ -10,6 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from goqueue.broker.damage import DamageKind
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.model import internal_topics
@@ -67,6 +68,11 @@ class Schemas:
         generation = self.registry.generation
         self.registry = Registry()
         self.registry.apply(self._state.replay())
+        if self._state.lost_count:
+            place = str(self._state.partition.id)
+            for each in self.registry.state.after_loss(self._state.lost_count):
+                detail = f"{each} is lost with its schema: register it again"
+                broker.damage.note(DamageKind.STATE, place, detail, hash(each))
         self.registry.generation += generation
         self._is_stale = False
 

@@ -105,12 +105,18 @@ class TransactionEnds:
         if placed is not None and not partition.is_durable(placed):
             unsynced.append((partition, placed))
 
-    def repair(self, by_producer: Mapping[int, Transaction]) -> int:
+    def repair(
+        self, by_producer: Mapping[int, Transaction], is_damaged: Callable[[Transaction], bool]
+    ) -> int:
         """End what the logs hold open and no coordinator knows of; returns how many.
 
-        Only a power cut leads there, under a policy that lets it take the last moments of a log:
-        of a coordinator's, or the markers of a transaction that is done. Such records would keep
-        readers of committed records waiting for ever.
+        Only damage or a power cut leads there, under a policy that lets it take the last moments of
+        a log: of a coordinator's, or the markers of a transaction that is done. Such records would
+        keep readers of committed records waiting for ever.
+
+        What is open in the epoch of a committed transaction is taken for a part of it, unless
+        `is_damaged` says that its coordinator has lost entries: then it may be the next one, which
+        nobody has committed.
         """
         count = 0
         for partition in self._broker.partitions:
@@ -119,6 +125,8 @@ class TransactionEnds:
                 if known is not None and known.state.is_open and partition.id in known.partitions:
                     continue
                 commits = known is not None and known.state is TransactionState.COMPLETE_COMMIT
+                if known is not None and partition.sequences.epoch_of(producer_id) >= known.epoch:
+                    commits = commits and not is_damaged(known)
                 marker = Marker.COMMIT if commits else Marker.ABORT
                 epoch = max(known.epoch if known else 0, 0)
                 try:

@@ -60,6 +60,11 @@ class TransactionShard:
         return self._state.snapshot_bytes
 
     @property
+    def has_lost_entries(self) -> bool:
+        """Whether something that was stored is damaged."""
+        return self._state.lost_count > 0 or self._state.partition.log.recovery.cut_whole
+
+    @property
     def records_since_snapshot(self) -> int:
         """What a start would have to replay."""
         return self._state.records_since_snapshot

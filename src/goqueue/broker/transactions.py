@@ -82,7 +82,9 @@ class Transactions:
         self._broker.publisher.verify_transaction = self._verify
         if TRANSACTIONS_TOPIC in self._broker.topics.catalogue.by_name:
             self._load()
-        self._ends.repair(self._by_producer)
+        self._ends.repair(
+            self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
+        )
         await self._finish_decided()
         self._tasks.start("transactions", CHECK_S, self.check)
 

@@ -140,6 +140,24 @@ class RegistryState:
         if value is not None:
             self.next_id = value["next"]
 
+    def after_loss(self, lost_count: int) -> list[str]:
+        """Go on without so many entries that could not be read; says what is lost with them.
+
+        A version whose schema is lost is gone. Each lost entry may have been a schema: its id is
+        not given again, because messages name it.
+        """
+        lost: list[str] = []
+        highest = max([*self.schemas, *self.uses], default=0)
+        self.next_id = max(self.next_id, highest + 1) + lost_count
+        for subject, versions in list(self.subjects.items()):
+            following = max(versions) + 1
+            self.next_versions[subject] = max(self.next_versions.get(subject, 1), following)
+            for number, version in list(versions.items()):
+                if version.schema_id not in self.schemas:
+                    lost.append(f"version {number} of subject {subject!r}")
+                    self._apply_version(subject, number, None)
+        return lost
+
     def dump(self) -> Iterator[Entry]:
         """Everything, as entries that `apply` would make it of again."""
         yield ids_entry(self.next_id)
