@@ -38,9 +38,26 @@ def node_state(broker: Broker, *, is_ready: bool) -> NodeState:
         return NodeState.STOPPING
     if broker.publisher.disk_full is not None:
         return NodeState.READ_ONLY
-    if any(partition.log.failure is not None for partition in broker.partitions):
-        return NodeState.DEGRADED
-    return NodeState.READY
+    return NodeState.READY if storage_problem(broker) is None else NodeState.DEGRADED
+
+
+def storage_problem(broker: Broker) -> str | None:
+    """Why messages cannot be stored now, in any partition or in some; None when they can.
+
+    A write that fails shows here at once: its log refuses appends until it has recovered.
+    """
+    if broker.publisher.disk_full is not None:
+        return broker.publisher.disk_full
+    failed = [
+        (partition.id, partition.log.failure)
+        for partition in map(broker.partitions.find, sorted(broker.marks.failing))
+        if partition is not None and partition.log.failure is not None
+    ]
+    if not failed:
+        return None
+    place, failure = failed[0]
+    rest = f", and {len(failed) - 1} partitions more" if len(failed) > 1 else ""
+    return f"{place} refuses appends until it has recovered{rest}: {failure}"
 
 
 @dataclass(frozen=True, slots=True)

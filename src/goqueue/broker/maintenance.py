@@ -23,7 +23,7 @@ from goqueue.broker.upkeep import (
     disk_state,
 )
 from goqueue.metrics import names
-from goqueue.model.errors import GoQueueError, LogFailedError
+from goqueue.model.errors import DiskFullError, GoQueueError, LogFailedError
 from goqueue.runtime.free_memory import LOOK_S, FreeMemory
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
 from goqueue.storage.cleanable import cleanable
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NEW_ROOM_BYTES: Final = 64 * 1024
+"""So much more room on a disk that was full is worth another attempt at once."""
 _COMPACT_AGAIN_MS: Final = 60_000
 """Before another attempt at a log whose compaction failed."""
 
@@ -59,6 +61,8 @@ class Maintenance:
         self._tasks = tasks or PeriodicTasks()
         self._retries = RetrySchedule(self._settings.recovery_s, self._settings.recovery_max_s)
         self._disk = DiskState.ROOMY
+        self._least_free_bytes = 0
+        """The least room that was seen since logs were last tried because there was more."""
 
     async def start(self) -> None:
         """Look at the disk once, then run every pass at its interval."""
@@ -240,7 +244,11 @@ class Maintenance:
     # --- The disk --------------------------------------------------------------------------------
 
     async def check_disk(self) -> DiskState:
-        """Refuse publishing while the disk is too full; say so when that changes."""
+        """Refuse publishing while the disk is too full; say so when that changes.
+
+        Raises:
+            DiskError: the disk cannot be measured.
+        """
         settings = self._settings
         folder = self._broker.settings.data_dir
         usage = self._broker.disk.usage(folder)
@@ -263,13 +271,20 @@ class Maintenance:
     # --- Repair ----------------------------------------------------------------------------------
 
     async def recover(self) -> int:
-        """Try to bring failed logs back; returns how many accept appends again."""
+        """Try to bring failed logs back; returns how many accept appends again.
+
+        A disk that was too full is looked at here too: this pass comes more often.
+        """
+        if self._broker.publisher.disk_full is not None:
+            await self.check_disk()
         marked = self._broker.marks.failing
         found = [self._find(each) for each in sorted(marked)]
         failing = [each[0] for each in found if each and each[0].log.failure is not None]
         marked.intersection_update(partition.id for partition in failing)
         count = 0
         now_s = self._broker.clock.monotonic_s()
+        if any(isinstance(partition.log.failure, DiskFullError) for partition in failing):
+            self._notice_room()
         for partition in self._retries.due(failing, now_s):
             try:
                 await partition.recover()
@@ -279,3 +294,11 @@ class Maintenance:
                 delay_s = self._retries.failed(partition.id, now_s)
                 logger.warning("%s: still failed, again in %g s: %s", partition.id, delay_s, error)
         return count
+
+    def _notice_room(self) -> None:
+        """Let logs that found the disk full be tried at once when there is more room than then."""
+        free_bytes = self._broker.disk.usage(self._broker.settings.data_dir).free_bytes
+        if free_bytes >= self._least_free_bytes + _NEW_ROOM_BYTES:
+            self._retries.forget()
+            self._least_free_bytes = free_bytes
+        self._least_free_bytes = min(self._least_free_bytes, free_bytes)

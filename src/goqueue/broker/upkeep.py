@@ -90,6 +90,10 @@ class RetrySchedule:
             if key not in self._attempts or self._attempts[key].next_s <= now_s
         ]
 
+    def forget(self) -> None:
+        """Let everything be tried now, as though it had not been."""
+        self._attempts.clear()
+
     def failed(self, partition: PartitionId, now_s: float) -> float:
         """Note a failed attempt; returns how long the next one waits."""
         last = self._attempts.get(partition)

@@ -50,6 +50,8 @@ _SCHEMA: Final = (
 def open_database(path: Path, disk: Disk) -> sqlite3.Connection:
     """Open the file, or make it, and make sure that it is whole and ours."""
     disk.make_folder(path.parent)
+    # SQLite would let everyone read it, and gives the files beside it the mode of this one.
+    disk.open(path, create=True).close()
     connection = None
     try:
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+"""Whoever runs the broker alone reads what it stores: messages, and the keys of users."""
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -213,7 +216,8 @@ class SystemDisk:
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> SystemFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
         try:
-            return SystemFile(path, os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+            flags |= os.O_CREAT if create else 0
+            return SystemFile(path, os.open(path, flags, FILE_MODE))
         except OSError as error:
             raise translate(error, "opening", path) from error
 
@@ -249,7 +253,8 @@ class SystemDisk:
     def make_folder(self, folder: Path) -> None:
         try:
             missing = [path for path in (folder, *folder.parents) if not path.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
+            for path in reversed(missing):
+                path.mkdir(mode=FOLDER_MODE, exist_ok=True)
         except OSError as error:
             raise translate(error, "making the folder", folder) from error
         for path in missing:

@@ -8,18 +8,25 @@ for the message that a second server ends with.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.runtime.disk import translate
+from goqueue.runtime.disk import FILE_MODE, FOLDER_MODE, translate
 from goqueue.server.errors import DataFolderInUseError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+logger = logging.getLogger(__name__)
+
 LOCK_FILE: Final = "goqueue.lock"
 PID_FILE: Final = "goqueue.pid"
+OUR_NAMES: Final = ("goqueue.", "metadata.db", "topics", "traces", "delay-slots", "tls")
+"""What names in the folder begin with that the server makes."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DataFolder:
@@ -37,9 +44,9 @@ class DataFolder:
             DiskError: it cannot be made or written.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            descriptor = os.open(self.path / LOCK_FILE, flags, 0o644)
+            descriptor = os.open(self.path / LOCK_FILE, flags, FILE_MODE)
         except OSError as error:
             raise translate(error, "preparing the data folder", self.path) from error
         try:
@@ -51,11 +58,41 @@ class DataFolder:
             os.close(descriptor)
             raise translate(error, "locking the data folder", self.path) from error
         self._descriptor = descriptor
+        self._keep_others_out()
         try:
             (self.path / PID_FILE).write_text(f"{os.getpid()}\n")
         except OSError as error:
             self.release()
             raise translate(error, "writing", self.path / PID_FILE) from error
+
+    def _keep_others_out(self) -> None:
+        """Take the rights of other users away that an older version, or somebody, has given them.
+
+        From what is ours directly in the folder, and from the folder if nothing else is in it:
+        nobody gets past those to what lies below.
+        """
+        changed = []
+        ours = [path for path in self.path.iterdir() if path.name.startswith(OUR_NAMES)]
+        if len(ours) == sum(1 for _ in self.path.iterdir()):
+            ours.append(self.path)
+        for path in ours:
+            try:
+                status = path.lstat()
+                if stat.S_ISLNK(status.st_mode) or not status.st_mode & _OTHERS:
+                    continue
+                path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+                changed.append(path.name)
+            except OSError as error:
+                logger.warning(
+                    "%s can be read by other users, and that cannot be changed (%s): it holds "
+                    "messages and the keys of users",
+                    path,
+                    error.strerror,
+                )
+        if changed:
+            logger.warning(
+                "%s: other users may not read it any more: %s", self.path, ", ".join(changed[:20])
+            )
 
     def release(self) -> None:
         """Let another process have it."""

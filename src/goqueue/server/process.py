@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_UMASK: Final = 0o077
+"""No file that the server makes, by whichever library, can be read by other users."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -34,6 +36,7 @@ def serve(config: Config) -> None:
         GoQueueError: it could not be started; the text says why.
     """
     allow_many_files()
+    os.umask(_UMASK)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config))
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.runtime.disk import DiskUsage
+
 if TYPE_CHECKING:
     from goqueue.testing import Broker
     from support.commands import Run
@@ -106,10 +108,10 @@ def test_health_ends_with_an_error_when_a_check_fails(
     run: Run, goqueue_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = goqueue_broker._embedded.node
-    monkeypatch.setattr(node.broker.publisher, "disk_full", "the disk is full")
+    monkeypatch.setattr(node.broker.disk, "usage", lambda _: DiskUsage(1000, 0))
     health = json.loads(run("cluster", "health", "-o", "json", code=1).stdout)
     assert not health["healthy"]
-    assert health["checks"]["storage"] == "the disk is full"
+    assert "is 100.0 % full" in health["checks"]["storage"]
 
 
 class _Foreign(BaseHTTPRequestHandler):

@@ -14,6 +14,7 @@ import pytest
 
 from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.protocols.http.settings import HttpSettings
+from goqueue.runtime.disk import DiskUsage
 from goqueue.server.config_load import load_config
 from goqueue.server.config_node import LogFormat, LoggingSection
 from goqueue.server.errors import DataFolderInUseError, ListenError
@@ -263,21 +264,26 @@ def test_a_connection_that_is_kept_open_serves_one_request_after_another(tmp_pat
     asyncio.run(scenario())
 
 
-def test_a_node_that_refuses_publishes_is_not_ready_and_says_why(tmp_path: Path) -> None:
+def test_a_node_that_refuses_publishes_is_not_ready_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         async with running_node(tmp_path) as node:
-            node.broker.publisher.disk_full = "the disk is full"
-            status, _, body = await ask(node.http.port, "GET", "/readyz?verbose=true")
-            assert status == 503
-            answer = json.loads(body)
-            assert answer["status"] == "not ready"
-            assert answer["checks"] == {
-                "node": "ok",
-                "metadata": "ok",
-                "storage": "the disk is full",
-                "clock": "ok",
-            }
-            assert answer["broker"]["node_id"] == 1
+            with monkeypatch.context() as full:
+                full.setattr(node.broker.disk, "usage", lambda _: DiskUsage(1000, 0))
+                status, _, body = await ask(node.http.port, "GET", "/readyz?verbose=true")
+                assert status == 503
+                answer = json.loads(body)
+                assert answer["status"] == "not ready"
+                storage = answer["checks"].pop("storage")
+                assert "is 100.0 % full, and publishing is refused" in storage
+                assert answer["checks"] == {"node": "ok", "metadata": "ok", "clock": "ok"}
+                assert answer["broker"]["node_id"] == 1
+                status, _, body = await ask(node.http.port, "GET", "/health")
+                assert (status, json.loads(body)["storage"]) == (503, storage)
+                assert (await ask(node.http.port, "GET", "/healthz"))[0] == 200
+            assert (await ask(node.http.port, "GET", "/readyz"))[0] == 200
+            assert (await ask(node.http.port, "GET", "/health"))[0] == 200
 
     asyncio.run(scenario())
 

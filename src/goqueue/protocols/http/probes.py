@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 import goqueue
+from goqueue.broker.health import storage_problem
 from goqueue.broker.topic_views import view_topic
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.protocols.http.errors import StoppingError, UnavailableError
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.responses import Response, json
@@ -29,14 +30,15 @@ _STATS: Final = "statistics"
 
 
 class Health(msgspec.Struct):
-    """That somebody answers."""
+    """How the server is."""
 
-    status: str
+    status: Annotated[str, doc("`ok`, or `failing`.", "ok")]
     timestamp: Milliseconds
     clock: Annotated[
         str,
         doc("`ok`, or that the wall clock has jumped, which stops retention and TTL.", "ok"),
     ] = "ok"
+    storage: Annotated[str, doc("`ok`, or why messages cannot be stored.", "ok")] = "ok"
 
 
 class Status(msgspec.Struct):
@@ -104,11 +106,18 @@ class ProbeRoutes:
     def __init__(self, node: NodeState) -> None:
         self._node = node
 
-    @route("GET", "/health", tag=_HEALTH)
-    async def health(self) -> Health:
-        """That somebody answers, and what time it is here."""
-        broker = self._node.broker
-        return Health("ok", broker.clock.now_ms(), broker.clock_guard.stopped() or "ok")
+    @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health})
+    async def health(self) -> Response:
+        """Whether messages can be stored, and what time it is here.
+
+        503 when the disk is full or has refused a write; `/healthz` says only that somebody
+        answers.
+        """
+        broker, storage = self._node.broker, await storage_check(self._node)
+        clock = broker.clock_guard.stopped() or "ok"
+        is_well = storage == "ok"
+        answer = Health("ok" if is_well else "failing", broker.clock.now_ms(), clock, storage)
+        return json(answer, HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
 
     @route("GET", "/healthz", tag=_HEALTH)
     async def alive(self) -> Status:
@@ -128,7 +137,7 @@ class ProbeRoutes:
         checks = {
             "node": "ok" if self._node.is_ready else "starting or stopping",
             "metadata": await metadata_check(self._node),
-            "storage": self._node.broker.publisher.disk_full or "ok",
+            "storage": await storage_check(self._node),
         }
         is_ready = all(verdict == "ok" for verdict in checks.values())
         checks["clock"] = self._node.broker.clock_guard.stopped() or "ok"  # clients may come
@@ -192,6 +201,15 @@ class ProbeRoutes:
         reading = await self._node.metrics.read_in_turns()
         content_type, body = await asyncio.to_thread(_as_text, reading, request.header(b"accept"))
         return Response(HTTPStatus.OK, body, content_type)
+
+
+async def storage_check(node: NodeState) -> str:
+    """`ok`, or why messages cannot be stored. The disk is measured now, not when it is next due."""
+    try:
+        await node.maintenance.check_disk()
+    except DiskError as error:
+        return str(error)
+    return storage_problem(node.broker) or "ok"
 
 
 async def metadata_check(node: NodeState) -> str:
