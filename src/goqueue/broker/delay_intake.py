@@ -35,7 +35,7 @@ MAX_HALF_DONE: Final = 10_000
 forgotten; should its producer send it again after all, its delayed messages come twice."""
 _SEQUENCES: Final = 1 << 31
 
-_BatchKey = tuple[bytes, int, int, int, int]
+BatchKey = tuple[bytes, int, int, int, int]
 """Topic id, partition, producer id, epoch, first sequence."""
 
 
@@ -63,7 +63,7 @@ class DelayIntake:
         self._book = book
         self._index = index
         self._clock = clock
-        self._half_done: OrderedDict[_BatchKey, dict[int, tuple[int, int]]] = OrderedDict()
+        self._half_done: OrderedDict[BatchKey, dict[int, tuple[int, int]]] = OrderedDict()
         """By the place in the batch, the id and the due time of what is stored already."""
         self.keep: Callable[[int, Record], None] = _keep_nothing
         """Told of messages that are due until `keep_until_ms`: nobody need read them again."""
@@ -137,7 +137,12 @@ class DelayIntake:
         """The rest of a batch is stored too: the partition knows the producer's sequence now."""
         self._half_done.pop(_key(topic.topic_id.bytes, partition, info), None)
 
-    def note_half_done(self, key: _BatchKey, number: int, delayed_id: int, due_ms: int) -> None:
+    @staticmethod
+    def key(topic: Topic, partition: int, info: BatchInfo) -> BatchKey:
+        """What a batch is known by."""
+        return _key(topic.topic_id.bytes, partition, info)
+
+    def note_half_done(self, key: BatchKey, number: int, delayed_id: int, due_ms: int) -> None:
         """A delayed message is stored whose batch may not be."""
         self._half_done.setdefault(key, {})[number] = (delayed_id, due_ms)
         self._half_done.move_to_end(key)
@@ -159,7 +164,7 @@ def _keep_nothing(delayed_id: int, record: Record) -> None:
     """Nobody wants it."""
 
 
-def _key(topic_id: bytes, partition: int, info: BatchInfo) -> _BatchKey:
+def _key(topic_id: bytes, partition: int, info: BatchInfo) -> BatchKey:
     return topic_id, partition, info.producer_id, info.producer_epoch, info.base_sequence
 
 

@@ -9,6 +9,7 @@ from goqueue.broker.delay_courier import Courier
 from goqueue.broker.delay_intake import DelayIntake
 from goqueue.broker.delay_keeper import DelayKeeper
 from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
+from goqueue.broker.delay_repeats import RepeatedBatches
 from goqueue.broker.delay_slots import DelaySlots
 from goqueue.broker.delay_store import DelayLedger, DelayStore
 from goqueue.broker.handover import Handover
@@ -45,6 +46,7 @@ class DelayParts:
     intake: DelayIntake
     courier: Courier
     keeper: DelayKeeper
+    repeats: RepeatedBatches
 
     @property
     def book(self) -> DelayBook:
@@ -75,7 +77,8 @@ async def open_parts(
         clock=broker.clock,
         on_fired=on_fired,
     )
-    parts = DelayParts(store, ledger, index, intake, courier, keeper)
+    repeats = RepeatedBatches(store, intake, broker.executor)
+    parts = DelayParts(store, ledger, index, intake, courier, keeper, repeats)
     # In two batches: if the only one were damaged, what was said of messages that are lost would be
     # taken for what became of those that have got their ids.
     for _ in range(2 if found.cuts else 0):
@@ -110,7 +113,7 @@ async def _fill_index(parts: DelayParts, found: Recovered, now_ms: int) -> None:
 
 def _resume(parts: DelayParts, targets: Targets) -> None:
     """Take up what was interrupted."""
-    restore_half_done(parts.store, parts.book, parts.intake, targets)
+    restore_half_done(parts.store, parts.book, parts.intake, parts.repeats, targets)
     if parts.book.producer_id is not None:
         parts.courier.handover = Handover(parts.book.producer_id)
     parts.courier.resume(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.broker.delay_intake import DelayIntake
+    from goqueue.broker.delay_repeats import RepeatedBatches
     from goqueue.broker.delay_store import DelayStore
     from goqueue.broker.partition import Partition
     from goqueue.broker.partitions import Partitions
@@ -154,7 +155,11 @@ class Targets:
 
 
 def restore_half_done(
-    store: DelayStore, book: DelayBook, intake: DelayIntake, targets: Targets
+    store: DelayStore,
+    book: DelayBook,
+    intake: DelayIntake,
+    repeats: RepeatedBatches,
+    targets: Targets,
 ) -> None:
     """Recognise batches of which only the delayed messages were stored, should they come again."""
     for class_number, partition in enumerate(store.partitions):
@@ -163,6 +168,7 @@ def restore_half_done(
             if waiting.producer is not None:
                 last = _last_sequence(waiting, targets)
                 intake.restore(waiting, make_id(class_number, record.offset), last)
+                repeats.note(waiting)
 
 
 def _last_sequence(waiting: Waiting, targets: Targets) -> int:

@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_intake import TakenIn
     from goqueue.broker.delay_parts import DelayParts
+    from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
     from goqueue.delay.timeline import Timeline
     from goqueue.metrics.registry import Samples
-    from goqueue.records import BatchInfo
+    from goqueue.records import BatchInfo, Record
+    from goqueue.transactions.sequences import SequencedBatch
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +127,18 @@ class Delays:
         """The rest of a batch is stored too."""
         if info.has_producer:
             self._running().intake.finish(topic, partition, info)
+
+    async def restore(
+        self,
+        topic: Topic,
+        partition: Partition,
+        info: BatchInfo,
+        records: list[Record],
+        known: SequencedBatch,
+    ) -> None:
+        """Store what is missing of a repeated batch. Raises like `RepeatedBatches.restore`."""
+        await self._running().repeats.restore(topic, partition, info, records, known)
+        self._arm()
 
     async def durable(self, taken: TakenIn | None = None) -> None:
         """Return when messages that were taken in are on the disk; without any, all that were.

@@ -121,6 +121,8 @@ class Partition:
         self._executor = executor
         self._snapshots = SnapshotFolder(disk, folder, LOG_STATE)
         self.damage.recovered(partition_id, self.log.recovery)
+        self.opened_at = self.log.end_offset
+        """Where the log ended at the start: what lies before may be what a power cut has left."""
         self._show_what_was_shown()
         self.state = self._rebuilt()
         self._visible_to = self.high_watermark

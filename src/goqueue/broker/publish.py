@@ -11,6 +11,7 @@ from goqueue.broker.delay_admission import (
     may_speak_of_delivery,
     opened,
 )
+from goqueue.broker.delay_repeats import delayable
 from goqueue.broker.partition import Placed
 from goqueue.broker.rewrite import rewritten
 from goqueue.broker.timestamps import check_timestamps
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
+    from goqueue.transactions.sequences import SequencedBatch
 
 
 _REFUSALS: Final = (
@@ -232,6 +234,9 @@ class Publisher:
     ) -> Published:
         """Take out what is due later; the rest is stored like any batch, marked as speaking."""
         found = request.opened or opened(topic.settings, request.batch, self._clock.now_ms())
+        known = partition.state.check(info)
+        if known is not None and (found.later or delayable(found.records)):
+            return self._repeated(topic, partition, request, info, found, known=known)
         if found.later:
             check_delayable(topic.settings, info, found)
             return self._store_apart(topic, partition, request, info, found)
@@ -239,6 +244,28 @@ class Publisher:
             batch = marked(request.batch, info)
             request, info = request._replace(batch=batch), peek(batch)
         return self._append(topic, partition, request, info)
+
+    def _repeated(
+        self,
+        topic: Topic,
+        partition: Partition,
+        request: PublishRequest,
+        info: BatchInfo,
+        found: Opened,
+        *,
+        known: SequencedBatch,
+    ) -> Published:
+        """Answer a batch that is stored already; from before the start, perhaps not all of it."""
+        if self.delays is None:
+            raise DelayDisabledError("this broker does not take delayed messages")
+        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
+        placed = Placed(known.first_offset, known.end_offset, duplicate=True)
+        durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
+        if known.first_offset < partition.opened_at:
+            restored = self.delays.restore(topic, partition, info, found.records, known)
+            durable = _both(restored, durable)
+        return Published(placed, partition.log_start, durable=durable, delayed=again)
 
     def _store_apart(
         self,
@@ -257,12 +284,6 @@ class Publisher:
             raise DelayDisabledError("this broker does not take delayed messages")
         always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
-        known = partition.state.check(info)
-        if known is not None:
-            again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
-            placed = Placed(known.first_offset, known.end_offset, duplicate=True)
-            durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
-            return Published(placed, partition.log_start, durable=durable, delayed=again)
         taken = self.delays.take(topic, request.partition.number, info, found)
         if self.tracer.is_on:
             number = request.partition.number
