@@ -78,9 +78,7 @@ async def judge(broker, clock, count):
 
 
 async def _create(broker, policy):
-    await broker.create_topic(
-        "t", 1, {"goqueue.fsync": policy, "goqueue.kafka.headers": "true"}
-    )
+    await broker.create_topic("t", 1, {"goqueue.fsync": policy, "goqueue.kafka.headers": "true"})
 
 
 async def _cut_between_the_syncs(folder, policy, *, is_late):
