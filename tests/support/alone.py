@@ -30,7 +30,8 @@ def alone(measure: Callable[[], None]) -> None:
     """
     path = inspect.getsourcefile(measure)
     assert path is not None
-    search = os.pathsep.join([str(_ROOT), str(_ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    folders = (_ROOT, _ROOT / "tests", Path(path).parent)
+    search = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, path, measure.__name__],
         env={**os.environ, "PYTHONPATH": search},

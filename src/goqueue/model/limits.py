@@ -11,6 +11,20 @@ MAX_HEADERS_BYTES: Final = 64 * 1024
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 """One batch, compressed or not. A larger length field is read as damage, never allocated."""
 
+MAX_DECOMPRESSION_RATIO: Final = 1000
+FREE_DECOMPRESSED_BYTES: Final = MAX_VALUE_BYTES + 1024 * 1024
+"""The records of a compressed batch may be `FREE_DECOMPRESSED_BYTES` whatever their ratio, so that
+one record of every permitted size fits. Above that a compressed byte may become at most
+`MAX_DECOMPRESSION_RATIO`, and a batch `MAX_BATCH_BYTES`. A batch with more is not decompressed
+further: `BatchTooLargeError` where it is published, a record that does not decode where it is read.
+"""
+
+FREE_BATCH_ITEMS: Final = 250_000
+STORED_BYTES_PER_ITEM: Final = 16
+"""The records of a batch and their headers, counted together. So many are always allowed, and in
+batches that are larger than that one for each `STORED_BYTES_PER_ITEM` on the disk: a few bytes of
+the sender must not become millions of objects. More is refused as above."""
+
 MAX_PUBLISHED_MESSAGES: Final = 10_000
 """Messages of one publish over HTTP or gRPC. A request with more is refused, and none is stored."""
 

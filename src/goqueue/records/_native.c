@@ -34,6 +34,7 @@ static bool read_section_numbers(PyObject *object, section_view *section)
     section->base_timestamp = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 4));
     section->has_append_time = append_time != Py_None;
     section->append_time = section->has_append_time ? PyLong_AsLongLong(append_time) : 0;
+    section->max_headers = PyLong_AsLongLong(PyTuple_GET_ITEM(object, 6));
     if (PyErr_Occurred())
         return false;
     int64_t last_offset;
@@ -48,7 +49,7 @@ static bool read_section_numbers(PyObject *object, section_view *section)
 
 bool open_section(native_state *state, PyObject *object, Py_buffer *buffer, section_view *section)
 {
-    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 6) {
+    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != 7) {
         PyErr_SetString(PyExc_TypeError, "a Section is needed");
         return false;
     }
@@ -148,7 +149,7 @@ static PyObject *new_row(native_state *state, PyObject *const items[5])
 
 static PyObject *decode_row(native_state *state, Py_ssize_t index, walker *walk)
 {
-    record_view record;
+    record_view record = {0};
     verdict found = next_record(walk, &record);
     if (found.kind != FINE)
         return raise_verdict(state, index, found);
@@ -160,6 +161,10 @@ static PyObject *decode_row(native_state *state, Py_ssize_t index, walker *walk)
            new_bytes(record.key), new_bytes(record.value), headers};
     return new_row(state, items);
 }
+
+/* Rows after which another thread may run: making them needs the GIL, and takes a second for a
+ * batch of millions. */
+enum { ROWS_A_TURN = 4096 };
 
 static PyObject *decode_rows(native_state *state, const section_view *section)
 {
@@ -174,6 +179,10 @@ static PyObject *decode_rows(native_state *state, const section_view *section)
             return NULL;
         }
         PyList_SET_ITEM(rows, i, row);
+        if (i % ROWS_A_TURN == ROWS_A_TURN - 1) {
+            Py_BEGIN_ALLOW_THREADS
+            Py_END_ALLOW_THREADS
+        }
     }
     verdict end = end_section(&walk);
     if (end.kind != FINE) {

@@ -8,7 +8,7 @@
 #include "_native_wire.h"
 
 /* Must be `section.INTERFACE`. */
-enum { INTERFACE = 1 };
+enum { INTERFACE = 2 };
 
 typedef struct {
     PyTypeObject *record_type;

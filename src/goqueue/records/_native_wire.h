@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LEAST_RECORD_BYTES = 7 };
+enum { LEAST_RECORD_BYTES = 7, LEAST_HEADER_BYTES = 2 };
 
 typedef enum { FINE, BAD_RECORD, BAD_HEADERS, TOO_LARGE } verdict_kind;
 
@@ -41,6 +41,7 @@ typedef struct {
     int64_t base_timestamp;
     bool has_append_time;
     int64_t append_time;
+    int64_t max_headers; /* of all records together */
 } section_view;
 
 typedef struct {
@@ -62,6 +63,7 @@ typedef struct {
     const section_view *section;
     cursor rest;
     int32_t last_delta;
+    int64_t headers_left;
 } walker;
 
 /* --- Varints ------------------------------------------------------------------------------- */
@@ -155,7 +157,8 @@ static inline bool read_span(cursor *from, span *bytes)
 
 static inline walker walk_section(const section_view *section)
 {
-    return (walker){section, {section->data, section->data + section->length}, -1};
+    return (walker){
+        section, {section->data, section->data + section->length}, -1, section->max_headers};
 }
 
 static inline verdict read_stamps(walker *walk, cursor *body, record_view *record)
@@ -197,6 +200,11 @@ static inline verdict next_record(walker *walk, record_view *record)
         return refuse(BAD_RECORD, "the count of its headers does not parse");
     if (record->header_count < 0)
         return refuse(BAD_HEADERS, "it has fewer than no headers");
+    if (record->header_count > (body.end - body.at) / LEAST_HEADER_BYTES)
+        return refuse(BAD_HEADERS, "it says it has more headers than fit");
+    if (record->header_count > walk->headers_left)
+        return refuse(TOO_LARGE, "the batch has more headers than may be opened");
+    walk->headers_left -= record->header_count;
     record->headers = body;
     return ALL_FINE;
 }

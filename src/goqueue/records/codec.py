@@ -11,7 +11,6 @@ from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
     MalformedBatchError,
-    MalformedRecordError,
     TruncatedBatchError,
 )
 from goqueue.model.ids import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
@@ -27,22 +26,17 @@ from goqueue.records.batch import (
     validate,
 )
 from goqueue.records.columns import Columns, wrap_columns
-from goqueue.records.compression import Compression, compress, decompress
+from goqueue.records.compression import Compression, compress
+from goqueue.records.opening import open_section
 from goqueue.records.salvage import Fault, Readable, salvage
-from goqueue.records.section import (
-    LEAST_RECORD_BYTES,
-    MAX_I32,
-    MAX_I64,
-    MIN_I64,
-    Section,
-)
+from goqueue.records.section import MAX_I32, MAX_I64, MIN_I64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.records.batch import BatchInfo
+    from goqueue.records.opening import Room
     from goqueue.records.record import Record
-    from goqueue.records.section import SectionCodec
+    from goqueue.records.section import Section, SectionCodec
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = CRC_START - _CRC.size
@@ -157,27 +151,52 @@ class Codec:
         info = peek(buffer, position)
         if check_crc:
             validate(buffer, position, info)
-        return self._sections.decode_records(_open_section(buffer, position, info))
+        return self._sections.decode_records(open_section(buffer, position, info))
 
     def decode_readable(
-        self, buffer: bytes | bytearray | memoryview, position: int = 0
+        self,
+        buffer: bytes | bytearray | memoryview,
+        position: int = 0,
+        *,
+        room: Room | None = None,
     ) -> Readable:
         """The records of the one batch at `position` that decode, and the offsets that do not.
 
-        For readers of stored batches: a bad record costs its neighbours nothing.
+        For readers of stored batches: a bad record costs its neighbours nothing. What is larger
+        than may be opened counts as one that does not decode.
 
         Raises:
+            BatchTooLargeError: there is more than in `room`, which the caller chose.
             BatchError: there is no batch at `position`.
         """
         info = peek(buffer, position)
         try:
-            section = _open_section(buffer, position, info)
+            section = open_section(buffer, position, info, room)
         except BatchError as error:
+            if room is not None and isinstance(error, BatchTooLargeError):
+                raise
             return Readable([], [Fault(info.base_offset, info.next_offset, str(error))])
         try:
             return Readable(self._sections.decode_records(section), [])
         except BatchError as error:
+            if room is not None and isinstance(error, BatchTooLargeError):
+                raise
             return salvage(section, self._sections.decode_records, str(error))
+
+    def admit(
+        self, buffer: bytes | bytearray | memoryview, *, room: Room | None = None
+    ) -> list[Record]:
+        """The records of a batch that comes from outside, held to the limits of the product.
+
+        The checksum is `validate`'s job.
+
+        Raises:
+            BatchTooLargeError: there is more than in `room`, or than may be opened at all.
+            BatchError: each way in which bytes are not an acceptable batch has its own class.
+        """
+        section = open_section(buffer, 0, peek(buffer), room)
+        self._sections.check_records(section, MAX_VALUE_BYTES, MAX_HEADERS_BYTES)
+        return self._sections.decode_records(section)
 
     def check_records(
         self,
@@ -186,15 +205,17 @@ class Codec:
         *,
         max_value_bytes: int = MAX_VALUE_BYTES,
         max_headers_bytes: int = MAX_HEADERS_BYTES,
+        room: Room | None = None,
     ) -> None:
         """Check that the batch at `position` decodes and keeps the limits; nothing is kept of it.
 
-        For batches that come from outside. The checksum is `validate`'s job.
+        The checksum is `validate`'s job.
 
         Raises:
+            BatchTooLargeError: there is more than in `room`, or than may be opened at all.
             BatchError: each way in which bytes are not an acceptable batch has its own class.
         """
-        section = _open_section(buffer, position, peek(buffer, position))
+        section = open_section(buffer, position, peek(buffer, position), room)
         self._sections.check_records(section, max_value_bytes, max_headers_bytes)
 
     def decode_columns(
@@ -236,7 +257,7 @@ class Codec:
             if not info.is_control and info.last_offset >= first and info.base_offset < end:
                 if check_crc:
                     validate(buffer, position, info)
-                section = _open_section(buffer, position, info)
+                section = open_section(buffer, position, info)
                 total_bytes += len(section.data)
                 if total_bytes > limit_bytes:
                     raise BatchTooLargeError(
@@ -257,28 +278,3 @@ def _check_size(size_bytes: int) -> None:
             f"a batch of {size_bytes} bytes; at most {MAX_BATCH_BYTES} are allowed, before "
             "compression and after"
         )
-
-
-def _open_section(
-    buffer: bytes | bytearray | memoryview, position: int, info: BatchInfo
-) -> Section:
-    """The decompressed records of a batch, as far as its header can be believed."""
-    data = decompress(
-        Compression.of(info.compression) if info.compression else Compression.NONE,
-        memoryview(buffer)[position + HEADER_BYTES : position + info.size_bytes],
-    )
-    if info.last_offset > MAX_I64:
-        raise MalformedBatchError(f"the last offset {info.last_offset} is out of range")
-    if info.count * LEAST_RECORD_BYTES > len(data):
-        raise MalformedRecordError(
-            f"{info.count} records cannot fit into {len(data)} bytes; each takes at least "
-            f"{LEAST_RECORD_BYTES}"
-        )
-    return Section(
-        data,
-        info.count,
-        info.base_offset,
-        info.last_offset_delta,
-        info.base_timestamp,
-        info.max_timestamp if info.is_log_append_time else None,
-    )

@@ -5,7 +5,7 @@ What is written is what every client reads: gzip as one member, snappy in the bl
 one frame. What is read is wider: also bare snappy blocks, and frames or members in a row.
 
 Bound: decompressing never yields more than `limit` bytes. A batch that would grow further is
-refused with `DecompressionError` before more than that is allocated.
+refused with `BatchTooLargeError` before more than that is allocated, whatever size it declares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import cramjam
 
-from goqueue.model.errors import DecompressionError, UnknownCompressionError
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    DecompressionError,
+    UnknownCompressionError,
+)
 from goqueue.model.limits import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -69,7 +73,8 @@ def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) ->
     """What `compress` was given.
 
     Raises:
-        DecompressionError: the data is damaged, or holds more than `limit` bytes.
+        DecompressionError: the data is damaged.
+        BatchTooLargeError: it holds more than `limit` bytes.
     """
     match codec:
         case Compression.NONE:
@@ -84,46 +89,57 @@ def decompress(codec: Compression, data: Bytes, limit: int = MAX_BATCH_BYTES) ->
             return _decompress_frames(cramjam.zstd.decompress_into, data, limit)
 
 
-# --- Formats that do not say how large they are inside -----------------------------------------
+# --- Formats that do not say how large they are inside, or may lie about it ---------------------
 
 _USUAL_RATIO: Final = 8
 _HIGH_RATIO: Final = 64
 _CHEAP_BYTES: Final = 1024 * 1024
 _USUAL_LZ4_LEVEL: Final = 1
+_UNFILLED: Final = bytes.fromhex("9b1f6ad05ce2834707f1b86e3dca5294")
+"""At the end of a buffer for as long as nothing was written there."""
 
 
 def _decompress_frames(
     decompress_into: Callable[[Any, Any], int], data: Bytes, limit: int
-) -> Bytes:
-    """Decompress into a buffer of a guessed size, and if that fails into one of the limit's size.
+) -> memoryview:
+    """Decompress into a buffer of a guessed size, and if that is full into one of the limit's size.
 
-    The library reports a full buffer and damaged data with one class, so damage too is tried
-    twice. The large buffer costs what is written into it: its pages come as they are touched.
+    The large buffer costs what is written into it: its pages come as they are touched, and go with
+    the view that is returned.
     """
     guess = max(len(data) * _USUAL_RATIO, min(len(data) * _HIGH_RATIO, _CHEAP_BYTES))
-    guess = min(limit, guess)
-    try:
-        return _decompress_into(decompress_into, data, bytearray(guess))
-    except cramjam.DecompressionError as error:
-        if guess == limit:
-            raise _refusal(data, limit, error) from error
-    with mmap(-1, limit, MAP_PRIVATE | MAP_ANONYMOUS) as pages, memoryview(pages) as room:
-        try:
-            with _decompress_into(decompress_into, data, room) as view:
-                return view.tobytes()
-        except cramjam.DecompressionError as error:
-            raise _refusal(data, limit, error) from error
+    if guess < limit:
+        found = _decompress_into(decompress_into, data, memoryview(bytearray(guess)))
+        if found is not None:
+            return found
+    room = memoryview(mmap(-1, max(limit, len(_UNFILLED)), MAP_PRIVATE | MAP_ANONYMOUS))
+    found = _decompress_into(decompress_into, data, room[:limit])
+    if found is None:
+        raise _too_large(len(data), limit)
+    return found
 
 
 def _decompress_into(
-    decompress_into: Callable[[Any, Any], int], data: Bytes, room: bytearray | memoryview
-) -> memoryview:
-    return memoryview(room)[: decompress_into(data, room)]
+    decompress_into: Callable[[Any, Any], int], data: Bytes, room: memoryview
+) -> memoryview | None:
+    """What was decompressed; None when there is more than fits.
+
+    The library reports a full buffer and damaged data with one class; the mark tells them apart.
+    """
+    mark = _UNFILLED[: len(room)]
+    room[len(room) - len(mark) :] = mark
+    try:
+        return room[: decompress_into(data, room)]
+    except cramjam.DecompressionError as error:
+        if room[len(room) - len(mark) :] != mark or not mark:
+            return None
+        raise DecompressionError(f"{len(data)} compressed bytes are damaged: {error}") from error
 
 
-def _refusal(data: Bytes, limit: int, error: Exception) -> DecompressionError:
-    return DecompressionError(
-        f"{len(data)} compressed bytes are damaged or hold more than {limit} bytes: {error}"
+def _too_large(compressed_bytes: int, limit: int) -> BatchTooLargeError:
+    return BatchTooLargeError(
+        f"{compressed_bytes} compressed bytes hold more than {limit} bytes, which is the most that "
+        "may be decompressed of them; send smaller batches"
     )
 
 
@@ -140,6 +156,8 @@ _SNAPPY_JAVA_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER: Final = _SNAPPY_JAVA_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_JAVA_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
+_SNAPPY_RATIO: Final = 22
+"""More than a byte of snappy can hold: its best element copies 64 bytes and takes three."""
 
 
 def _compress_snappy(data: memoryview) -> bytearray:
@@ -177,10 +195,12 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytearray:
     """A block says how large it is inside; that is checked before anything is allocated."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > limit:
+        if size > len(block) * _SNAPPY_RATIO:
             raise DecompressionError(
-                f"a snappy block says it holds {size} bytes, only {limit} more are allowed"
+                f"a snappy block of {len(block)} bytes says it holds {size}, which it cannot"
             )
+        if size > limit:
+            raise _too_large(len(block), limit)
         output = bytearray(size)
         cramjam.snappy.decompress_raw_into(block, output)
     except cramjam.DecompressionError as error:

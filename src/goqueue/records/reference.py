@@ -21,7 +21,7 @@ from goqueue.model.errors import (
 )
 from goqueue.records.columns import build_columns
 from goqueue.records.record import Headers, Record
-from goqueue.records.section import MAX_I32, MAX_I64, MIN_I64
+from goqueue.records.section import LEAST_HEADER_BYTES, MAX_I32, MAX_I64, MIN_I64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class VarintRangeError(Exception):
     """A varint is longer than its type allows."""
 
 
-def read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, position: int, bits: int = 32) -> tuple[int, int]:
     """The number at `position`, and the position after it."""
     first = data[position]
     if first < 0x80:
@@ -67,7 +67,7 @@ def read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
     return _read_long_varint(data, position, bits)
 
 
-def _read_long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def _read_long_varint(data: bytes | memoryview, position: int, bits: int) -> tuple[int, int]:
     raw = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -156,17 +156,21 @@ def decode_records(section: Section, /) -> list[Record]:
     data = bytes(section.data)
     rows: list[Record] = []
     position, last_delta = 0, -1
+    headers_left = section.max_headers
     try:
         for _ in range(section.record_count):
             length, start = read_varint(data, position)
             position = start + length
             _check_length(length, len(data) - start, len(rows))
-            row, last_delta = _decode_record(data[start:position], section, last_delta)
+            row, last_delta = _decode_record(
+                data[start:position], section, last_delta, headers_left
+            )
+            headers_left -= len(row.headers)
             rows.append(row)
     except (IndexError, VarintRangeError) as error:
         text = f"record {len(rows)} does not parse: {error}"
         raise MalformedRecordError(text).of_records({len(rows): text}) from error
-    except MalformedRecordError as error:
+    except (MalformedRecordError, BatchTooLargeError) as error:
         error.of_records({len(rows): str(error)})
         raise
     if position != len(data):
@@ -176,7 +180,9 @@ def decode_records(section: Section, /) -> list[Record]:
     return rows
 
 
-def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Record, int]:
+def _decode_record(
+    record: bytes, section: Section, last_delta: int, headers_left: int
+) -> tuple[Record, int]:
     """One record, and its offset delta, which must be larger than the last one."""
     timestamp_delta, at = read_varint(record, 1, 64)
     offset_delta, at = read_varint(record, at)
@@ -193,6 +199,14 @@ def _decode_record(record: bytes, section: Section, last_delta: int) -> tuple[Re
     value, at = _read_bytes(record, at)
     header_count, at = read_varint(record, at)
     headers: Headers = ()
+    if header_count > (len(record) - at) // LEAST_HEADER_BYTES:
+        raise MalformedHeadersError(
+            f"{header_count} headers cannot fit into {len(record) - at} bytes"
+        )
+    if header_count > headers_left:
+        raise BatchTooLargeError(
+            f"the batch has more than {section.max_headers} headers; send smaller batches"
+        )
     if header_count:
         headers, at = _read_headers(record, at, header_count)
     if at != len(record):
@@ -238,16 +252,14 @@ def _read_header(record: bytes, at: int) -> tuple[tuple[str, bytes | None], int]
 
 def check_records(section: Section, max_value_bytes: int, max_headers_bytes: int, /) -> None:
     """See `SectionCodec.check_records`."""
-    for row in decode_records(section):
+    for number, row in enumerate(decode_records(section)):
         if row.value is not None and len(row.value) > max_value_bytes:
-            raise BatchTooLargeError(
-                f"a value of {len(row.value)} bytes; at most {max_value_bytes} are allowed"
-            )
+            text = f"a value of {len(row.value)} bytes; at most {max_value_bytes} are allowed"
+            raise BatchTooLargeError(text).of_records({number: text})
         headers_bytes = len(_encode_headers(row.headers))
         if headers_bytes > max_headers_bytes:
-            raise MalformedHeadersError(
-                f"{headers_bytes} bytes of headers; at most {max_headers_bytes} are allowed"
-            )
+            text = f"{headers_bytes} bytes of headers; at most {max_headers_bytes} are allowed"
+            raise MalformedHeadersError(text).of_records({number: text})
 
 
 def fill_columns(

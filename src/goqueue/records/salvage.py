@@ -52,12 +52,16 @@ def salvage(
     bounds, is_whole = _bounds(section)
     may_step_over = is_whole and is_dense
     found: list[Record] = []
-    faults = 0
+    faults = headers = 0
 
     def rows(first: int, end: int) -> list[Record] | None:
-        part = memoryview(section.data)[bounds[first] : bounds[end]]
+        part = section._replace(
+            data=memoryview(section.data)[bounds[first] : bounds[end]],
+            record_count=end - first,
+            max_headers=section.max_headers - headers,
+        )
         try:
-            decoded = decode_records(section._replace(data=part, record_count=end - first))
+            decoded = decode_records(part)
         except BatchError:
             return None
         # Offsets that rise, with the first and the last in their places, are all in theirs.
@@ -72,11 +76,13 @@ def salvage(
         block = rows(start, end)
         if block is not None:
             found += block
+            headers += sum(len(row.headers) for row in block)
             continue
         for at in range(start, end):
             row = rows(at, at + 1)
             if row is not None:
                 found += row
+                headers += len(row[0].headers)
                 continue
             faults += 1
             if not may_step_over or faults > MAX_FAULTS:
@@ -86,7 +92,7 @@ def salvage(
 
 def _bounds(section: Section) -> tuple[Sequence[int], bool]:
     """Where records begin and the last one ends, and whether that is the end of the section."""
-    data = bytes(section.data)
+    data = memoryview(section.data)
     bounds = array("q", [0])
     position = 0
     try:

@@ -19,11 +19,14 @@ MIN_I64: Final = -(2**63)
 MAX_I64: Final = 2**63 - 1
 MAX_I32: Final = 2**31 - 1
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """Counts the changes of what is below; a compiled codec of another count is not used."""
 
 LEAST_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, two lengths and the header count, one byte each."""
+
+LEAST_HEADER_BYTES: Final = 2
+"""The lengths of its name and its value."""
 
 
 class Section(NamedTuple):
@@ -36,6 +39,8 @@ class Section(NamedTuple):
     base_timestamp: int
     append_time: int | None
     """The timestamp of every record, when the log and not the producer gave it."""
+    max_headers: int
+    """Of all records together; what holds more is not decoded."""
 
 
 ColumnBuffers: TypeAlias = tuple[
@@ -80,6 +85,7 @@ class SectionCodec(Protocol):
         Raises:
             MalformedRecordError: the section is not exactly `record_count` records.
             MalformedHeadersError: the headers of one do not parse.
+            BatchTooLargeError: the records have more than `max_headers` headers.
         """
 
     def check_records(
