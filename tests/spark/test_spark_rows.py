@@ -26,6 +26,7 @@ from goqueue.spark.kafka.fetching import Chunk, whole_batches
 from goqueue.spark.ranges import OffsetRange
 from goqueue.spark.runs import runs_of
 from support.batches import garbage_batch
+from support.bombs import header_bomb, value_bomb
 
 NAMES = list(ARROW_TYPES)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -232,6 +233,25 @@ def test_records_that_do_not_decode_are_named_or_left_out(caplog):
     found = [row["offset"] for each in builder.batches(chunk_of(made)) for row in each.to_pylist()]
     assert found == [0, 1, 2, 6]
     assert "offsets 3 to 5" in caplog.text
+
+
+def test_a_bomb_is_left_out_and_its_neighbours_are_rows():
+    made = [batch(0, b"before"), _at(1, header_bomb()), _at(2, value_bomb()), batch(3, b"after")]
+    with pytest.raises(DataLossError, match="offsets 1 to 1 do not decode"):
+        rows_of(chunk_of(made))
+    schema = pa.schema([pa.field("offset", ARROW_TYPES["offset"])])
+    builder = RowBuilder(schema, ["offset"], fail_on_data_loss=False)
+    found = [row["offset"] for each in builder.batches(chunk_of(made)) for row in each.to_pylist()]
+    assert found == [0, 3]
+
+
+def test_batches_that_are_too_large_together_become_rows_one_by_one():
+    large = [batch(number, bytes(16 << 20), compression=Compression.ZSTD) for number in range(10)]
+    names = ["offset"]
+    schema = pa.schema([pa.field("offset", ARROW_TYPES["offset"])])
+    found = list(RowBuilder(schema, names).batches(chunk_of(large)))
+    assert [row["offset"] for each in found for row in each.to_pylist()] == list(range(10))
+    assert len(found) == 10
 
 
 def _at(offset, made):

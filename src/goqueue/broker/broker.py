@@ -29,6 +29,7 @@ from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
 from goqueue.broker.messages import MessageWriter
+from goqueue.broker.opener import BatchOpener
 from goqueue.broker.partitions import Partitions
 from goqueue.broker.pipelines import Pipelines
 from goqueue.broker.producer_ids import ProducerIds
@@ -122,6 +123,7 @@ class Broker:
         self.disk = disk or SystemDisk()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
+        self.opener = BatchOpener()
         self.metrics = metrics or Metrics(str(settings.node_id))
         self.measures = Measures(self.metrics)
         self.damage = DamageReports(self.metrics)
@@ -166,9 +168,9 @@ class Broker:
         self.clock_guard.on_set = self.delays.clock_was_set
         self.writer = MessageWriter(self.topics, self.publisher, self.clock)
         self.transaction_writer = TransactionWriter(self)
-        self.reader = MessageReader(self.fetcher, self.damage)
+        self.reader = MessageReader(self.fetcher, self.damage, self.opener)
         self.memberships = Memberships(self)
-        self.record_reader = RecordReader(self.executor, self.damage)
+        self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
         self.queue_members = QueueMembers(self, self.queues)
         self.deliverer = Deliverer(self, self.queues)
@@ -242,6 +244,7 @@ class Broker:
         await self.tracer.stop()
         self.executor.shutdown()
         self._syncs.shutdown()
+        self.opener.close()
 
     # --- Topics ----------------------------------------------------------------------------------
 

@@ -288,6 +288,8 @@ class Deliverer:
         if partition is None or queue is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = [(first, end) for _, first, end in taken.ranges]
+        topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
+        opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
         loaded = await self._broker.record_reader.load(partition, ranges, opened=opened)
         return Portion(partition, queue, key, taken, marks, loaded)
 

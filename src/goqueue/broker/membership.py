@@ -312,12 +312,12 @@ class Memberships:
         for fetched in await self._broker.fetcher.fetch(request):
             if isinstance(fetched.error, OffsetOutOfRangeError):
                 member.positions.pop(fetched.read.partition, None)
-            self._take(member, fetched, limit, messages)
+            await self._take(member, fetched, limit, messages)
         if messages:
             self._broker.fetcher.handed_out(Counter(each.topic for each in messages))
         return Polled(messages, dict(member.positions))
 
-    def _take(
+    async def _take(
         self, member: Member, fetched: Fetched, limit: int, messages: list[StoredMessage]
     ) -> None:
         """Hand out one partition's messages as far as the limit goes, and remember the place."""
@@ -326,12 +326,15 @@ class Memberships:
             return
         if len(messages) >= limit:
             return
-        for message in messages_of(fetched, self._broker.damage):
-            if len(messages) == limit:
-                return
-            messages.append(message)
-            member.positions[partition] = message.record.offset + 1
-        member.positions[partition] = fetched.next_offset
+        room = limit - len(messages)
+        found = await messages_of(fetched, self._broker.opener, self._broker.damage, room)
+        if partition not in member.assigned:
+            return  # it went to somebody else meanwhile
+        messages += found
+        cut_short = len(found) == room
+        member.positions[partition] = (
+            found[-1].record.offset + 1 if cut_short else fetched.next_offset
+        )
 
     def _position(self, member: Member, partition_id: PartitionId) -> int:
         """Where to read on: where this member was, where its group was, or at an end."""

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import Isolation
-from goqueue.model.errors import BatchError, DamagedRangeError, OffsetOutOfRangeError
+from goqueue.model.errors import (
+    BatchError,
+    BatchTooLargeError,
+    DamagedRangeError,
+    OffsetOutOfRangeError,
+)
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import check_records, decode_readable
 from goqueue.records.batch import walk
@@ -24,10 +29,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.broker.damage import DamageReports
+    from goqueue.broker.opener import BatchOpener
     from goqueue.broker.partition import Partition
     from goqueue.delivery.operations import Range
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
+    from goqueue.records.opening import Room
     from goqueue.records.salvage import Fault
 
 READ_BYTES: Final = 256 * 1024
@@ -42,8 +49,12 @@ class StoredBatch:
 
     info: BatchInfo
     data: memoryview
+    kept_bytes: int = 0
+    """What the reader counts for it; 0 when it is not kept."""
     _rows: list[Record] | None = field(default=None, repr=False)
     _faults: list[Fault] | None = field(default=None, repr=False)
+    _sound: memoryview | None = field(default=None, repr=False)
+    _row_bytes: int = 0
 
     @property
     def is_dense(self) -> bool:
@@ -52,29 +63,55 @@ class StoredBatch:
 
     @property
     def cost_bytes(self) -> int:
-        """What keeping it costs, once it is open."""
-        return 2 * self.info.size_bytes + _ROW_BYTES * self.info.count
+        """What keeping it costs, with its records if it is open."""
+        return self.info.size_bytes + self._row_bytes
 
-    def faults(self, *, opened: bool) -> list[Fault]:
-        """What does not decode; without `opened` the records that do are not kept."""
-        if self._faults is None:
-            if opened or not _decodes(self.data):
-                self._rows, self._faults = decode_readable(self.data)
-            else:
-                self._faults = []
-        return self._faults
+    @property
+    def faults(self) -> list[Fault]:
+        """What does not decode, once it was checked or opened."""
+        return self._faults or []
 
     @property
     def sound_data(self) -> memoryview:
         """The batch for those who open it themselves, rid of records that do not decode."""
-        return sound_batch(self.data)[0] if self.faults(opened=False) else self.data
+        return self.data if self._sound is None else self._sound
+
+    def needs(self, *, opened: bool) -> bool:
+        """Whether it must still be checked, or opened."""
+        return self._faults is None or (opened and self._rows is None)
+
+    def open(self, room: Room | None) -> None:
+        """Decode the records, and keep them.
+
+        Raises:
+            BatchTooLargeError: they do not fit into `room`.
+        """
+        rows, self._faults = decode_readable(self.data, room=room)
+        size_bytes = self.info.size_bytes
+        if self.info.compression:
+            size_bytes = sum(len(row.key or b"") + len(row.value or b"") for row in rows)
+        headers = sum(len(row.headers) for row in rows if row.headers)
+        self._row_bytes = size_bytes + _ROW_BYTES * (len(rows) + headers)
+        self._rows = rows
+        if self._faults and self._sound is None:
+            self._sound = sound_batch(self.data)[0]
+
+    def check(self, room: Room | None) -> None:
+        """Find out whether all records decode; they are kept only if some do not.
+
+        Raises:
+            BatchTooLargeError: they do not fit into `room`.
+        """
+        if not self.is_dense or self.info.has_delivery_headers or not _decodes(self.data, room):
+            self.open(room)
+        else:
+            self._faults = []
 
     def rows(self, first: int, end: int) -> Sequence[Record]:
         """The records with offsets in [first, end) that decode."""
-        rows = self._rows
-        if rows is None:
-            rows, self._faults = decode_readable(self.data)
-            self._rows = rows
+        if self._rows is None:
+            self.open(None)
+        rows = self._rows or []
         base = self.info.base_offset
         if self.is_dense and not self._faults:
             return rows[max(first - base, 0) : max(end - base, 0)]
@@ -115,10 +152,13 @@ def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
         yield first, end
 
 
-def _decodes(data: memoryview) -> bool:
+def _decodes(data: memoryview, room: Room | None) -> bool:
+    limits = {"max_value_bytes": MAX_BATCH_BYTES, "max_headers_bytes": MAX_BATCH_BYTES}
     try:
-        check_records(data, max_value_bytes=MAX_BATCH_BYTES, max_headers_bytes=MAX_BATCH_BYTES)
-    except BatchError:
+        check_records(data, room=room, **limits)
+    except BatchError as error:
+        if room is not None and isinstance(error, BatchTooLargeError):
+            raise
         return False
     return True
 
@@ -150,9 +190,10 @@ class Loaded:
 class RecordReader:
     """Reads records by their offsets, and keeps the batches that were read last."""
 
-    def __init__(self, executor: Executor, damage: DamageReports) -> None:
+    def __init__(self, executor: Executor, damage: DamageReports, opener: BatchOpener) -> None:
         self._executor = executor
         self._damage = damage
+        self._opener = opener
         self._kept: OrderedDict[tuple[Partition, int], StoredBatch] = OrderedDict()
         self._bases: dict[Partition, list[int]] = {}
         self._kept_bytes = 0
@@ -194,28 +235,29 @@ class RecordReader:
             batch, resume_at = await self._read(partition, first)
         if batch is not None and batch.info.base_offset <= first:
             resume_at = min(batch.info.next_offset, end)
-            self._sort(partition, batch, (first, resume_at), loaded, opened=opened)
+            if batch.needs(opened=opened) and not self._holds_no_message(partition, batch):
+                await self._opener.run(batch.open if opened else batch.check)
+                self._count(batch)
+            self._sort(partition, batch, (first, resume_at), loaded)
             return resume_at
         resume_at = min(end, resume_at if batch is None else batch.info.base_offset)
         loaded.gone.append((first, resume_at))
         return resume_at
 
+    @staticmethod
+    def _holds_no_message(partition: Partition, batch: StoredBatch) -> bool:
+        return batch.info.is_control or partition.transactions.is_aborted(batch.info)
+
     def _sort(
-        self,
-        partition: Partition,
-        batch: StoredBatch,
-        wanted: Range,
-        loaded: Loaded,
-        *,
-        opened: bool,
+        self, partition: Partition, batch: StoredBatch, wanted: Range, loaded: Loaded
     ) -> None:
         """Tell messages from what only takes up offsets, and from what does not decode."""
-        info, (first, end) = batch.info, wanted
-        if info.is_control or partition.transactions.is_aborted(info):
+        first, end = wanted
+        if self._holds_no_message(partition, batch):
             loaded.gone.append((first, end))
             return
         sound = [(first, end)]
-        if faults := batch.faults(opened=opened):
+        if faults := batch.faults:
             for fault in faults:
                 self._damage.undecodable(partition.id, fault)
             sound = list(around(first, end, [(each.first, each.end) for each in faults]))
@@ -272,11 +314,23 @@ class RecordReader:
         if key in self._kept:
             return
         self._kept[key] = batch
-        self._kept_bytes += batch.cost_bytes
+        batch.kept_bytes = batch.cost_bytes
+        self._kept_bytes += batch.kept_bytes
         insort(self._bases.setdefault(partition, []), batch.info.base_offset)
+        self._drop_oldest()
+
+    def _count(self, batch: StoredBatch) -> None:
+        """A batch that was opened costs more than before."""
+        if batch.kept_bytes:
+            self._kept_bytes += batch.cost_bytes - batch.kept_bytes
+            batch.kept_bytes = batch.cost_bytes
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
         while self._kept_bytes > MAX_CACHED_BYTES and len(self._kept) > 1:
             (other, base), dropped = self._kept.popitem(last=False)
-            self._kept_bytes -= dropped.cost_bytes
+            self._kept_bytes -= dropped.kept_bytes
+            dropped.kept_bytes = 0
             self._forget_base(other, base)
 
     def _forget_base(self, partition: Partition, base: int) -> None:
@@ -288,4 +342,6 @@ class RecordReader:
     def forget(self, partition: Partition) -> None:
         """A partition is gone, and what was kept of it with it."""
         for base in self._bases.pop(partition, ()):
-            self._kept_bytes -= self._kept.pop((partition, base)).cost_bytes
+            dropped = self._kept.pop((partition, base))
+            self._kept_bytes -= dropped.kept_bytes
+            dropped.kept_bytes = 0

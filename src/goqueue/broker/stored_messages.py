@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
 from goqueue.broker.partition import Isolation
 from goqueue.records import decode_readable
+from goqueue.records.salvage import Readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from goqueue.broker.damage import DamageReports
     from goqueue.broker.fetch import Fetched, Fetcher
+    from goqueue.broker.opener import BatchOpener
     from goqueue.broker.partition import PartitionId
     from goqueue.records import Record
+    from goqueue.records.opening import Room
 
 
 class StoredMessage(NamedTuple):
@@ -40,9 +43,10 @@ class MessagesRead:
 class MessageReader:
     """Reads messages without keeping anything about the reader."""
 
-    def __init__(self, fetcher: Fetcher, damage: DamageReports) -> None:
+    def __init__(self, fetcher: Fetcher, damage: DamageReports, opener: BatchOpener) -> None:
         self._fetcher = fetcher
         self._damage = damage
+        self._opener = opener
 
     async def read(
         self,
@@ -68,7 +72,7 @@ class MessageReader:
         (fetched,) = await self._fetcher.fetch(request)
         if fetched.error is not None:
             raise fetched.error
-        messages = list(itertools.islice(messages_of(fetched, self._damage), limit))
+        messages = await messages_of(fetched, self._opener, self._damage, limit)
         if messages:
             self._fetcher.handed_out({partition.topic: len(messages)})
         cut_short = len(messages) == limit and messages
@@ -80,18 +84,30 @@ class MessageReader:
         )
 
 
-def messages_of(fetched: Fetched, damage: DamageReports) -> Iterator[StoredMessage]:
-    """The data messages of a fetch, from the offset that was asked for on.
+async def messages_of(
+    fetched: Fetched, opener: BatchOpener, damage: DamageReports, limit: int
+) -> list[StoredMessage]:
+    """Up to `limit` data messages of a fetch, from the offset that was asked for on.
 
     Records that do not decode are skipped and reported: nobody could ever read past them otherwise.
     """
     place = fetched.read.partition
+    messages: list[StoredMessage] = []
     for position, info in visible_batches(fetched):
+        if len(messages) >= limit:
+            break
         if info.last_offset < fetched.read.offset:
             continue
-        records, faults = decode_readable(fetched.data, position)
+        wanted = partial(_open, fetched, position, limit - len(messages))
+        records, faults = await opener.run(wanted)
         for fault in faults:
             damage.undecodable(place, fault)
-        for record in records:
-            if record.offset >= fetched.read.offset:
-                yield StoredMessage(place.topic, place.number, record)
+        messages += [StoredMessage(place.topic, place.number, record) for record in records]
+    return messages
+
+
+def _open(fetched: Fetched, position: int, limit: int, room: Room | None) -> Readable:
+    """What is wanted of one batch; the rest of it is let go at once."""
+    records, faults = decode_readable(fetched.data, position, room=room)
+    start = bisect_left(records, fetched.read.offset, key=attrgetter("offset"))
+    return Readable(records[start : start + limit], faults)

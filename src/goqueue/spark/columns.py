@@ -10,6 +10,7 @@ import pyarrow.compute
 
 from goqueue.model.delivery import PRIORITY_HEADER, Priority
 from goqueue.model.errors import BatchError, PriorityError
+from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records.arrow import to_arrow
 from goqueue.records.batch import walk
 from goqueue.records.choice import CODEC
@@ -46,6 +47,9 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "rawValue": pa.binary(),
 }
 """Every column and its type, in the order that Spark's Kafka connector has them; ours come last."""
+
+_MAX_OPEN_BYTES: Final = 2 * MAX_BATCH_BYTES
+"""Of batches that are decoded together, decompressed. A run of more is decoded batch by batch."""
 
 _ON_REQUEST: Final = ("headers", "rawValue")
 
@@ -124,20 +128,35 @@ class RowBuilder:
         """
         source = chunk.source
         for run in runs_of(chunk.data, chunk.batches, chunk.aborted):
-            try:
-                columns = self._decoded(run.data, chunk)
-            except BatchError:
-                columns = self._decoded(self._sound(run.data, chunk), chunk)
-            if columns.count:
-                yield self._build(_Rows(source, run, to_arrow(columns)))
+            for columns in self._opened(run.data, chunk):
+                if columns.count:
+                    yield self._build(_Rows(source, run, to_arrow(columns)))
+
+    def _opened(self, data: memoryview | bytes, chunk: Chunk) -> Iterator[Columns]:
+        """The rows of a run at once; batch by batch where one is bad, or all are too large."""
+        try:
+            yield self._decoded(data, chunk)
+        except BatchError:
+            for position, info in walk(data):
+                batch = memoryview(data)[position : position + info.size_bytes]
+                try:
+                    columns = self._decoded(batch, chunk)
+                except BatchError:
+                    columns = self._decoded(self._sound(batch, chunk), chunk)
+                yield columns
 
     def _decoded(self, data: memoryview | bytes, chunk: Chunk) -> Columns:
-        return CODEC.decode_columns(data, from_offset=chunk.position, until_offset=chunk.source.end)
+        return CODEC.decode_columns(
+            data,
+            from_offset=chunk.position,
+            until_offset=chunk.source.end,
+            limit_bytes=_MAX_OPEN_BYTES,
+        )
 
-    def _sound(self, data: memoryview | bytes, chunk: Chunk) -> bytes:
-        """Batches without the records that do not decode, unless those are wanted."""
-        found = [sound_batch(data, position) for position, _ in walk(data)]
-        for fault in (fault for _, faults in found for fault in faults):
+    def _sound(self, data: memoryview, chunk: Chunk) -> memoryview:
+        """A batch without the records that do not decode, unless those are wanted."""
+        sound, faults = sound_batch(data)
+        for fault in faults:
             if fault.end <= chunk.position or fault.first >= chunk.source.end:
                 continue
             text = (
@@ -147,7 +166,7 @@ class RowBuilder:
             if self._fail_on_data_loss:
                 raise DataLossError(f"{text}. Set failOnDataLoss=false to go on without them.")
             _log.warning("%s; going on, as failOnDataLoss=false says", text)
-        return b"".join(batch for batch, _ in found)
+        return sound
 
     def _build(self, rows: _Rows) -> pa.RecordBatch:
         arrays = [self._column(name, rows) for name in self._columns]

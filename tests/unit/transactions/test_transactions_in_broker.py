@@ -79,7 +79,7 @@ class Producer:
 
 
 async def _values(broker, place=P0, isolation=Isolation.READ_COMMITTED):
-    reader = MessageReader(broker.fetcher, broker.damage)
+    reader = MessageReader(broker.fetcher, broker.damage, broker.opener)
     found = await reader.read(place, 0, limit=1000, isolation=isolation)
     return [message.record.value for message in found.messages]
 
