@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import importlib
 import itertools
+import os
 import random
 import sys
 import time
@@ -22,13 +23,13 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from fuzz import live
+from fuzz import live, sanitized
 from fuzz.mutations import mutate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TARGETS: Final = ("http", "grpc_bodies", "grpc_frames", "kafka", "kafka_login")
+TARGETS: Final = ("http", "grpc_bodies", "grpc_frames", "kafka", "kafka_login", "records")
 FINDINGS: Final = Path("build/fuzz")
 _ROUND: Final = 100
 """Inputs of one target before the next one has its turn and the broker is looked at."""
@@ -64,8 +65,11 @@ def try_inputs(name: str, target: Target, source: Iterator[bytes], count: int) -
     """Try so many; returns how many were findings, which are kept and printed."""
     found = 0
     tried: list[bytes] = []
+    current = os.environ.get(sanitized.CURRENT)
     for data in itertools.islice(source, count):
         tried.append(data)
+        if current is not None:
+            Path(current).write_bytes(data)
         try:
             target.check(data)
         except Exception:  # noqa: BLE001 - whatever it is, it is a finding
@@ -104,6 +108,22 @@ def _run(names: Sequence[str], minutes: float, seed: int) -> int:
     return found
 
 
+def _run_beside(names: Sequence[str], minutes: float, seed: int) -> int:
+    """Fuzz; the compiled codec in a process of its own, with AddressSanitizer if there is one."""
+    if "records" not in names or sanitized.LIBRARY in os.environ:
+        return _run(names, minutes, seed)
+    if sanitized.compiler() is None:
+        print("no gcc with AddressSanitizer here: the compiled codec is tried without it")
+        return _run(names, minutes, seed)
+    FINDINGS.mkdir(parents=True, exist_ok=True)
+    folder = FINDINGS / "sanitized"
+    given = ("--target", "records", "--minutes", str(minutes), "--seed", str(seed))
+    running = sanitized.start(folder, *given)
+    others = [name for name in names if name != "records"]
+    found = _run(others, minutes, seed) if others else 0
+    return found + sanitized.finish(running, folder, FINDINGS)
+
+
 def main() -> int:
     """Fuzz, or try one input again; the exit code says whether there was a finding."""
     parser = argparse.ArgumentParser(description="Fuzz what strangers can reach.")
@@ -117,7 +137,7 @@ def main() -> int:
         if given.input is not None:
             name = names[0]
             return try_inputs(name, load(name), iter([given.input.read_bytes()]), 1)
-        return min(_run(names, given.minutes, given.seed), 1)
+        return min(_run_beside(names, given.minutes, given.seed), 1)
     finally:
         live.close()
 

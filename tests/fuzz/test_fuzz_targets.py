@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fuzz import driver, live
+from fuzz import driver, live, sanitized
 from fuzz.mutations import MAX_BYTES, mutate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 INPUTS = 200
 
@@ -29,6 +30,14 @@ def test_damaged_inputs_are_refused_or_answered(name: str) -> None:
     for _ in range(INPUTS):
         target.check(next(source))
     live.expect_well()
+
+
+@pytest.mark.skipif(sanitized.compiler() is None, reason="no gcc with AddressSanitizer")
+def test_the_compiled_codec_takes_damaged_batches_under_the_sanitizer(tmp_path: Path) -> None:
+    given = ("--target", "records", "--minutes", "0.02", "--seed", "1")
+    running = sanitized.start(tmp_path, *given)
+    assert sanitized.finish(running, tmp_path, tmp_path) == 0
+    assert (tmp_path / "current").read_bytes()
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:
