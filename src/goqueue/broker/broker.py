@@ -25,6 +25,7 @@ from goqueue.broker.fetch import Fetcher
 from goqueue.broker.gauges import BrokerGauges
 from goqueue.broker.health import Health
 from goqueue.broker.history import History
+from goqueue.broker.large_batches import LargeBatches
 from goqueue.broker.letters import Letters
 from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
@@ -148,6 +149,7 @@ class Broker:
         self.traces = TraceStore(settings.tracing, self.disk, traces, self.clock, node)
         self.tracer = Tracer(self.traces, self.topics, self.clock, node)
         self.publisher = Publisher(self.partitions, self.clock, self.measures, self.tracer)
+        self.large_batches = LargeBatches(self.partitions, self.opener)
         self.fetcher = Fetcher(
             self.partitions,
             self.clock,

@@ -23,7 +23,7 @@ from goqueue.model.errors import (
     DeliveryHeaderError,
     PriorityError,
 )
-from goqueue.records import DELIVERY, Record, decode_rows
+from goqueue.records import DELIVERY, Record
 from goqueue.records.batch import CRC_START
 
 if TYPE_CHECKING:
@@ -80,13 +80,12 @@ def may_speak_of_delivery(settings: TopicSettings, batch: memoryview, info: Batc
     return info.compression != 0 or _NAMES.search(batch) is not None
 
 
-def opened(settings: TopicSettings, batch: memoryview, now_ms: int) -> Opened:
+def opened(settings: TopicSettings, records: list[Record], now_ms: int) -> Opened:
     """The records of a batch, held to what their headers may say.
 
     Raises:
         BatchError, DelayError: naming every record that may not be stored.
     """
-    records = decode_rows(batch, check_crc=False)  # which was checked at admission
     says_something = False
     later = []
     refused: dict[int, str] = {}

@@ -13,7 +13,7 @@ from goqueue.broker.delay_admission import (
 )
 from goqueue.broker.delay_repeats import delayable
 from goqueue.broker.partition import Placed
-from goqueue.broker.rewrite import rewritten
+from goqueue.broker.rewrite import records_of, rewritten
 from goqueue.broker.timestamps import check_timestamps
 from goqueue.model.errors import (
     BatchError,
@@ -33,6 +33,7 @@ from goqueue.model.errors import (
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
 from goqueue.records.batch import peek, validate
+from goqueue.records.opening import check_count, room_for
 from goqueue.records.section import LEAST_RECORD_BYTES
 from goqueue.storage.config import Fsync
 
@@ -90,6 +91,8 @@ class PublishRequest(NamedTuple):
     """Messages of the batch were traced before, and name their traces: they are traced on."""
     opened: Opened | None = None
     """What is in such a batch, from whoever made it; the batch is opened otherwise."""
+    records: list[Record] | BatchError | None = None
+    """What a large batch holds, or why it cannot be opened, from `LargeBatches`."""
 
 
 class Published(NamedTuple):
@@ -194,7 +197,10 @@ class Publisher:
         info = _admit(topic, request.batch)
         limits = topic.settings.timestamp_limits
         if limits is not None and not request.internal:
-            check_timestamps(limits, request.batch, info, self._clock.now_ms(), self.steady_ms)
+            now_ms = self._clock.now_ms()
+            check_timestamps(
+                limits, request.batch, info, now_ms, self.steady_ms, known=request.records
+            )
         if info.has_delivery_headers and not request.delivery:
             raise MalformedBatchError(
                 "the batch has the attribute bit 7, which the broker alone gives"
@@ -210,7 +216,9 @@ class Publisher:
     def _append(
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
     ) -> Published:
-        batch, append_time_ms = rewritten(topic.settings, request.batch, info, self._clock)
+        batch, append_time_ms = rewritten(
+            topic.settings, request.batch, info, self._clock, request.records
+        )
         if batch is not request.batch:
             info = peek(batch)
             _check_size(topic, info)  # compressed anew it may be larger, or not compressed at all
@@ -233,7 +241,10 @@ class Publisher:
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
     ) -> Published:
         """Take out what is due later; the rest is stored like any batch, marked as speaking."""
-        found = request.opened or opened(topic.settings, request.batch, self._clock.now_ms())
+        found = request.opened
+        if found is None:
+            records = records_of(request.batch, request.records)
+            found = opened(topic.settings, records, self._clock.now_ms())
         known = partition.state.check(info)
         if known is not None and (found.later or delayable(found.records)):
             return self._repeated(topic, partition, request, info, found, known=known)
@@ -294,7 +305,7 @@ class Publisher:
         if rest or info.has_producer or not request.delivery:
             keeps_places = info.has_producer or not request.delivery
             batch = memoryview(_without_delayed(info, rest, keeps_places=keeps_places))
-            request = request._replace(batch=batch)
+            request = request._replace(batch=batch, records=rest if keeps_places else None)
             published = self._append(topic, partition, request, peek(batch))
             self._trace_rest(topic, request, published.placed, started_s)
         self.delays.finish(topic, request.partition.number, info)
@@ -367,6 +378,7 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             f"{info.count} records in a batch of {info.size_bytes} bytes: each takes at least "
             f"{LEAST_RECORD_BYTES}"
         )
+    check_count(info, room_for(info.size_bytes))  # no reader here could open it
     validate(batch, 0, info)
     return info
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.topic_setting_table import SchemaValidation
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
-from goqueue.records import decode_rows
+from goqueue.records import admit
 from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
 
@@ -66,7 +66,7 @@ class SchemaValidator:
         needs_id = topic.settings.schema_validation is SchemaValidation.ID
         if subject.latest_id is None and not needs_id:
             return
-        records = decode_rows(batch, 0, check_crc=False)
+        records = admit(batch)
         reasons = self._reasons(subject, records, needs_id=needs_id)
         self._latency.observe(self._clock.monotonic_s() - started_s)
         self._count(topic.name, "valid", len(records) - len(reasons))

@@ -138,6 +138,18 @@ class TopicSettings:
         return self.is_on("goqueue.kafka.headers")
 
     @cached_property
+    def opens_all(self) -> bool:
+        """Every batch is opened on its way in."""
+        is_rewritten = self.codec is not None or self.stamps_append_time or self.compacts
+        limits = self.timestamp_limits
+        return is_rewritten or (limits is not None and limits.before_ms is not None)
+
+    @cached_property
+    def may_open(self) -> bool:
+        """A batch may be opened on its way in; without it none is."""
+        return self.opens_all or self.takes_kafka_headers
+
+    @cached_property
     def may_delay(self) -> bool:
         """Messages may be delivered later than they are published."""
         return self.is_on("goqueue.delay.enable")

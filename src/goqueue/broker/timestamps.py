@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.rewrite import records_of
 from goqueue.model.errors import InvalidTimestampError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.records import decode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.model.errors import BatchError
+    from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
 
 
@@ -33,6 +35,8 @@ def check_timestamps(
     info: BatchInfo,
     now_ms: int,
     steady_ms: Callable[[], int],
+    *,
+    known: list[Record] | BatchError | None = None,
 ) -> None:
     """Hold the records of a batch to a topic's limits, at the cost of the header as a rule.
 
@@ -46,6 +50,7 @@ def check_timestamps(
         now_ms: The time of the append.
         steady_ms: The time without a jump of the clock; a clock that was set back must not refuse
             what producers with the right time send.
+        known: The records, if the batch was opened before.
 
     Raises:
         InvalidTimestampError: naming the records.
@@ -66,7 +71,7 @@ def check_timestamps(
         latest = max(now_and_steady) + limits.after_ms
     refused = {
         record.offset - info.base_offset: _complaint(record.timestamp_ms, earliest, latest)
-        for record in decode_rows(batch, check_crc=False)
+        for record in records_of(batch, known)
         if _is_outside(record.timestamp_ms, earliest, latest)
     }
     if refused:

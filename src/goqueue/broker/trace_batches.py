@@ -9,6 +9,7 @@ from goqueue.model.errors import BatchError
 from goqueue.records import Compression, decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.records.compression import decompress
+from goqueue.records.opening import Room
 from goqueue.tracing.context import TRACEPARENT_HEADER, context_in
 from goqueue.tracing.index import Traced
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.tracing.context import TraceContext
 
+_ROOM: Final = Room(4 * 1024 * 1024, 100_000)
+"""What is opened on the way in, to look for traces. A larger batch names none: it is stored all the
+same, and others wait."""
 _NAME: Final = re.compile(re.escape(TRACEPARENT_HEADER.encode()))
 
 
@@ -32,11 +36,12 @@ def traced_batch(batch: memoryview, first: int, end: int, *, only_named: bool = 
     try:
         if is_dense and not only_named and not _may_name(batch, info):
             return Traced(first, end, {})
+        records = decode_rows(batch, check_crc=False, room=_ROOM)
         shift = first - info.base_offset
         own: dict[int, TraceContext | None] = {}
         if only_named or not is_dense:
             own = dict.fromkeys(range(first, end))
-        for record in decode_rows(batch, check_crc=False):
+        for record in records:
             offset = record.offset + shift
             context = sampled_context(record.headers)
             if context is not None:
@@ -53,8 +58,8 @@ def traced_batch(batch: memoryview, first: int, end: int, *, only_named: bool = 
 def _may_name(batch: memoryview, info: BatchInfo) -> bool:
     if info.compression == 0:
         return _NAME.search(batch) is not None
-    packed = batch[HEADER_BYTES : info.size_bytes]
-    return _NAME.search(decompress(Compression.of(info.compression), packed)) is not None
+    packed, codec = batch[HEADER_BYTES : info.size_bytes], Compression.of(info.compression)
+    return _NAME.search(decompress(codec, packed, _ROOM.size_bytes)) is not None
 
 
 def sampled_context(headers: Headers) -> TraceContext | None:

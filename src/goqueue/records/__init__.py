@@ -27,6 +27,7 @@ from goqueue.records.columns import BinaryColumn, Columns
 from goqueue.records.compression import Compression
 from goqueue.records.record import Headers, Record
 
+admit = CODEC.admit
 encode = CODEC.encode
 decode_rows = CODEC.decode_rows
 decode_readable = CODEC.decode_readable
@@ -51,6 +52,7 @@ __all__ = [
     "Compression",
     "Headers",
     "Record",
+    "admit",
     "check_records",
     "decode_columns",
     "decode_readable",

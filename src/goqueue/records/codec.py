@@ -141,17 +141,23 @@ class Codec:
         return batch
 
     def decode_rows(
-        self, buffer: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = True
+        self,
+        buffer: bytes | bytearray | memoryview,
+        position: int = 0,
+        *,
+        check_crc: bool = True,
+        room: Room | None = None,
     ) -> list[Record]:
         """Every record of the one batch at `position`; control records are records too.
 
         Raises:
+            BatchTooLargeError: there is more than in `room`, or than may be opened at all.
             BatchError: each way in which bytes are not an acceptable batch has its own class.
         """
         info = peek(buffer, position)
         if check_crc:
             validate(buffer, position, info)
-        return self._sections.decode_records(open_section(buffer, position, info))
+        return self._sections.decode_records(open_section(buffer, position, info, room))
 
     def decode_readable(
         self,

@@ -183,7 +183,8 @@ class Connection(asyncio.Protocol):
         if call is None:
             return None
         alone = not self._pending
-        if alone or (call.is_pipelined and self._pending[0].is_pipelined):
+        # The last one may have turned out to be large when it started.
+        if alone or (call.is_pipelined and self._pending[-1].is_pipelined):
             self._waiting = None
             return call
         self._waiting = call

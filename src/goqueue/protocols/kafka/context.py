@@ -88,7 +88,8 @@ class RequestContext:
         self.client_id = client_id
         self.peer = peer
         self.is_large = False
-        """Whether it lists so much that it has to be handled in turns (`turns.in_turns`)."""
+        """Whether it lists or holds so much that it has to be handled in turns (`turns.in_turns`).
+        No request of its connection starts before it is done."""
 
     @property
     def client_host(self) -> str:

@@ -97,7 +97,7 @@ class Call:
     @property
     def is_pipelined(self) -> bool:
         """Whether it may run beside other pipelined requests of its connection."""
-        return self.endpoint is None or (self.endpoint.spec.pipelined and self.read is None)
+        return self.endpoint is None or (self.endpoint.spec.pipelined and not self.ctx.is_large)
 
     @property
     def is_long_poll(self) -> bool:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
-from goqueue.model.errors import GoQueueError, MalformedBatchError
+from goqueue.model.errors import GoQueueError, MalformedBatchError, TopicError
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
@@ -48,7 +48,12 @@ class ProduceApi:
     def produce(
         self, ctx: RequestContext, request: ProduceRequest
     ) -> Response | Awaitable[Response | None] | None:
-        """Append everything at once; wait only where a topic wants its records on the disk."""
+        """Append everything at once; wait only where a topic wants its records on the disk.
+
+        What is opened, and too large for the event loop, is appended when that has been done.
+        """
+        if self._has_large(request):
+            ctx.is_large = True
         if request.transactional_id is not None and ctx.version >= IMPLICIT_FROM:
             wanted = self._joining.wanted(request)
             if wanted is not None:
@@ -76,7 +81,8 @@ class ProduceApi:
             parts: list[PartitionResult] = []
             async for data in in_turns(topic.partitions):
                 single = TopicData(topic.name, topic.topic_id, [data])
-                self._topic(single, sent, waits, parts)
+                opened = await self._opened(single, data)
+                self._topic(single, sent, waits, parts, opened)
             results.append(TopicResult(topic.name, topic.topic_id, parts))
         answer = self._answer(ctx, request, results, waits)
         return await answer if isawaitable(answer) else answer
@@ -103,12 +109,13 @@ class ProduceApi:
         sent: _Sent,
         waits: list[_Wait],
         results: list[PartitionResult] | None = None,
+        opened: PublishRequest | None = None,
     ) -> TopicResult:
         results = [] if results is None else results
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
             try:
-                published = self._publish(self._name(topic), data, sent)
+                published = self._publish(self._name(topic), data, sent, opened)
             except GoQueueError as error:
                 results.append(_failure(data.partition, error, sent.version))
                 continue
@@ -130,7 +137,37 @@ class ProduceApi:
             return self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
         return topic.name or ""
 
-    def _publish(self, topic: str, data: PartitionData, sent: _Sent) -> Published:
+    # --- Batches that are opened before they are published ----------------------------------------
+
+    def _has_large(self, request: ProduceRequest) -> bool:
+        return any(
+            self._is_large(topic, data)
+            for topic in request.topics
+            if self._may_open(topic)
+            for data in topic.partitions
+        )
+
+    def _may_open(self, topic: TopicData) -> bool:
+        try:
+            found = self._broker.topics.catalogue.by_name.get(self._name(topic))
+        except TopicError:
+            return False  # which is said when it is published
+        return found is not None and found.settings.may_open
+
+    def _is_large(self, topic: TopicData, data: PartitionData) -> bool:
+        place = PartitionId(self._name(topic), data.partition)
+        return data.records is not None and self._broker.large_batches.includes(place, data.records)
+
+    async def _opened(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
+        """A large batch with its records. One at a time is kept open, until it is published."""
+        if data.records is None or not self._may_open(topic) or not self._is_large(topic, data):
+            return None
+        place = PartitionId(self._name(topic), data.partition)
+        return await self._broker.large_batches.opened(PublishRequest(place, data.records))
+
+    def _publish(
+        self, topic: str, data: PartitionData, sent: _Sent, opened: PublishRequest | None
+    ) -> Published:
         acks = _ACKS.get(sent.acks)
         if acks is None:
             raise InvalidRequiredAcksError(f"acks is {sent.acks}, expected -1, 0 or 1")
@@ -140,7 +177,8 @@ class ProduceApi:
         if sent.refusal is not None:
             self._broker.partitions.resolve(partition)  # that it is missing is said first
             raise sent.refusal
-        return self._broker.publisher.publish(PublishRequest(partition, data.records, acks))
+        request = opened or PublishRequest(partition, data.records)
+        return self._broker.publisher.publish(request._replace(acks=acks))
 
 
 class _Sent(NamedTuple):
