@@ -10,6 +10,7 @@ from goqueue.broker.ack import MAX_REASON_CHARS
 from goqueue.broker.damage import describe
 from goqueue.broker.partition import Isolation
 from goqueue.broker.portions import Portion, cut, cut_whole, marks_of, take_expired
+from goqueue.broker.record_reader import MAX_CACHED_BYTES
 from goqueue.broker.runs import runs_of
 from goqueue.broker.waiting import Waiter
 from goqueue.delivery import operations as ops
@@ -290,8 +291,13 @@ class Deliverer:
         ranges = [(first, end) for _, first, end in taken.ranges]
         topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
         opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
-        loaded = await self._broker.record_reader.load(partition, ranges, opened=opened)
-        return Portion(partition, queue, key, taken, marks, loaded)
+        loaded = await self._broker.record_reader.load(
+            partition, ranges, opened=opened, max_bytes=MAX_CACHED_BYTES
+        )
+        portion = Portion(partition, queue, key, taken, marks, loaded)
+        if loaded.rest:
+            portion.change(ops.Untaken(loaded.rest, taken.lease))
+        return portion
 
     def _sift(self, group: QueueGroup, portion: Portion) -> None:
         """Be done with what is not there, does not decode, or whose TTL expired.

@@ -327,14 +327,11 @@ class Memberships:
         if len(messages) >= limit:
             return
         room = limit - len(messages)
-        found = await messages_of(fetched, self._broker.opener, self._broker.damage, room)
+        found, is_all = await messages_of(fetched, self._broker.opener, self._broker.damage, room)
         if partition not in member.assigned:
             return  # it went to somebody else meanwhile
         messages += found
-        cut_short = len(found) == room
-        member.positions[partition] = (
-            found[-1].record.offset + 1 if cut_short else fetched.next_offset
-        )
+        member.positions[partition] = fetched.next_offset if is_all else found[-1].record.offset + 1
 
     def _position(self, member: Member, partition_id: PartitionId) -> int:
         """Where to read on: where this member was, where its group was, or at an end."""

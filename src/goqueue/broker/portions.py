@@ -127,7 +127,7 @@ def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
     kept: list[tuple[StoredBatch, int, int]] = []
     back: list[Range] = []
     for batch, first, end in portion.loaded.parts:
-        per_record = max(batch.info.size_bytes // max(batch.info.count, 1), 1)
+        per_record = batch.record_bytes
         room = max(left_bytes // per_record, 0)
         if not kept and is_first:
             room = max(room, 1)

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 256 * 1024
 MAX_CACHED_BYTES: Final = 32 * 1024 * 1024
 _ROW_BYTES: Final = 200
-"""What an opened record costs beside its bytes, roughly."""
+"""What an opened record, or a header of one, costs beside its bytes, roughly."""
+_LEAST_BYTES: Final = 16
+"""What it takes at the least in an answer."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class StoredBatch:
     _faults: list[Fault] | None = field(default=None, repr=False)
     _sound: memoryview | None = field(default=None, repr=False)
     _row_bytes: int = 0
+    _content_bytes: int = 0
 
     @property
     def is_dense(self) -> bool:
@@ -65,6 +68,11 @@ class StoredBatch:
     def cost_bytes(self) -> int:
         """What keeping it costs, with its records if it is open."""
         return self.info.size_bytes + self._row_bytes
+
+    @property
+    def record_bytes(self) -> int:
+        """The size of one of its records, on average and decompressed; its header counts too."""
+        return max((self._content_bytes or self.info.size_bytes) // max(self.info.count, 1), 1)
 
     @property
     def faults(self) -> list[Fault]:
@@ -87,11 +95,12 @@ class StoredBatch:
             BatchTooLargeError: they do not fit into `room`.
         """
         rows, self._faults = decode_readable(self.data, room=room)
-        size_bytes = self.info.size_bytes
-        if self.info.compression:
-            size_bytes = sum(len(row.key or b"") + len(row.value or b"") for row in rows)
         headers = sum(len(row.headers) for row in rows if row.headers)
-        self._row_bytes = size_bytes + _ROW_BYTES * (len(rows) + headers)
+        self._content_bytes = self.info.size_bytes
+        if self.info.compression:
+            self._content_bytes = sum(len(row.key or b"") + len(row.value or b"") for row in rows)
+            self._content_bytes += _LEAST_BYTES * (len(rows) + headers)
+        self._row_bytes = self._content_bytes + _ROW_BYTES * (len(rows) + headers)
         self._rows = rows
         if self._faults and self._sound is None:
             self._sound = sound_batch(self.data)[0]
@@ -163,7 +172,7 @@ def _decodes(data: memoryview, room: Room | None) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loaded:
     """What there is of the offsets that were asked for."""
 
@@ -176,10 +185,8 @@ class Loaded:
     rest: list[Range] = field(default_factory=list)
     """Offsets that were left for another time, there being enough."""
 
-    @property
-    def size_bytes(self) -> int:
-        """The size of the batches that hold something of it."""
-        return sum({id(batch): batch.info.size_bytes for batch, _, _ in self.parts}.values())
+    size_bytes: int = 0
+    """What the batches take in memory that hold something of it."""
 
     def records(self) -> Iterator[Record]:
         """The records themselves."""
@@ -209,8 +216,8 @@ class RecordReader:
         """The batches that hold these offsets, which are all committed.
 
         Without `opened` whoever asks hands on whole batches: that they decode is made sure, and
-        their records are not kept. With `max_bytes` the rest is left once batches of so many bytes
-        are loaded; the first is loaded whatever its size.
+        their records are not kept. With `max_bytes` the rest is left once the batches take so much
+        memory; the first is loaded whatever its size.
 
         Raises:
             StorageError: the disk refused.
@@ -238,6 +245,8 @@ class RecordReader:
             if batch.needs(opened=opened) and not self._holds_no_message(partition, batch):
                 await self._opener.run(batch.open if opened else batch.check)
                 self._count(batch)
+            if not loaded.parts or loaded.parts[-1][0] is not batch:
+                loaded.size_bytes += batch.cost_bytes
             self._sort(partition, batch, (first, resume_at), loaded)
             return resume_at
         resume_at = min(end, resume_at if batch is None else batch.info.base_offset)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for, visible_batches
 from goqueue.broker.partition import Isolation
 from goqueue.records import decode_readable
-from goqueue.records.salvage import Readable
 
 if TYPE_CHECKING:
     from goqueue.broker.damage import DamageReports
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import PartitionId
     from goqueue.records import Record
     from goqueue.records.opening import Room
+    from goqueue.records.salvage import Fault
+
+MAX_OPENED_BYTES: Final = 16 * 1024 * 1024
+"""Messages of one partition in one answer, decompressed. What goes beyond it comes with the next
+read; one message is returned whatever its size."""
+_HEADER_BYTES: Final = 64
+"""What a header counts for: many small ones take long to write into an answer."""
 
 
 class StoredMessage(NamedTuple):
@@ -72,13 +79,12 @@ class MessageReader:
         (fetched,) = await self._fetcher.fetch(request)
         if fetched.error is not None:
             raise fetched.error
-        messages = await messages_of(fetched, self._opener, self._damage, limit)
+        messages, is_all = await messages_of(fetched, self._opener, self._damage, limit)
         if messages:
             self._fetcher.handed_out({partition.topic: len(messages)})
-        cut_short = len(messages) == limit and messages
         return MessagesRead(
             messages,
-            messages[-1].record.offset + 1 if cut_short else fetched.next_offset,
+            fetched.next_offset if is_all else messages[-1].record.offset + 1,
             fetched.high_watermark,
             fetched.log_start,
         )
@@ -86,28 +92,57 @@ class MessageReader:
 
 async def messages_of(
     fetched: Fetched, opener: BatchOpener, damage: DamageReports, limit: int
-) -> list[StoredMessage]:
-    """Up to `limit` data messages of a fetch, from the offset that was asked for on.
+) -> tuple[list[StoredMessage], bool]:
+    """Up to `limit` data messages of a fetch, from the offset asked for on; whether these are all.
 
     Records that do not decode are skipped and reported: nobody could ever read past them otherwise.
     """
     place = fetched.read.partition
     messages: list[StoredMessage] = []
+    left = _Left(limit, MAX_OPENED_BYTES)
     for position, info in visible_batches(fetched):
-        if len(messages) >= limit:
-            break
         if info.last_offset < fetched.read.offset:
             continue
-        wanted = partial(_open, fetched, position, limit - len(messages))
-        records, faults = await opener.run(wanted)
-        for fault in faults:
+        if left.count <= 0 or left.size_bytes <= 0:
+            return messages, False
+        opened = await opener.run(partial(_open, fetched, position, left))
+        for fault in opened.faults:
             damage.undecodable(place, fault)
-        messages += [StoredMessage(place.topic, place.number, record) for record in records]
-    return messages
+        messages += [StoredMessage(place.topic, place.number, record) for record in opened.records]
+        left = opened.left
+        if opened.is_cut:
+            return messages, False
+    return messages, True
 
 
-def _open(fetched: Fetched, position: int, limit: int, room: Room | None) -> Readable:
+class _Left(NamedTuple):
+    """How much may still be read."""
+
+    count: int
+    size_bytes: int
+
+
+class _Opened(NamedTuple):
+    """What was read of one batch."""
+
+    records: list[Record]
+    faults: list[Fault]
+    left: _Left
+    is_cut: bool
+    """There is more in it."""
+
+
+def _open(fetched: Fetched, position: int, left: _Left, room: Room | None) -> _Opened:
     """What is wanted of one batch; the rest of it is let go at once."""
-    records, faults = decode_readable(fetched.data, position, room=room)
-    start = bisect_left(records, fetched.read.offset, key=attrgetter("offset"))
-    return Readable(records[start : start + limit], faults)
+    rows, faults = decode_readable(fetched.data, position, room=room)
+    start = bisect_left(rows, fetched.read.offset, key=attrgetter("offset"))
+    records: list[Record] = []
+    count, size_bytes = left
+    for record in itertools.islice(rows, start, start + count):
+        if size_bytes <= 0:
+            break
+        records.append(record)
+        headers_bytes = _HEADER_BYTES * len(record.headers)
+        size_bytes -= len(record.key or b"") + len(record.value or b"") + headers_bytes
+    is_cut = start + len(records) < len(rows)
+    return _Opened(records, faults, _Left(count - len(records), size_bytes), is_cut)
