@@ -103,7 +103,7 @@ async def messages_of(
     for position, info in visible_batches(fetched):
         if info.last_offset < fetched.read.offset:
             continue
-        if left.count <= 0 or left.size_bytes <= 0:
+        if left.messages <= 0 or left.size_bytes <= 0:
             return messages, False
         opened = await opener.run(partial(_open, fetched, position, left))
         for fault in opened.faults:
@@ -118,7 +118,7 @@ async def messages_of(
 class _Left(NamedTuple):
     """How much may still be read."""
 
-    count: int
+    messages: int
     size_bytes: int
 
 
