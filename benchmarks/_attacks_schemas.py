@@ -53,7 +53,9 @@ def compare_schemas(target: Target) -> str:
 
 def _make_validated(target: Target) -> None:
     settings = {"goqueue.schema.validation": "latest"}
-    _expect_made(_send(target, "POST", "/topics", json.dumps({"name": TOPIC, "config": settings})))
+    _expect_made(
+        _send(target, "POST", "/topics", json.dumps({"name": TOPIC, "settings": settings}))
+    )
     pattern = {"s": {"type": "string", "pattern": _SPINS_BACKWARDS}}
     path = f"/subjects/{TOPIC}-value/versions"
     _expect_made(_send(target, "POST", path, _schema(properties=pattern)))
