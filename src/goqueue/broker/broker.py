@@ -144,10 +144,14 @@ class Broker:
         )
         self.producer_ids = ProducerIds(store)
         self.users = Users(store, self.executor, settings.initial_users)
-        node = str(settings.node_id)
-        traces = settings.data_dir / TRACES_FOLDER
-        self.traces = TraceStore(settings.tracing, self.disk, traces, self.clock, node)
-        self.tracer = Tracer(self.traces, self.topics, self.clock, node)
+        self.traces = TraceStore(
+            settings.tracing,
+            self.disk,
+            settings.data_dir / TRACES_FOLDER,
+            self.clock,
+            str(settings.node_id),
+        )
+        self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
         self.publisher = Publisher(self.partitions, self.clock, self.measures, self.tracer)
         self.large_batches = LargeBatches(self.partitions, self.opener)
         self.fetcher = Fetcher(
@@ -185,9 +189,9 @@ class Broker:
         self.history = History(self)
         self.pipelines = Pipelines(self)
         self._changes: set[asyncio.Task[Any]] = set()
+        """Changes of topics under way; as many as there are requests for them."""
         self.growing: dict[str, int] = {}
         """Topics that are being given partitions, and how many they will have."""
-        """Changes of topics under way; as many as there are requests for them."""
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
