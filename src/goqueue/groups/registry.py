@@ -143,10 +143,12 @@ class GroupRegistry:
         if request.epoch != JOINING_EPOCH:
             return
         texts = (request.member_id, request.rack_id, request.client_id, request.process_id)
-        size_bytes = held_by(texts, names=chain.from_iterable(request.tags or ()))
+        self._check_member(request, held_by(texts, names=chain.from_iterable(request.tags or ())))
         if request.topology is not None:
-            size_bytes += request.topology.held_bytes
-        self._check_member(request, size_bytes)
+            slot = self.slots.get(request.group_id)
+            core = None if slot is None else slot.core
+            before = core.topology_bytes if isinstance(core, StreamsGroup) else 0
+            self.memory.check_member(request.group_id, request.topology.held_bytes, before)
 
     def _check_member(
         self, request: JoinRequest | ConsumerHeartbeat | StreamsHeartbeat, size_bytes: int
@@ -244,7 +246,7 @@ class GroupRegistry:
             elif isinstance(key, TopologyKey):
                 streams = self._loading_streams(key.group_id, is_there=value is not None)
                 if streams is not None:
-                    streams.topology = cast("Topology | None", value)
+                    streams.set_topology(cast("Topology | None", value))
             else:
                 part = (key.topic, key.partition)
                 offsets = self._loading(key.group_id).offsets

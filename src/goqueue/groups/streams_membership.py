@@ -210,7 +210,7 @@ class StreamsMembership(StreamsGroupState):
             return
         if self.topology is not None and topology.epoch < self.topology.epoch:
             return
-        self.topology = topology
+        self.set_topology(topology)
         self._topology_changed = True
         if self.epoch == self.target_epoch:
             self._bump(RebalanceReason.MEMBER_UPDATED, now_ms)

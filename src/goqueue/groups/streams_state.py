@@ -85,6 +85,8 @@ class StreamsGroupState:
         self.stats = stats
         self.roster = StreamsRoster(group_id)
         self.topology: Topology | None = None
+        self.topology_bytes = 0
+        """What it costs to keep the topology: counted once, as it is asked for at every event."""
         self.configured = ConfiguredTopology()
         """The topology against the newest topics; not stored, as it follows from both."""
         self.epoch = epoch
@@ -126,7 +128,7 @@ class StreamsGroupState:
     @property
     def held_bytes(self) -> int:
         """What the members say, and the topology."""
-        return self.roster.held.total + (0 if self.topology is None else self.topology.held_bytes)
+        return self.roster.held.total + self.topology_bytes
 
     def member_bytes(self, member_id: str, instance_id: str | None) -> int:
         """The part of one member; there are no static ones."""
@@ -170,6 +172,11 @@ class StreamsGroupState:
         self.basis = Basis(value.topics, value.is_ready, value.standby_count)
         self.empty_since_ms = value.empty_since_ms
 
+    def set_topology(self, topology: Topology | None) -> None:
+        """Take over a topology, or that there is none."""
+        self.topology = topology
+        self.topology_bytes = 0 if topology is None else topology.held_bytes
+
     def load_member(self, member_id: str, value: StreamsMemberValue | None) -> None:
         """Take over what was stored of a member, or that it is gone."""
         if value is not None:
@@ -205,6 +212,8 @@ class StreamsGroupState:
         self.roster.check_invariants()
         if self.target_epoch > self.epoch:
             raise InvariantError(f"target epoch {self.target_epoch} is above {self.epoch}")
+        if self.topology_bytes != (0 if self.topology is None else self.topology.held_bytes):
+            raise InvariantError("the bytes of the topology are not what is counted")
         for member in self.roster.members.values():
             if member.epoch > self.target_epoch:
                 raise InvariantError(f"{member.member_id!r} is ahead of its group")

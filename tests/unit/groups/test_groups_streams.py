@@ -271,6 +271,25 @@ def test_a_full_group_refuses_a_further_member() -> None:
         driver.stream_first("b")
 
 
+def test_a_topology_or_a_member_that_says_too_much_is_refused(driver: Driver) -> None:
+    long = Topology(0, (subtopology("0", "x" * ((1 << 20) + 1)),))
+    with pytest.raises(InvalidGroupRequestError):
+        driver.stream_first("m", topology=long)
+    with pytest.raises(InvalidGroupRequestError):
+        driver.stream_first("m", process_id="p" * (1 << 20))
+    assert driver.state() == "missing"
+
+
+def test_a_topology_counts_once_for_the_memory_of_all_groups() -> None:
+    driver = Driver(replace(AT_ONCE, member_memory_bytes=100_000))
+    wide = Topology(0, (subtopology("0", "x" * 60_000),))
+    driver.stream_first("m", group_id="a", topology=wide)
+    driver.stream_first("n", group_id="a", topology=wide)
+    driver.stream_first("m", group_id="a", topology=wide)
+    with pytest.raises(GroupMaxSizeError):
+        driver.stream_first("m", group_id="b", topology=wide)
+
+
 # --- Offsets ------------------------------------------------------------------------------------
 
 
