@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOURCE = "lines"
+INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
 STALE, NO_SOURCE, MISFIT, NO_INTERNAL, SHUTDOWN, DELAYED = range(6)
 FLAGS = ("--groups-streams-initial-rebalance-delay", "0ms")
 EVERY_TASK = {(each, number) for each in "01" for number in range(2)}
@@ -230,6 +231,48 @@ def test_members_learn_the_endpoints_of_each_other(client: WireClient, group: st
     known = ready.endpoint_information_epoch
     later = wire.heartbeat(client, group, "m", ready.member_epoch, endpoint_information_epoch=known)
     assert later.partitions_by_user_endpoint is None
+
+
+def set_for_group(client: WireClient, group: str, **settings: str) -> ErrorCode:
+    answer = client.call(
+        INCREMENTAL_ALTER_CONFIGS,
+        1,
+        resources=[
+            {
+                "resource_type": GROUP,
+                "resource_name": group,
+                "configs": [
+                    {
+                        "name": f"streams.{name.replace('_', '.')}",
+                        "config_operation": 0,
+                        "value": to,
+                    }
+                    for name, to in settings.items()
+                ],
+            }
+        ],
+        validate_only=False,
+    )
+    return answer.responses[0].error_code  # type: ignore[no-any-return]  # made at run time
+
+
+def test_a_group_follows_settings_of_its_own(client: WireClient, group: str) -> None:
+    epoch = alone(client, group)
+    assert set_for_group(client, group, heartbeat_interval_ms="7000") is ErrorCode.none
+    answer = wire.heartbeat(client, group, "m", epoch)
+    assert answer.heartbeat_interval.total_seconds() == 7
+    for wrong in ({"heartbeat_interval_ms": "10"}, {"num_standby_replicas": "11"}):
+        assert set_for_group(client, group, **wrong) is ErrorCode.invalid_config
+    joined = wire.join(client, group, "n", wire.counting(group, SOURCE), process_id="another")
+    assert set_for_group(client, group, num_standby_replicas="1") is ErrorCode.none
+    told = wire.heartbeat(client, group, "m", epoch)
+    moved = wire.heartbeat(client, group, "m", epoch, **wire.owning(told.active_tasks))
+    given = wire.heartbeat(client, group, "n", joined.member_epoch)
+    standbys = wire.flat(moved.standby_tasks or ()) | wire.flat(given.standby_tasks)
+    standbys |= wire.flat(
+        wire.heartbeat(client, group, "m", moved.member_epoch).standby_tasks or ()
+    )
+    assert standbys == {("1", 0), ("1", 1)}, "what has state is kept twice"
 
 
 @pytest.mark.parametrize(

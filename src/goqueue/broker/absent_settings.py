@@ -121,10 +121,5 @@ ABSENT_OF_GROUPS: Final = {
     "share.assignment.interval.ms": "an assignment is made when it is needed, at once",
     "share.partition.max.record.locks": "what is bounded is what one consumer has",
     "share.renew.acknowledge.enable": "renewal is always on",
-    "streams.assignment.interval.ms": "there are no streams groups",
-    "streams.heartbeat.interval.ms": "there are no streams groups",
-    "streams.initial.rebalance.delay.ms": "there are no streams groups",
-    "streams.num.standby.replicas": "there are no streams groups",
-    "streams.session.timeout.ms": "there are no streams groups",
 }
 """Settings of Kafka's groups that groups do not have here, and why; to set one is refused."""

@@ -1,4 +1,4 @@
-"""Settings of consumer groups of the KIP-848 protocol, under Kafka's names.
+"""Settings of consumer groups of the KIP-848 protocol and of Streams groups, under Kafka's names.
 
 They may be given before there is such a group, and outlive it, as in Kafka.
 """
@@ -6,10 +6,11 @@ They may be given before there is such a group, and outlive it, as in Kafka.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.setting import Effect, number
+from goqueue.broker.setting import MAX_INT, Effect, number
 from goqueue.broker.stored_configs import StoredConfigs
+from goqueue.groups.settings import MAX_STANDBYS
 from goqueue.model.errors import InvalidTopicConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,26 @@ ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
 """`group.consumer.max.assignment.interval.ms`; a longer one is refused."""
 
+STREAMS_SESSION_TIMEOUT: Final = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL: Final = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS: Final = "streams.num.standby.replicas"
+STREAMS_INITIAL_DELAY: Final = "streams.initial.rebalance.delay.ms"
+
 _PREFIX: Final = "group-configs/"
+_HEARTBEATS: Final = (
+    (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
+    (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
+)
+"""The first of each pair is less than the second."""
+_FIELDS: Final = {
+    SESSION_TIMEOUT: "consumer_session_timeout_ms",
+    HEARTBEAT_INTERVAL: "consumer_heartbeat_interval_ms",
+    STREAMS_SESSION_TIMEOUT: "streams_session_timeout_ms",
+    STREAMS_HEARTBEAT_INTERVAL: "streams_heartbeat_interval_ms",
+    STREAMS_STANDBYS: "streams_standby_count",
+    STREAMS_INITIAL_DELAY: "streams_initial_rebalance_delay_ms",
+}
+"""What `GroupSettings` calls those that are obeyed."""
 
 CONSUMER_GROUP_SETTINGS: Final = {
     each.name: each
@@ -57,9 +77,58 @@ CONSUMER_GROUP_SETTINGS: Final = {
 }
 """Each has a default and bounds on the broker: `group.` before its name, and `min.` and `max.`."""
 
+STREAMS_GROUP_SETTINGS: Final = {
+    each.name: each
+    for each in (
+        number(
+            STREAMS_HEARTBEAT_INTERVAL,
+            5000,
+            5000,
+            "How often members of a Streams group send a heartbeat; they follow with the next one.",
+            high=15_000,
+            kind="int",
+        ),
+        number(
+            STREAMS_SESSION_TIMEOUT,
+            45_000,
+            45_000,
+            "A member that sends no heartbeat for so long is removed from its Streams group.",
+            high=60_000,
+            kind="int",
+        ),
+        number(
+            STREAMS_STANDBYS,
+            0,
+            0,
+            "Standbys of each task that has state, each in another process.",
+            high=MAX_STANDBYS,
+            kind="int",
+        ),
+        number(
+            STREAMS_INITIAL_DELAY,
+            3000,
+            0,
+            "How long an empty Streams group waits for more members before it assigns tasks.",
+            kind="int",
+        ),
+        number(
+            "streams.assignment.interval.ms",
+            1000,
+            0,
+            "How long a Streams group waits between two assignments.",
+            high=15_000,
+            kind="int",
+            effect=Effect.NONE,
+            note="an assignment is made when it is needed, at once",
+        ),
+    )
+}
+MEMBER_GROUP_SETTINGS: Final = CONSUMER_GROUP_SETTINGS | STREAMS_GROUP_SETTINGS
+"""Of the groups that assign something to their members."""
+
 
 class ConsumerGroupConfigs:
-    """What is set for consumer groups."""
+    """What is set for consumer groups and Streams groups."""
 
     def __init__(self, store: MetadataStore, settings: GroupSettings) -> None:
         self._stored = StoredConfigs(store, _PREFIX)
@@ -80,22 +149,19 @@ class ConsumerGroupConfigs:
 
     def default(self, name: str) -> str:
         """What groups have that say nothing."""
-        if name == SESSION_TIMEOUT:
-            return str(self._settings.consumer_session_timeout_ms)
-        if name == HEARTBEAT_INTERVAL:
-            return str(self._settings.consumer_heartbeat_interval_ms)
-        return CONSUMER_GROUP_SETTINGS[name].default
+        if name in _FIELDS:
+            return str(getattr(self._settings, _FIELDS[name]))
+        return MEMBER_GROUP_SETTINGS[name].default
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """The settings that a group follows."""
         overrides = self._stored.of(group_id)
         if not overrides:
             return self._settings
-        return replace(
-            self._settings,
-            consumer_session_timeout_ms=int(self._text(SESSION_TIMEOUT, overrides)),
-            consumer_heartbeat_interval_ms=int(self._text(HEARTBEAT_INTERVAL, overrides)),
-        )
+        numbers: dict[str, Any] = {
+            _FIELDS[name]: int(value) for name, value in overrides.items() if name in _FIELDS
+        }
+        return replace(self._settings, **numbers)
 
     def check(self, overrides: Mapping[str, str]) -> None:
         """Hold the settings of a group to what they may be.
@@ -105,7 +171,7 @@ class ConsumerGroupConfigs:
         """
         problems = []
         for name, value in overrides.items():
-            objection = CONSUMER_GROUP_SETTINGS[name].objection(value)
+            objection = MEMBER_GROUP_SETTINGS[name].objection(value)
             low, high = self._bounds(name)
             if objection is None and not low <= int(value) <= high:
                 side = name.removeprefix("consumer.")
@@ -116,14 +182,13 @@ class ConsumerGroupConfigs:
             if objection is not None:
                 problems.append(objection)
         if not problems:
-            heartbeat, session = (
-                self._text(name, overrides) for name in (HEARTBEAT_INTERVAL, SESSION_TIMEOUT)
-            )
-            if overrides and int(heartbeat) >= int(session):
-                problems.append(
-                    f"{HEARTBEAT_INTERVAL} is {heartbeat}, expected less than {SESSION_TIMEOUT}, "
-                    f"which is {session}"
-                )
+            problems = [
+                f"{short} is {self._text(short, overrides)}, expected less than {long}, which is "
+                f"{self._text(long, overrides)}"
+                for short, long in _HEARTBEATS
+                if overrides.keys() & {short, long}
+                and int(self._text(short, overrides)) >= int(self._text(long, overrides))
+            ]
         if problems:
             raise InvalidTopicConfigError("; ".join(problems))
 
@@ -147,4 +212,4 @@ class ConsumerGroupConfigs:
                 settings.consumer_min_heartbeat_interval_ms,
                 settings.consumer_max_heartbeat_interval_ms,
             )
-        return 0, MAX_ASSIGNMENT_INTERVAL_MS
+        return 0, MAX_ASSIGNMENT_INTERVAL_MS if name == ASSIGNMENT_INTERVAL else MAX_INT

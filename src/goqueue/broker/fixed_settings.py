@@ -95,6 +95,30 @@ _GROUPS: Final = (
     ),
     _fixed("group.min.session.timeout.ms", "6000", "int", "The shortest session that is granted."),
     _fixed(
+        "group.streams.heartbeat.interval.ms",
+        "5000",
+        "int",
+        "How often members of Streams groups send a heartbeat.",
+    ),
+    _fixed(
+        "group.streams.initial.rebalance.delay.ms",
+        "3000",
+        "int",
+        "How long an empty Streams group waits for more members.",
+    ),
+    _fixed(
+        "group.streams.num.standby.replicas",
+        "0",
+        "int",
+        "Standbys of each task of a Streams group that has state.",
+    ),
+    _fixed(
+        "group.streams.session.timeout.ms",
+        "45000",
+        "int",
+        "A member that sends no heartbeat for so long is removed from its Streams group.",
+    ),
+    _fixed(
         "offset.metadata.max.bytes", "4096", "int", "The most that is committed with an offset."
     ),
     _fixed(

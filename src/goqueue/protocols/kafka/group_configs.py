@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.consumer_group_configs import CONSUMER_GROUP_SETTINGS
+from goqueue.broker.consumer_group_configs import MEMBER_GROUP_SETTINGS
 from goqueue.broker.group_configs import GROUP_SETTINGS, GroupConfigs
 from goqueue.broker.share_members import NEW_SHARE_GROUP
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
@@ -104,9 +104,9 @@ class GroupResources:
 
 
 class ConsumerSection:
-    """Settings of groups of the KIP-848 protocol."""
+    """Settings of groups of the KIP-848 protocol, and of Streams groups."""
 
-    names = CONSUMER_GROUP_SETTINGS
+    names = MEMBER_GROUP_SETTINGS
 
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
@@ -116,7 +116,7 @@ class ConsumerSection:
         """Every setting of a group."""
         overrides = self._configs.overrides(group_id)
         found = []
-        for name, setting in CONSUMER_GROUP_SETTINGS.items():
+        for name, setting in MEMBER_GROUP_SETTINGS.items():
             synonyms = []
             if name in overrides:
                 synonyms.append(Synonym(name, overrides[name], SOURCE_GROUP))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS
 from goqueue.broker.broker_setting_table import BROKER_SETTINGS
-from goqueue.broker.consumer_group_configs import CONSUMER_GROUP_SETTINGS
+from goqueue.broker.consumer_group_configs import MEMBER_GROUP_SETTINGS
 from goqueue.broker.group_configs import GROUP_SETTINGS
 from goqueue.broker.setting import MAX_LONG, Effect
 from goqueue.broker.share_members import NEW_SHARE_GROUP
@@ -152,7 +152,7 @@ def _group_rows() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     rows = {
         each.name: _row(each.name, each.kind, each.default, each.effect, each.note)
-        for each in CONSUMER_GROUP_SETTINGS.values()
+        for each in MEMBER_GROUP_SETTINGS.values()
     }
     for each in GROUP_SETTINGS.values():
         default = each.text(NEW_SHARE_GROUP)
