@@ -15,7 +15,7 @@ from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from goqueue.broker.publish import Published
@@ -59,10 +59,27 @@ def publish(
     **producer: int,
 ) -> Published:
     """One batch of these values into partition 0 of a topic."""
+    records = _records(broker, values, key, timestamp_ms)
+    return broker.publisher.publish(_request(topic, records, producer))
+
+
+async def publish_checked(
+    broker: Broker, topic: str, *values: bytes | None, key: bytes | None = None, **producer: int
+) -> Published:
+    """The same into a topic that holds messages against schemas."""
+    request = _request(topic, _records(broker, values, key, None), producer)
+    return broker.publisher.publish(await broker.publisher.checked(request))
+
+
+def _records(
+    broker: Broker, values: Sequence[bytes | None], key: bytes | None, timestamp_ms: int | None
+) -> list[Record]:
     at = broker.clock.now_ms() if timestamp_ms is None else timestamp_ms
-    records = [Record(number, at, key, value, ()) for number, value in enumerate(values)]
-    batch = memoryview(encode(records, **producer))
-    return broker.publisher.publish(PublishRequest(PartitionId(topic, 0), batch))
+    return [Record(number, at, key, value, ()) for number, value in enumerate(values)]
+
+
+def _request(topic: str, records: list[Record], producer: Mapping[str, int]) -> PublishRequest:
+    return PublishRequest(PartitionId(topic, 0), memoryview(encode(records, **producer)))
 
 
 async def read_all(broker: Broker, topic: str) -> list[Record]:

@@ -167,12 +167,12 @@ class Broker:
             self, settings.transactions, settings.transactions_partitions
         )
         self.schemas = Schemas(self)
-        validator = SchemaValidator(self.schemas, self.clock, self.metrics)
-        self.publisher.check_schemas = validator.check
+        self.validator = SchemaValidator(self.schemas, self.opener, self.clock, self.metrics)
+        self.publisher.check_schemas = self.validator.check
         self.publisher.steady_ms = self.clock_guard.steady_ms
         self.delays = Delays(self)
         self.clock_guard.on_set = self.delays.clock_was_set
-        self.writer = MessageWriter(self.topics, self.publisher, self.clock)
+        self.writer = MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
         self.transaction_writer = TransactionWriter(self)
         self.reader = MessageReader(self.fetcher, self.damage, self.opener)
         self.memberships = Memberships(self)
@@ -245,6 +245,7 @@ class Broker:
         await self.queues.stop()
         await self.transactions.stop()
         await self.schemas.stop()
+        await self.validator.stop()
         await self.groups.stop()
         await self.partitions.close()
         await self.tracer.stop()

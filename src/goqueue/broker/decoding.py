@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import SchemaError
 from goqueue.schemas.decoded import DecodeFault
+from goqueue.schemas.engine import Message
 from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
 
@@ -59,7 +60,7 @@ def _decoded(registry: Registry, topic: str, record: Record) -> Decoded | str | 
         if schema.type is SchemaType.PROTOBUF and frame.indexes_at is not None:
             indexes, after = indexes_of(frame.in_header or value, frame.indexes_at)
             begin = frame.begin if frame.in_header else after
-        text = registry.parsed(schema_id).decoded(value[begin:], indexes)
+        text = registry.engine.decoded(registry.whole(schema_id), Message(value[begin:], indexes))
     except (DecodeFault, FrameFault, SchemaError, RecursionError) as error:
         return str(error) or "the value is nested too deeply"
     subject, version = _home(registry, topic, schema_id)

@@ -15,7 +15,8 @@ import mmh3
 from goqueue.broker.delay_admission import Opened
 from goqueue.broker.new_messages import check_headers, headers_of, speak_of_delivery
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import Acks, PublishRequest
+from goqueue.broker.publish import FITS, Acks, PublishRequest, SchemaVerdict
+from goqueue.broker.schema_validation import refusal
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -28,13 +29,17 @@ from goqueue.model.errors import (
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from goqueue.broker.delay_admission import Later
     from goqueue.broker.new_messages import NewMessage
     from goqueue.broker.publish import Published, Publisher
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
+
+    Misfits: TypeAlias = Mapping[int, str]
+    """The numbers of messages that do not fit their schemas, and why each does not."""
 
 
 _BY_RECORD: Final = (SchemaValidationError, InvalidTimestampError)
@@ -82,12 +87,20 @@ class _Portion(NamedTuple):
 class MessageWriter:
     """Publishes messages, in as few batches as there are partitions to write to."""
 
-    def __init__(self, topics: Topics, publisher: Publisher, clock: Clock) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        publisher: Publisher,
+        clock: Clock,
+        misfits: Callable[[Topic, Sequence[NewMessage]], Awaitable[Misfits]],
+    ) -> None:
+        """`misfits` finds messages that do not fit the schemas of their topic."""
         self._topics = topics
         self._publisher = publisher
         self._clock = clock
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         """Whose turn it is; of topics that exist, see `forget_topic`."""
+        self._misfits = misfits
 
     def forget_topic(self, name: str) -> None:
         """A topic is gone; one of the same name begins at its first partition."""
@@ -110,7 +123,17 @@ class MessageWriter:
             UnknownTopicError: there is no such topic; nothing was published.
             MalformedBatchError: messages with a producer's sequence name several partitions.
         """
-        return await self.begin(topic_name, messages, acks, producer).settled()
+        checked = await self.checked(topic_name, messages)
+        return await self.begin(topic_name, messages, acks, producer, checked=checked).settled()
+
+    async def checked(self, topic_name: str, messages: Sequence[NewMessage]) -> Misfits | None:
+        """Hold messages against the schemas of their topic; None where it does not ask for it.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        topic = self._topics.catalogue.topic(topic_name)
+        return await self._misfits(topic, messages) if topic.settings.validates else None
 
     def begin(
         self,
@@ -118,8 +141,10 @@ class MessageWriter:
         messages: Sequence[NewMessage],
         acks: Acks = Acks.ALL,
         producer: ProducerSequence | None = None,
+        *,
+        checked: Misfits | None = None,
     ) -> Publishing:
-        """The same, without waiting: messages are in the logs when this returns.
+        """The same for what was `checked`, without waiting: messages are in the logs then.
 
         So a caller that begins one request after the other keeps their order, and need not wait
         for the first to be durable before it begins the second. Raises like `publish`.
@@ -143,7 +168,9 @@ class MessageWriter:
         while waiting:
             number, portion = waiting.popleft()
             try:
-                published = self._append(PartitionId(topic_name, number), portion, acks, producer)
+                verdict = None if checked is None else _verdict(checked, portion.indexes)
+                place = PartitionId(topic_name, number)
+                published = self._append(place, portion, acks, producer, verdict)
             except (BatchTooLargeError, MalformedRecordError, *_BY_RECORD) as error:
                 if producer is not None:
                     _fail(results, portion.indexes, error)
@@ -243,6 +270,7 @@ class MessageWriter:
         portion: _Portion,
         acks: Acks,
         producer: ProducerSequence | None,
+        verdict: SchemaVerdict | None,
     ) -> Published:
         check_headers(portion.records)
         attributes = DELIVERY if portion.delivery else 0
@@ -263,7 +291,12 @@ class MessageWriter:
             opened = Opened(portion.records, says_something=True, later=portion.later)
         return self._publisher.publish(
             PublishRequest(
-                partition, memoryview(batch), acks, delivery=portion.delivery, opened=opened
+                partition,
+                memoryview(batch),
+                acks,
+                delivery=portion.delivery,
+                opened=opened,
+                verdict=verdict,
             )
         )
 
@@ -333,6 +366,18 @@ class Publishing:
                 self._results[index] = MessageResult(
                     number, None, record.timestamp_ms, None, later[1], later[2]
                 )
+
+
+def _verdict(misfits: Misfits, indexes: Sequence[int]) -> SchemaVerdict:
+    """What is to be said of some of the messages that were checked."""
+    if not misfits:
+        return FITS
+    return SchemaVerdict(refusal(misfits_among(misfits, indexes)))
+
+
+def misfits_among(misfits: Misfits, indexes: Sequence[int]) -> Misfits:
+    """What was found of some of the messages, by their numbers among these."""
+    return {at: misfits[index] for at, index in enumerate(indexes) if index in misfits}
 
 
 def _smaller(

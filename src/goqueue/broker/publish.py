@@ -28,7 +28,10 @@ from goqueue.model.errors import (
     InvalidTransactionStateError,
     MalformedBatchError,
     PriorityError,
+    ProducerError,
+    RegistryUnavailableError,
     SchemaError,
+    TopicError,
 )
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
@@ -39,6 +42,7 @@ from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
 
     from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_intake import Delayed
@@ -48,11 +52,15 @@ if TYPE_CHECKING:
     from goqueue.broker.partitions import Partitions
     from goqueue.broker.topics import Topic
     from goqueue.broker.tracer import TracedPublish, Tracer
+    from goqueue.model.errors import SchemaValidationError
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.transactions.sequences import SequencedBatch
 
+    SchemaCheck: TypeAlias = Callable[
+        [Topic, "PublishRequest"], Awaitable[SchemaValidationError | None]
+    ]
 
 _REFUSALS: Final = (
     SchemaError,
@@ -76,6 +84,16 @@ class Acks(IntEnum):
     LEADER = 1
 
 
+class SchemaVerdict(NamedTuple):
+    """What came of holding a batch against schemas."""
+
+    error: SchemaValidationError | BatchError | None = None
+    """Why it is refused, if it is."""
+
+
+FITS: Final = SchemaVerdict()
+
+
 class PublishRequest(NamedTuple):
     """One batch for one partition."""
 
@@ -93,6 +111,8 @@ class PublishRequest(NamedTuple):
     """What is in such a batch, from whoever made it; the batch is opened otherwise."""
     records: list[Record] | BatchError | None = None
     """What a large batch holds, or why it cannot be opened, from `LargeBatches`."""
+    verdict: SchemaVerdict | None = None
+    """What came of holding it against schemas; a topic that asks for it takes none without."""
 
 
 class Published(NamedTuple):
@@ -111,8 +131,10 @@ class Published(NamedTuple):
     """Messages of the batch that are in the log."""
 
 
-def _no_schemas(topic: Topic, batch: memoryview) -> None:
+async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidationError | None:
     """A publisher without a registry takes everything."""
+    del topic, request
+    return None
 
 
 def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
@@ -131,8 +153,9 @@ class Publisher:
         self.tracer = tracer
         self._clock = clock
         self._measures = measures
-        self.check_schemas: Callable[[Topic, memoryview], None] = _no_schemas
-        """Refuses a batch with messages that do not fit their schemas; set by the broker."""
+        self.check_schemas: SchemaCheck = _no_schemas
+        """Finds what is to be said against a batch by the schemas of its topic; set by the
+        broker."""
         self.steady_ms: Callable[[], int] = clock.now_ms
         """The time that the wall clock would tell without a jump of it; set by the broker."""
         self.disk_full: str | None = None
@@ -142,6 +165,24 @@ class Publisher:
         coordinates them."""
         self.delays: Delays | None = None
         """Who takes what is due later; set by the broker."""
+
+    async def checked(self, request: PublishRequest) -> PublishRequest:
+        """A batch with the verdict that its topic asks for, to be published at once.
+
+        What is wrong with it otherwise, `publish` says.
+        """
+        try:
+            topic, partition = self._partitions.resolve(request.partition)
+            if not topic.settings.validates or request.verdict is not None:
+                return request
+            if _is_stored(partition, _admit(topic, request.batch)):
+                return request
+            error = await self.check_schemas(topic, request)
+        except TopicError:
+            return request
+        except BatchError as unreadable:
+            return request._replace(verdict=SchemaVerdict(unreadable))
+        return request._replace(verdict=SchemaVerdict(error))
 
     def publish(self, request: PublishRequest) -> Published:
         """Store a batch. It is in the log when this returns, durable when `durable` has been.
@@ -208,7 +249,7 @@ class Publisher:
         if info.is_transactional:
             self.verify_transaction(info, request.partition)
         if topic.settings.validates and not (info.has_producer and partition.state.check(info)):
-            self.check_schemas(topic, request.batch)  # not of what is stored already
+            _obey(topic, request.verdict)  # not of what is stored already
         if may_speak_of_delivery(topic.settings, request.batch, info):
             return self._store_opened(topic, partition, request, info)
         return self._append(topic, partition, request, info)
@@ -343,6 +384,24 @@ def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: b
         producer_epoch=info.producer_epoch,
         base_sequence=info.base_sequence,
     )
+
+
+def _is_stored(partition: Partition, info: BatchInfo) -> bool:
+    """Whether a producer sends a batch again; one that is out of order is not stored."""
+    try:
+        return info.has_producer and partition.state.check(info) is not None
+    except ProducerError:
+        return False
+
+
+def _obey(topic: Topic, verdict: SchemaVerdict | None) -> None:
+    if verdict is None:
+        raise RegistryUnavailableError(
+            f"topic {topic.name!r} began to hold messages against schemas while these were on "
+            "their way; send them again"
+        )
+    if verdict.error is not None:
+        raise verdict.error
 
 
 async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:

@@ -345,7 +345,8 @@ class Redrives:
             base_sequence=sequence,
         )
         request = PublishRequest(target.id, memoryview(batch), delivery=speaks, traced=True)
-        published = self._broker.publisher.publish(request)
+        publisher = self._broker.publisher
+        published = publisher.publish(await publisher.checked(request))
         if published.durable is not None:
             await published.durable
         await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))

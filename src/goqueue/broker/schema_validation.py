@@ -1,175 +1,226 @@
 """Messages held against their schemas before they are stored, where a topic asks for it.
 
-A topic's subject is `{topic}-value`, as Confluent's serializers call it, or where that has no
-version the topic's own name. A tombstone fits every schema.
+They are checked in a process of its own (`schema_process`), in slices: whoever sends a large batch
+holds up others for the time of a slice, and the event loop not at all.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+import logging
+from collections import OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.topic_setting_table import SchemaValidation
+from goqueue.broker.rewrite import records_of
+from goqueue.broker.schema_process import VALIDATION_LIMITS, SchemaProcess
+from goqueue.broker.schema_subjects import Misnamed, named_by, subjects_of
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
 from goqueue.records import admit
-from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
-from goqueue.schemas.model import SchemaType
+from goqueue.runtime.bounded_process import ProcessLost
+from goqueue.runtime.tasks import in_thread
+from goqueue.schemas.frames import FrameFault, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from goqueue.broker.opener import BatchOpener
+    from goqueue.broker.publish import PublishRequest
+    from goqueue.broker.schema_subjects import Checkable, Subject
     from goqueue.broker.schemas import Schemas
+    from goqueue.broker.settings import TopicSettings
     from goqueue.broker.topics import Topic
     from goqueue.metrics.registry import Metrics
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
-    from goqueue.schemas.frames import Frame
-    from goqueue.schemas.model import Schema, Validator
+    from goqueue.schemas.engine import Message, WholeSchema
+    from goqueue.schemas.registry import Registry
 
-MAX_VALIDATORS: Final = 1000
-"""That are kept ready; of more, the one not used for the longest is made again."""
+_log = logging.getLogger(__name__)
+
+KEPT_SCHEMAS: Final = 1000
+"""That are at hand with all they stand on; beyond that they are put together again."""
+SLICE_MESSAGES: Final = 500
+SLICE_BYTES: Final = 256 << 10
+"""What is checked at once; a message that is larger is a slice by itself."""
+AVOIDED_S: Final = 10.0
+"""How long a schema is not used after a check with it has reached a limit. Messages that name it
+are refused meanwhile, so that they cannot keep the process busy."""
 
 
-class _Subject(NamedTuple):
-    """What a topic's messages are held against."""
+class _Job(NamedTuple):
+    """A key or a value that is to be checked."""
 
-    name: str
-    latest_id: int | None
-    """None where there is nothing to hold them against."""
-    ids: frozenset[int]
-    """The schemas that may be named."""
+    number: int
+    subject: Subject
+    message: Message
 
 
 class SchemaValidator:
-    """Checks batches on their way in."""
+    """Checks messages on their way in."""
 
-    def __init__(self, schemas: Schemas, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, schemas: Schemas, opener: BatchOpener, clock: Clock, metrics: Metrics
+    ) -> None:
         self._schemas = schemas
+        self._opener = opener
         self._clock = clock
         self._metrics = metrics
         self._latency = metrics.histogram(names.SCHEMA_VALIDATION_LATENCY)
-        self._validators: OrderedDict[int, tuple[Schema, Validator]] = OrderedDict()
-        self._subjects: dict[str, _Subject] = {}
-        """By topic, of one generation of the registry."""
+        self._process = SchemaProcess(VALIDATION_LIMITS)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="schemas")
+        self._wholes: OrderedDict[int, WholeSchema] = OrderedDict()
+        """By id, of one generation of the registry."""
+        self._subjects: dict[str, tuple[TopicSettings, list[Subject]]] = {}
+        """By topic, of one generation; with the settings that they follow from."""
         self._generation = -1
+        self._avoided: dict[bytes, tuple[float, str]] = {}
+        """Schemas with which a check has reached a limit: until when they are avoided, and why.
+        One a check, and a check takes its time."""
 
-    def check(self, topic: Topic, batch: memoryview) -> None:
-        """Refuse a batch with messages that do not fit.
+    async def stop(self) -> None:
+        """End the process; what is being checked is refused."""
+        await asyncio.get_running_loop().run_in_executor(None, self._process.close)
+        self._executor.shutdown()
+
+    async def check(self, topic: Topic, request: PublishRequest) -> SchemaValidationError | None:
+        """Why a batch is refused, with each message that does not fit; None if all of them do.
 
         Raises:
-            SchemaValidationError: with each message that does not, and why.
             BatchError: the batch cannot be read.
         """
+        if not self._subjects_of(topic):
+            return None
+        return refusal(await self.misfits(topic, await self._records(request)))
+
+    async def _records(self, request: PublishRequest) -> list[Record]:
+        """What a batch holds; a large one is opened in a thread, if it was not opened before."""
+        if request.records is not None:
+            return records_of(request.batch, request.records)
+        return await self._opener.run(lambda room: admit(request.batch, room=room))
+
+    async def misfits(self, topic: Topic, messages: Sequence[Checkable]) -> dict[int, str]:
+        """The numbers of messages that do not fit, and why each does not."""
+        subjects = self._subjects_of(topic)
+        if not subjects:
+            return {}
         started_s = self._clock.monotonic_s()
-        subject = self._subject(topic.name)
-        needs_id = topic.settings.schema_validation is SchemaValidation.ID
-        if subject.latest_id is None and not needs_id:
-            return
-        records = admit(batch)
-        reasons = self._reasons(subject, records, needs_id=needs_id)
+        reasons: dict[int, str] = {}
+        for numbers in _slices(messages):
+            await self._check_slice(subjects, messages, numbers, reasons)
         self._latency.observe(self._clock.monotonic_s() - started_s)
-        self._count(topic.name, "valid", len(records) - len(reasons))
+        self._count(topic.name, "valid", len(messages) - len(reasons))
         self._count(topic.name, "invalid", len(reasons))
-        if reasons:
-            first, more = next(iter(reasons.values())), len(reasons) - 1
-            said = f"{first} (and {more} more do not fit)" if more else first
-            raise SchemaValidationError(said, reasons)
+        return dict(sorted(reasons.items()))
 
     def _count(self, topic: str, result: str, count: int) -> None:
         if count:
             self._metrics.counter(names.SCHEMA_VALIDATIONS, topic, result).add(count)
 
-    def _reasons(
-        self, subject: _Subject, records: Sequence[Record], *, needs_id: bool
-    ) -> dict[int, str]:
-        reasons: dict[int, str] = {}
-        for number, record in enumerate(records):
-            if record.value is None:
-                continue
-            try:
-                reason = self._reason(subject, record, needs_id=needs_id)
-            except FrameFault as fault:
-                reason = str(fault)
-            if reason is not None:
-                reasons[number] = reason
-        return reasons
-
-    def _reason(self, subject: _Subject, record: Record, *, needs_id: bool) -> str | None:
-        value = record.value or b""
-        frame = frame_of(value, record.headers)
-        schema_id = self._named(frame)
-        if schema_id is None and frame.guid is None:
-            if needs_id:
-                return "the message names no schema: no id before it, and none in a header"
-            return self._misfit(subject, subject.latest_id, value, (0,))
-        if schema_id not in subject.ids:
-            if self._may_be_bare(subject, frame, schema_id, needs_id=needs_id):
-                return self._misfit(subject, subject.latest_id, value, (0,))
-            return f"schema {frame.guid or schema_id} is not one of subject {subject.name!r}"
-        indexes: Sequence[int] = (0,)
-        begin = frame.begin
-        schema = self._schemas.registry.state.schemas[schema_id]
-        if schema.type is SchemaType.PROTOBUF and frame.indexes_at is not None:
-            indexes, after = indexes_of(frame.in_header or value, frame.indexes_at)
-            begin = frame.begin if frame.in_header else after
-        return self._misfit(subject, schema_id, value[begin:] if begin else value, indexes)
-
-    def _named(self, frame: Frame) -> int | None:
-        if frame.guid is None:
-            return frame.schema_id
-        return self._schemas.registry.state.guids.get(frame.guid, -1)
-
-    def _may_be_bare(
-        self, subject: _Subject, frame: Frame, schema_id: int | None, *, needs_id: bool
-    ) -> bool:
-        """An Avro message without an id may begin with a zero, too. Others never do."""
+    async def _check_slice(
+        self,
+        subjects: Sequence[Subject],
+        messages: Sequence[Checkable],
+        numbers: Sequence[int],
+        reasons: dict[int, str],
+    ) -> None:
         state = self._schemas.registry.state
-        if needs_id or frame.in_header is not None or not frame.begin or schema_id in state.schemas:
-            return False
-        latest = state.schemas.get(subject.latest_id or 0)
-        return latest is not None and latest.type is SchemaType.AVRO
+        jobs: defaultdict[int, list[_Job]] = defaultdict(list)
+        for number in numbers:
+            for subject in subjects:
+                try:
+                    found = named_by(state, subject, messages[number])
+                except (Misnamed, FrameFault) as fault:
+                    reasons.setdefault(number, str(fault))
+                else:
+                    if found is not None:
+                        jobs[found[0]].append(_Job(number, subject, found[1]))
+        for schema_id, together in jobs.items():
+            await self._run(schema_id, together, reasons)
 
-    def _misfit(
-        self, subject: _Subject, schema_id: int | None, payload: bytes, indexes: Sequence[int]
-    ) -> str | None:
-        assert schema_id is not None  # whoever has no subject's version names a schema, or passes
+    async def _run(self, schema_id: int, jobs: list[_Job], reasons: dict[int, str]) -> None:
+        """Check what is held against one schema."""
         try:
-            fault = self._validator(schema_id).check(payload, indexes)
-        except InvalidSchemaError as error:
-            return f"schema {schema_id} cannot be used: {error}"
-        if fault is None:
-            return None
-        return f"does not fit schema {schema_id} of subject {subject.name!r} at {fault}"
+            faults = await self._faults(schema_id, [job.message for job in jobs])
+        except (InvalidSchemaError, ProcessLost) as error:
+            for job in jobs:
+                reasons.setdefault(job.number, f"schema {schema_id} cannot be used: {error}")
+            return
+        for (number, subject, _), fault in zip(jobs, faults, strict=True):
+            if fault is not None:
+                what = "the key " if subject.part is Part.KEY else ""
+                said = f"does not fit schema {schema_id} of subject {subject.name!r} at {fault}"
+                reasons.setdefault(number, what + said)
+
+    async def _faults(self, schema_id: int, messages: list[Message]) -> list[str | None]:
+        whole = self._whole(schema_id)
+        until_s, why = self._avoided.get(whole.key, (0.0, ""))
+        if self._clock.monotonic_s() < until_s:
+            raise ProcessLost(why)
+        try:
+            return await in_thread(self._executor, partial(self._ask, whole, messages))
+        except ProcessLost as lost:
+            now_s = self._clock.monotonic_s()
+            _log.warning("a check of messages with schema %d was ended: %s", schema_id, lost)
+            self._avoided = {key: each for key, each in self._avoided.items() if each[0] > now_s}
+            said = f"{lost} (tried again {AVOIDED_S:g} s after that)"
+            self._avoided[whole.key] = (now_s + AVOIDED_S, said)
+            raise
+
+    def _ask(self, whole: WholeSchema, messages: list[Message]) -> list[str | None]:
+        """Runs in the thread that alone speaks with the process."""
+        self._process.begin()
+        return self._process.check(whole, messages)
 
     # --- What is kept ----------------------------------------------------------------------------
 
-    def _validator(self, schema_id: int) -> Validator:
-        registry = self._schemas.registry
-        schema = registry.schema(schema_id)
-        known = self._validators.get(schema_id)
-        if known is None or known[0] is not schema:
-            known = self._validators[schema_id] = (schema, registry.parsed(schema_id).validator())
-            if len(self._validators) > MAX_VALIDATORS:
-                self._validators.popitem(last=False)
-        self._validators.move_to_end(schema_id)
-        return known[1]
+    def _subjects_of(self, topic: Topic) -> list[Subject]:
+        registry = self._current()
+        settings, found = self._subjects.get(topic.name, (None, []))
+        if settings is not topic.settings:
+            found = subjects_of(registry, topic)
+            self._subjects[topic.name] = (topic.settings, found)
+        return found
 
-    def _subject(self, topic: str) -> _Subject:
+    def _whole(self, schema_id: int) -> WholeSchema:
+        registry = self._current()
+        whole = self._wholes.get(schema_id)
+        if whole is None:
+            whole = self._wholes[schema_id] = registry.whole(schema_id)
+            if len(self._wholes) > KEPT_SCHEMAS:
+                self._wholes.popitem(last=False)
+        return whole
+
+    def _current(self) -> Registry:
+        """The registry; what was kept of an earlier generation of it is gone."""
         registry = self._schemas.registry
         if self._generation != registry.generation:
             self._generation = registry.generation
             self._subjects.clear()
-        subject = self._subjects.get(topic)
-        if subject is None:
-            subject = self._subjects[topic] = self._find(topic)
-        return subject
+            self._wholes.clear()  # an imported schema may get an id that another one has had
+        return registry
 
-    def _find(self, topic: str) -> _Subject:
-        subjects = self._schemas.registry.state.subjects
-        for name in (f"{topic}-value", topic):
-            living = [each for each in subjects.get(name, {}).values() if not each.is_deleted]
-            if living:
-                ids = frozenset(each.schema_id for each in living)
-                return _Subject(name, living[-1].schema_id, ids)
-        return _Subject(f"{topic}-value", None, frozenset())
+
+def refusal(reasons: Mapping[int, str]) -> SchemaValidationError | None:
+    """What is said of a batch in which some messages do not fit."""
+    if not reasons:
+        return None
+    first, more = next(iter(reasons.values())), len(reasons) - 1
+    said = f"{first} (and {more} more do not fit)" if more else first
+    return SchemaValidationError(said, reasons)
+
+
+def _slices(messages: Sequence[Checkable]) -> Iterator[list[int]]:
+    """The numbers of messages, as many at a time as are checked at once."""
+    numbers: list[int] = []
+    size_bytes = 0
+    for number, message in enumerate(messages):
+        size_bytes += len(message.value or b"") + len(message.key or b"")
+        if numbers and (len(numbers) >= SLICE_MESSAGES or size_bytes > SLICE_BYTES):
+            yield numbers
+            numbers, size_bytes = [], len(message.value or b"") + len(message.key or b"")
+        numbers.append(number)
+    if numbers:
+        yield numbers

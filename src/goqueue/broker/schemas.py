@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.damage import DamageKind
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.schema_process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.broker.state_log import StateLog
 from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError, StorageError
@@ -48,7 +49,8 @@ class Schemas:
         self._is_stale = False
         """Something could not be stored, or it is not known whether it was: the log must be read
         again before anything else is decided."""
-        self.registry = Registry()
+        self._engine = SchemaProcess(REGISTRY_LIMITS)
+        self.registry = Registry(self._engine)
 
     async def start(self) -> None:
         """Load what is stored."""
@@ -66,7 +68,7 @@ class Schemas:
                 partial(broker.measures.snapshot_saved, SCHEMAS_NAME),
             )
         generation = self.registry.generation
-        self.registry = Registry()
+        self.registry = Registry(self._engine)
         self.registry.apply(self._state.replay())
         if self._state.lost_count:
             place = str(self._state.partition.id)
@@ -82,6 +84,7 @@ class Schemas:
         async with self._changing:
             if self._state is not None and not self._is_stale:
                 self._state.save_snapshot(self.registry.state.dump())
+        await in_thread(self._broker.executor, self._engine.close)
 
     @property
     def snapshot_bytes(self) -> int:
@@ -94,6 +97,7 @@ class Schemas:
         """Answer something that takes a while, in a thread; nothing changes meanwhile."""
         async with self._changing:
             self._refresh()
+            self._engine.begin()
             return await in_thread(self._broker.executor, partial(question, self.registry))
 
     async def change(self, decide: Callable[[Registry], Decided[_T]]) -> _T:
@@ -111,6 +115,7 @@ class Schemas:
     async def _change(self, decide: Callable[[Registry], Decided[_T]]) -> _T:
         async with self._changing:
             self._refresh()
+            self._engine.begin()
             decided = await in_thread(self._broker.executor, partial(decide, self.registry))
             if not decided.entries:
                 return decided.result

@@ -90,15 +90,24 @@ class TopicSettings:
 
     @cached_property
     def schema_validation(self) -> SchemaValidation:
-        """What messages are held against."""
-        own = SchemaValidation(self.text("goqueue.schema.validation"))
-        is_asked = self.is_on("confluent.value.schema.validation")
+        """What values are held against."""
+        return self._validation("goqueue.schema.validation", "confluent.value.schema.validation")
+
+    @cached_property
+    def key_schema_validation(self) -> SchemaValidation:
+        """What keys are held against."""
+        return self._validation("goqueue.key.schema.validation", "confluent.key.schema.validation")
+
+    def _validation(self, name: str, confluents: str) -> SchemaValidation:
+        own = SchemaValidation(self.text(name))
+        is_asked = self.is_on(confluents)
         return SchemaValidation.ID if own is SchemaValidation.NONE and is_asked else own
 
     @cached_property
     def validates(self) -> bool:
-        """Messages are held against schemas."""
-        return self.schema_validation is not SchemaValidation.NONE
+        """Messages are held against schemas, their keys or their values."""
+        both = {self.schema_validation, self.key_schema_validation}
+        return both != {SchemaValidation.NONE}
 
     @cached_property
     def compacts(self) -> bool:

@@ -290,6 +290,16 @@ _OWN: Final = (
     switch(
         "confluent.value.schema.validation", "Confluent's name for goqueue.schema.validation=id."
     ),
+    choice(
+        "goqueue.key.schema.validation",
+        "none",
+        tuple(SchemaValidation),
+        "Whether the keys of messages are held against schemas, as goqueue.schema.validation says "
+        "it of values.",
+    ),
+    switch(
+        "confluent.key.schema.validation", "Confluent's name for goqueue.key.schema.validation=id."
+    ),
     switch(
         "goqueue.kafka.headers",
         "Whether the headers goqueue-priority, goqueue-deliver-at and goqueue-ttl of Kafka "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.messages import ProducerSequence
+from goqueue.broker.messages import ProducerSequence, misfits_among
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks
 from goqueue.model.errors import InvalidTransactionRequestError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult
+    from goqueue.broker.messages import MessageResult, Misfits
     from goqueue.broker.new_messages import NewMessage
     from goqueue.transactions.messages import Identity
 
@@ -56,6 +56,7 @@ class TransactionWriter:
         broker = self._broker
         topic = broker.topics.catalogue.topic(topic_name)
         portions: dict[int, list[int]] = {}
+        misfits = await broker.writer.checked(topic_name, messages)
         for index, message in enumerate(messages):
             portions.setdefault(broker.writer.partition_of(topic, message), []).append(index)
         if first_sequence is not None and len(portions) > 1:
@@ -67,7 +68,9 @@ class TransactionWriter:
             broker.partitions.partition(place)
         transactional_id = broker.transactions.transactional_id_of(identity.producer_id)
         await broker.transactions.add_partitions(transactional_id, identity, places)
-        return await self._store(identity, topic_name, messages, portions, first_sequence)
+        return await self._store(
+            identity, topic_name, messages, portions, misfits, first_sequence=first_sequence
+        )
 
     async def _store(
         self,
@@ -75,17 +78,22 @@ class TransactionWriter:
         topic_name: str,
         messages: Sequence[NewMessage],
         portions: dict[int, list[int]],
+        misfits: Misfits | None,
+        *,
         first_sequence: int | None,
     ) -> TransactionPublished:
         """Append everything before anything is awaited, so that the numbers are in order."""
         under_way = []
         for number, indexes in portions.items():
             chosen = [messages[index]._replace(partition=number) for index in indexes]
-            sequence = first_sequence
-            if sequence is None:
-                sequence = self._next_sequence(PartitionId(topic_name, number), identity)
-            producer = ProducerSequence(*identity, sequence, is_transactional=True)
-            publishing = self._broker.writer.begin(topic_name, chosen, Acks.ALL, producer)
+            first = first_sequence
+            if first is None:
+                first = self._next_sequence(PartitionId(topic_name, number), identity)
+            producer = ProducerSequence(*identity, first, is_transactional=True)
+            checked = None if misfits is None else misfits_among(misfits, indexes)
+            publishing = self._broker.writer.begin(
+                topic_name, chosen, Acks.ALL, producer, checked=checked
+            )
             under_way.append((indexes, publishing))
         found: dict[int, MessageResult] = {}
         for indexes, publishing in under_way:

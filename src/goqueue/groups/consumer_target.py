@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS, MemberSpec
-from goqueue.groups.regex import compile_pattern
 from goqueue.groups.topics import TopicCatalogue
+from goqueue.model.patterns import whole_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +28,9 @@ class Subscriptions:
         self._max_regex_chars = max_regex_chars
         self._patterns: dict[str, Callable[[str], bool]] = {}
         self._matches: dict[str, frozenset[str]] = {}
+        self._tested: dict[str, dict[str, bool]] = {}
+        """What each pattern says of names, so that a new topic costs one test a pattern. Of
+        patterns that members use and topics that exist."""
 
     def use(self, catalogue: TopicCatalogue) -> bool:
         """Take over a catalogue; whether it is another one than before."""
@@ -40,13 +43,14 @@ class Subscriptions:
     def check(self, pattern: str) -> None:
         """Compile a pattern, or raise `InvalidRegularExpressionError`."""
         if pattern and pattern not in self._patterns:
-            self._patterns[pattern] = compile_pattern(pattern, max_chars=self._max_regex_chars)
+            self._patterns[pattern] = whole_match(pattern, max_chars=self._max_regex_chars)
 
     def keep_patterns(self, used: Iterable[str]) -> None:
         """Forget the patterns that no member uses."""
         wanted = set(used)
         self._patterns = {each: test for each, test in self._patterns.items() if each in wanted}
         self._matches = {each: names for each, names in self._matches.items() if each in wanted}
+        self._tested = {each: known for each, known in self._tested.items() if each in wanted}
 
     def names(self, member: ConsumerMember) -> frozenset[str]:
         """The topics that a member reads and that exist."""
@@ -60,12 +64,13 @@ class Subscriptions:
             return frozenset()
         if pattern not in self._matches:
             self.check(pattern)
-            test = self._patterns[pattern]
-            self._matches[pattern] = frozenset(
-                name
+            test, known = self._patterns[pattern], self._tested.get(pattern, {})
+            self._tested[pattern] = tested = {
+                name: known[name] if name in known else test(name)
                 for name, info in self.catalogue.topics.items()
-                if not info.is_internal and test(name)
-            )
+                if not info.is_internal
+            }
+            self._matches[pattern] = frozenset(name for name, fits in tested.items() if fits)
         return self._matches[pattern]
 
     def seen(self, members: Iterable[ConsumerMember]) -> TopicsSeen:

@@ -24,6 +24,19 @@ def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
         InvalidSchemaError: it is none, or names what is not among its dependencies.
         SchemaTooLargeError: its text is longer than the limit.
     """
+    check_text(schema)
+    try:
+        return _parse(schema, dependencies)
+    except RecursionError:
+        raise InvalidSchemaError("the schema is nested too deeply") from None
+
+
+def check_text(schema: Schema) -> None:
+    """Refuse a text that is no schema, whatever its type. Cheap, and so done before all else.
+
+    Raises:
+        InvalidSchemaError, SchemaTooLargeError: as `parse`.
+    """
     size = len(schema.text)
     if size > MAX_SCHEMA_BYTES:
         raise SchemaTooLargeError(
@@ -33,9 +46,6 @@ def parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
         raise InvalidSchemaError("the schema is empty")
     try:
         schema.text.encode()
-        return _parse(schema, dependencies)
-    except RecursionError:
-        raise InvalidSchemaError("the schema is nested too deeply") from None
     except UnicodeEncodeError:
         raise InvalidSchemaError("the schema holds half of a surrogate pair") from None
 

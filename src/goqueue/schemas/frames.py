@@ -7,6 +7,7 @@ hold the id that a schema has in every registry. Anyone else may write the id in
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -14,13 +15,25 @@ if TYPE_CHECKING:
     from goqueue.records import Headers
 
 ID_HEADER: Final = "schema-id"
-CONFLUENT_HEADER: Final = "__value_schema_id"
+"""Names the schema of the value, never that of the key."""
 _ID_MAGIC: Final = 0
 _GUID_MAGIC: Final = 1
 _ID_BYTES: Final = 5
 _GUID_BYTES: Final = 17
 MAX_INDEXES: Final = 100
 """How deep a message type may be nested in its file; a longer list is no list of indexes."""
+
+
+class Part(StrEnum):
+    """Of a message, each with a schema of its own."""
+
+    KEY = "key"
+    VALUE = "value"
+
+    @property
+    def header(self) -> str:
+        """The header in which Confluent's serializers name its schema."""
+        return f"__{self.value}_schema_id"
 
 
 class Frame(NamedTuple):
@@ -44,17 +57,17 @@ class FrameFault(Exception):  # noqa: N818 - it never leaves this product
     """A message names its schema in a way that cannot be read."""
 
 
-def frame_of(value: bytes, headers: Headers) -> Frame:
-    """Which schema a message names.
+def frame_of(value: bytes, headers: Headers, part: Part = Part.VALUE) -> Frame:
+    """Which schema the value of a message names, or its key.
 
     Raises:
         FrameFault: a header that should name it does not.
     """
     for name, content in headers:
-        if name == ID_HEADER:
+        if name == ID_HEADER and part is Part.VALUE:
             return _named_in_text(content, value)
-        if name == CONFLUENT_HEADER and content:
-            return _named_in_header(content)
+        if name == part.header and content:
+            return _named_in_header(content, name)
     if len(value) >= _ID_BYTES and value[0] == _ID_MAGIC:
         return Frame(int.from_bytes(value[1:_ID_BYTES]), indexes_at=_ID_BYTES, begin=_ID_BYTES)
     return UNNAMED
@@ -70,14 +83,14 @@ def _named_in_text(content: bytes | None, value: bytes) -> Frame:
     return Frame(schema_id)
 
 
-def _named_in_header(content: bytes) -> Frame:
+def _named_in_header(content: bytes, name: str) -> Frame:
     if content[0] == _ID_MAGIC and len(content) >= _ID_BYTES:
         schema_id = int.from_bytes(content[1:_ID_BYTES])
         return Frame(schema_id, indexes_at=_ID_BYTES, in_header=content)
     if content[0] == _GUID_MAGIC and len(content) >= _GUID_BYTES:
         guid = UUID(bytes=content[1:_GUID_BYTES])
         return Frame(None, guid, indexes_at=_GUID_BYTES, in_header=content)
-    raise FrameFault(f"header {CONFLUENT_HEADER!r} names no schema")
+    raise FrameFault(f"header {name!r} names no schema")
 
 
 def indexes_of(data: bytes, at: int) -> tuple[list[int], int]:

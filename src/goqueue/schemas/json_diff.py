@@ -8,10 +8,11 @@ breaks it, since messages with it are not allowed any more.
 
 from __future__ import annotations
 
-import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import InvalidSchemaError
+from goqueue.model.errors import InvalidRegularExpressionError, InvalidSchemaError
+from goqueue.model.patterns import partial_match
 from goqueue.schemas.json_limits import (
     LIMITS,
     bounds,
@@ -33,6 +34,8 @@ from goqueue.schemas.json_shapes import COMBINED, Kind
 from goqueue.schemas.model import MAX_COMPARISONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.schemas.json_schema import JsonSchema
     from goqueue.schemas.json_shapes import Shape, Shapes
 
@@ -55,6 +58,16 @@ class _Diff:
         self._known: dict[tuple[int, int], list[str]] = {}
         """What was found of pairs; nothing yet of those being looked at, since a schema may hold
         itself."""
+        self._matches = cache(_matches)
+        self._reverse: _Diff | None = None
+
+    @property
+    def reverse(self) -> _Diff:
+        """The same the other way round; there is one, so that no pair is compared twice."""
+        if self._reverse is None:
+            self._reverse = _Diff(self._old, self._new)
+            self._reverse._reverse = self  # noqa: SLF001 - of the same class
+        return self._reverse
 
     def compare(self, old: Shape, new: Shape, path: str) -> list[str]:
         pair = (id(old), id(new))
@@ -86,7 +99,7 @@ class _Diff:
 
     def _not(self, old: Shape, new: Shape, path: str) -> list[str]:
         """What must not be is compared the other way round."""
-        inside = _Diff(self._old, self._new).compare(
+        inside = self.reverse.compare(
             self._new.inner(new, new.schema["not"]), self._old.inner(old, old.schema["not"]), path
         )
         return [f"NOT_TYPE_EXTENDED at {path}/not"] if inside else []
@@ -154,10 +167,11 @@ class _Diff:
 
     def _required(self, old: Shape, new: Shape, path: str) -> list[str]:
         before, after = mapping(old, "properties"), mapping(new, "properties")
+        was_required = set(map(str, names_in(old, "required")))
         return [
             f"REQUIRED_ATTRIBUTE_ADDED at {path}/required/{name}"
             for name in names_in(new, "required")
-            if name not in names_in(old, "required")
+            if name not in was_required
             and name in before
             and name in after
             and not has_default(after[name])
@@ -197,11 +211,8 @@ class _Diff:
         """What a half-open schema says of a property that it does not name."""
         shapes = self._new if is_new else self._old
         for pattern, schema in mapping(shape, "patternProperties").items():
-            try:
-                if re.search(pattern, name):
-                    return shapes.inner(shape, schema)
-            except re.error:  # one of ECMA's that Python does not know: it covers nothing
-                continue
+            if self._matches(pattern)(name):
+                return shapes.inner(shape, schema)
         rest = shape.schema.get("additionalProperties")
         return shapes.inner(shape, rest) if isinstance(rest, dict) else None
 
@@ -253,3 +264,11 @@ class _Diff:
                 problems.append(item_problem(at, first_old, first_new, place))
         before, after = self._old.inner(old, rest_old), self._new.inner(new, rest_new)
         return problems + self.compare(before, after, f"{path}/items")
+
+
+def _matches(pattern: str) -> Callable[[str], bool]:
+    """Whether a name is one of a pattern; one with look-around is said to match none."""
+    try:
+        return partial_match(pattern)
+    except InvalidRegularExpressionError:
+        return lambda _: False

@@ -42,9 +42,17 @@ _VALIDATORS: Final = {
 }
 _ROOT: Final = "https://registry.invalid/"
 """The base of references of schemas that do not say where they are."""
-_BACKTRACKS: Final = 100_000
-"""Steps back that one pattern may take on one text; then it counts as not matched."""
+_LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
+"""Patterns are matched in time that is linear in the text. One that compiles to more is refused."""
+_BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(
+    backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 20
+)
+"""For schemas with look-around or back references, which the linear engine cannot express. A text
+on which a pattern takes more steps back than these does not fit."""
 _SHOWN_ERRORS: Final = 3
+_EXPLAINED_BYTES: Final = 16 << 10
+"""Of a larger message it is not told where it does not fit: the library finds every error before it
+tells the first."""
 
 
 class JsonSchema:
@@ -66,11 +74,14 @@ class JsonSchema:
         }
         self._draft = _draft(self.document)
         try:
-            self._compiled = self._compile()
-        except (ValueError, jsonschema_rs.ReferencingError) as error:
-            raise InvalidSchemaError(f"no JSON Schema: {_first_line(error)}") from error
+            self._compiled = self._compile(_LINEAR)
+        except (ValueError, jsonschema_rs.ReferencingError):
+            try:
+                self._compiled = self._compile(_BACKTRACKING)
+            except (ValueError, jsonschema_rs.ReferencingError) as error:
+                raise InvalidSchemaError(f"no JSON Schema: {_first_line(error)}") from error
 
-    def _compile(self) -> Any:
+    def _compile(self, patterns: Any) -> Any:
         registry = None
         if self._others:
             registry = jsonschema_rs.Registry(
@@ -80,7 +91,7 @@ class JsonSchema:
             self.document,
             registry=registry,
             base_uri=_address(self.document) or _ROOT,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+            pattern_options=patterns,
             offline=True,
         )
 
@@ -180,6 +191,8 @@ class JsonValidator:
                 return None
         except ValueError as error:  # a pattern that takes too many steps
             return f"/: {_first_line(error)}"
+        if len(payload) > _EXPLAINED_BYTES:
+            return f"/: does not fit (of messages above {_EXPLAINED_BYTES} bytes no place is told)"
         found = islice(self._compiled.iter_errors(value), _SHOWN_ERRORS)
         return "; ".join(map(_told, found)) or "/: does not fit"
 

@@ -10,7 +10,6 @@ The rules, and the codes of refusals, are those of Confluent's registry.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from goqueue.model.errors import (
@@ -23,7 +22,7 @@ from goqueue.model.errors import (
     SchemaVersionNotFoundError,
     SubjectNotFoundError,
 )
-from goqueue.schemas import formats
+from goqueue.schemas.engine import LocalEngine, WholeSchema
 from goqueue.schemas.model import (
     MAX_DEPENDENCIES,
     MAX_SUBJECT_LENGTH,
@@ -47,13 +46,11 @@ from goqueue.schemas.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.schemas.model import Parsed
+    from goqueue.schemas.engine import Engine
 
 LATEST: Final = -1
 MAX_VERSIONS: Final = 100_000
 """Of all subjects together; one more is refused with `SchemaOperationNotPermittedError`."""
-PARSED_SCHEMAS: Final = 1000
-"""That are kept understood; of more, the one not used for the longest is understood again."""
 
 _T = TypeVar("_T")
 
@@ -81,19 +78,17 @@ class Found(NamedTuple):
 class Registry:
     """Subjects, versions and schemas: finding, checking and registering them."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine | None = None) -> None:
+        """Let an engine understand schemas; without one they are understood in this process."""
         self.state = RegistryState()
-        self._parsed: OrderedDict[int, Parsed] = OrderedDict()
+        self.engine = LocalEngine() if engine is None else engine
         self.generation = 0
         """Counts changes: what was made of one generation's schemas holds for that one."""
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Take in what was stored."""
-        entries = list(entries)
         self.state.apply(entries)
         self.generation += 1
-        if any(value is None for _, value in entries):
-            self._parsed.clear()  # an imported schema may get an id that another one has had
 
     # --- Finding ---------------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class Registry:
             InvalidSchemaError: it is no schema.
         """
         versions = self.versions(subject, deleted=deleted)
-        canonical, _ = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(schema, normalise=normalise)
         for each in reversed(versions):
             if each.schema.fingerprint == canonical.fingerprint:
                 return each
@@ -167,21 +162,17 @@ class Registry:
 
     # --- Understanding ---------------------------------------------------------------------------
 
-    def parsed(self, schema_id: int) -> Parsed:
-        """A registered schema, understood.
+    def whole(self, schema_id: int) -> WholeSchema:
+        """A registered schema with all that it stands on.
 
         Raises:
             SchemaNotFoundError: there is none.
-            InvalidSchemaError: it does not parse, which one that was imported may not.
+            InvalidSchemaError: it stands on what is not there.
         """
-        schema = self.schema(schema_id)
-        parsed = self._parsed.pop(schema_id, None)
-        if parsed is None:
-            parsed = formats.parse(schema, self.dependencies(schema))
-        self._parsed[schema_id] = parsed
-        if len(self._parsed) > PARSED_SCHEMAS:
-            self._parsed.popitem(last=False)
-        return parsed
+        return self._whole(self.schema(schema_id))
+
+    def _whole(self, schema: Schema) -> WholeSchema:
+        return WholeSchema(schema, tuple(self.dependencies(schema)))
 
     def dependencies(self, schema: Schema) -> list[Dependency]:
         """All that a schema stands on, each before whatever stands on it.
@@ -217,18 +208,18 @@ class Registry:
                 f"{reference.subject!r}"
             ) from None
 
-    def _canonical(self, schema: Schema, *, normalise: bool) -> tuple[Schema, Parsed]:
-        """A schema as it is stored, and understood."""
+    def _canonical(self, schema: Schema, *, normalise: bool) -> Schema:
+        """A schema as it is stored."""
         references = tuple(
             reference._replace(version=self._referred(reference).version.number)
             for reference in schema.references
         )
         schema = Schema(schema.type, schema.text, references, schema.metadata, schema.rules)
-        parsed = formats.parse(schema, self.dependencies(schema))
-        text = parsed.normalised if normalise else parsed.canonical
+        texts = self.engine.texts(self._whole(schema))
+        text = texts.normalised if normalise else texts.canonical
         if normalise:
             references = tuple(sorted(references))
-        return Schema(schema.type, text, references, schema.metadata, schema.rules), parsed
+        return Schema(schema.type, text, references, schema.metadata, schema.rules)
 
     # --- Compatibility ---------------------------------------------------------------------------
 
@@ -244,7 +235,7 @@ class Registry:
             SubjectNotFoundError, SchemaVersionNotFoundError: there is no such version.
             InvalidSchemaError: it is no schema.
         """
-        _, parsed = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(schema, normalise=normalise)
         level = self.level(subject)
         try:
             if number is None:
@@ -255,12 +246,11 @@ class Registry:
             if number not in {None, LATEST}:
                 raise
             return []  # the first schema of a subject fits
-        return self._problems(schema, parsed, against, level)
+        return self._problems(canonical, against, level)
 
-    def _problems(
-        self, schema: Schema, parsed: Parsed, against: Iterable[Found], level: Level
-    ) -> list[str]:
+    def _problems(self, schema: Schema, against: Iterable[Found], level: Level) -> list[str]:
         problems: list[str] = []
+        new = self._whole(schema)
         if level is Level.NONE:
             return problems
         for old in against:
@@ -269,7 +259,7 @@ class Registry:
                     f"version {old.version.number} is {old.schema.type}, the new one {schema.type}"
                 )
                 continue
-            said = _differences(self.parsed(old.id), parsed, level)
+            said = self.engine.differences(self.whole(old.id), new, level)
             problems += [f"version {old.version.number}: {each}" for each in said]
         return problems
 
@@ -301,7 +291,7 @@ class Registry:
         """
         check_subject(subject)
         mode = self._check_mode(subject, schema_id)
-        canonical, parsed = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(schema, normalise=normalise)
         versions = [each for each in self._all(subject) if not each.version.is_deleted]
         if number is None:
             for each in reversed(versions):
@@ -312,7 +302,7 @@ class Registry:
                     return Decided([], each)
         if mode is not Mode.IMPORT:
             level = self.level(subject)
-            problems = self._problems(canonical, parsed, self._counted(versions, level), level)
+            problems = self._problems(canonical, self._counted(versions, level), level)
             if problems:
                 raise IncompatibleSchemaError(
                     "Schema being registered is incompatible with an earlier schema for subject "
@@ -366,18 +356,6 @@ class Registry:
         following = max(state.next_versions.get(subject, 1), number + 1)
         entries += [subject_entry(subject, following), version_entry(subject, version)]
         return Decided(entries, Found(subject, version, schema))
-
-
-def _differences(old: Parsed, new: Parsed, level: Level) -> list[str]:
-    said = []
-    try:
-        if level.is_backward:
-            said += [f"a new reader of old data: {each}" for each in new.reads(old)]
-        if level.is_forward:
-            said += [f"an old reader of new data: {each}" for each in old.reads(new)]
-    except RecursionError:
-        raise InvalidSchemaError("the schema is nested too deeply to be compared") from None
-    return said
 
 
 def check_subject(subject: str) -> None:

@@ -19,7 +19,7 @@ from goqueue.model.errors import (
 )
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
-from support.brokers import publish, read_all, running_broker
+from support.brokers import publish, publish_checked, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
 
@@ -158,13 +158,13 @@ def test_a_batch_that_is_stored_already_is_not_held_against_a_newer_schema(tmp_p
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 1, {"goqueue.schema.validation": "latest"})
             producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
-            first = publish(broker, "t", b'"x"', **producer)
+            first = await publish_checked(broker, "t", b'"x"', **producer)
             schema = Schema(SchemaType.JSON, '{"type":"integer"}')
             await broker.schemas.change(lambda registry: registry.register("t-value", schema))
-            again = publish(broker, "t", b'"x"', **producer)
+            again = await publish_checked(broker, "t", b'"x"', **producer)
             assert again.placed.first_offset == first.placed.first_offset
             with pytest.raises(SchemaValidationError) as refused:
-                publish(broker, "t", b"1", b'"x"', b"null")
+                await publish_checked(broker, "t", b"1", b'"x"', b"null")
             assert set(refused.value.refused) == {1, 2}
             assert len(await read_all(broker, "t")) == 1
 
@@ -177,13 +177,13 @@ def test_the_setting_takes_effect_with_the_next_message(tmp_path: Path) -> None:
             await broker.create_topic("t", 1)
             schema = Schema(SchemaType.JSON, '{"type":"integer"}')
             await broker.schemas.change(lambda registry: registry.register("t", schema))
-            publish(broker, "t", b"text")
+            await publish_checked(broker, "t", b"text")
             await broker.configure_topic("t", {"goqueue.schema.validation": "latest"})
             with pytest.raises(SchemaValidationError):
-                publish(broker, "t", b"text")
+                await publish_checked(broker, "t", b"text")
             await broker.schemas.change(
                 lambda registry: removing.delete_subject(registry, "t", permanent=False)
             )
-            publish(broker, "t", b"text")
+            await publish_checked(broker, "t", b"text")
 
     asyncio.run(scenario())

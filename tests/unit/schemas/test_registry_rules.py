@@ -12,6 +12,8 @@ from schema_texts import avro_record, proto
 
 from goqueue.model import errors
 from goqueue.schemas import removing
+from goqueue.schemas.engine import Message
+from goqueue.schemas.formats import parse
 from goqueue.schemas.model import MAX_SUBJECT_LENGTH, Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
 
@@ -205,11 +207,11 @@ def test_schemas_are_imported_with_their_ids_and_numbers(registry: Registry) -> 
 def test_an_id_that_was_freed_may_be_imported_for_another_schema(registry: Registry) -> None:
     do(registry, removing.set_mode(registry, None, Mode.IMPORT))
     register(registry, "s", ONE, schema_id=7)
-    registry.parsed(7)
+    registry.engine.texts(registry.whole(7))
     for permanent in (False, True):
         do(registry, removing.delete_subject(registry, "s", permanent=permanent))
     register(registry, "s", OTHER, schema_id=7)
-    assert "string" in registry.parsed(7).canonical
+    assert "string" in registry.engine.texts(registry.whole(7)).canonical
 
 
 def test_nothing_is_imported_over_what_is_there_unless_forced(registry: Registry) -> None:
@@ -234,7 +236,7 @@ def test_references_are_followed_as_far_as_they_lead(registry: Registry) -> None
     assert found.schema.references == (Reference("B", "b", 1),)
     names = [each.reference.name for each in registry.dependencies(found.schema)]
     assert names == ["C", "B"]
-    assert registry.parsed(found.id).validator().check(b"\x02\x04") is None
+    assert registry.engine.check(registry.whole(found.id), [Message(b"\x02\x04")]) == [None]
     assert removing.referenced_by(registry, "b", 1, deleted=False) == [found.id]
 
 
@@ -377,7 +379,7 @@ def test_no_text_makes_the_registry_fail(
         found = do(known, known.register("s", Schema(kind, text)))
     except errors.SchemaError:
         return
-    understood = known.parsed(found.id)
+    understood = parse(found.schema, known.dependencies(found.schema))
     assert understood.normalised
     assert not understood.reads(understood)
     understood.validator().check(b"{}")

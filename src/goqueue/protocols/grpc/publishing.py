@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, Publishing
+    from goqueue.broker.messages import MessageResult, Misfits, Publishing
     from goqueue.broker.new_messages import NewMessage
     from goqueue.protocols.grpc.interceptor import OpenStreams
     from goqueue.runtime.turns import Turns
@@ -92,24 +92,33 @@ class PublishService(PublishServiceServicer):
             return _Begun(request.correlation_id, error)
 
     async def _begin(self, request: pb.PublishRequest) -> Publishing:
-        """Store the messages of a request. A small one is stored before anything is awaited."""
+        """Store the messages of a request.
+
+        A small one is stored before anything is awaited, unless its topic holds messages against
+        schemas.
+        """
         if not request.HasField("columns"):
             messages = await self._incoming.rows(request.messages)
         elif request.messages:
             raise InvalidRequestError("a request has messages or columns, not both")
         else:
             messages = self._incoming.columns(request.columns)
+        checked = await self._broker.writer.checked(request.topic, messages)
         if len(messages) <= TURN_MESSAGES:
-            return self._store(request, messages)
+            return self._store(request, messages, checked)
         async with self._turns.turn():
-            return self._store(request, messages)
+            return self._store(request, messages, checked)
 
-    def _store(self, request: pb.PublishRequest, messages: list[NewMessage]) -> Publishing:
+    def _store(
+        self, request: pb.PublishRequest, messages: list[NewMessage], checked: Misfits | None
+    ) -> Publishing:
         producer = None
         if request.HasField("producer"):
             sent = request.producer
             producer = ProducerSequence(sent.producer_id, sent.epoch, sent.first_sequence)
-        return self._broker.writer.begin(request.topic, messages, acks_of(request), producer)
+        return self._broker.writer.begin(
+            request.topic, messages, acks_of(request), producer, checked=checked
+        )
 
 
 _Answer: TypeAlias = "Callable[[int, list[MessageResult]], pb.PublishResponse]"

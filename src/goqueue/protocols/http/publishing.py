@@ -143,8 +143,10 @@ class PublishRoutes:
         for start in range(0, len(body.messages), TURN_MESSAGES):
             async with self._turns.turn():
                 given.add(body.messages[start : start + TURN_MESSAGES])
+        writer = self._broker.writer
+        checked = await writer.checked(path.topic, given.messages)
         async with self._turns.turn():
-            publishing = self._broker.writer.begin(path.topic, given.messages, _ACKS[body.acks])
+            publishing = writer.begin(path.topic, given.messages, _ACKS[body.acks], checked=checked)
         found = await publishing.settled()
         async with self._turns.turn():
             return given.answer(found)

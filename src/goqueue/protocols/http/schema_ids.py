@@ -156,7 +156,7 @@ class SchemaRoutes:
         if not query.format:
             return schema_out(schema, max_id=max_id)
         text = await self._schemas.ask(
-            lambda known: known.parsed(schema_id).formatted(query.format)
+            lambda known: known.engine.formatted(known.whole(schema_id), query.format)
         )
         return schema_out(schema, text, max_id)
 

@@ -274,7 +274,7 @@ class SubjectRoutes:
 def _formatted(found: Found, form: str, known: Registry) -> VersionOut:
     if not form:
         return version_out(found)
-    return version_out(found, known.parsed(found.id).formatted(form))
+    return version_out(found, known.engine.formatted(known.whole(found.id), form))
 
 
 def _positive(number: int | None) -> int | None:

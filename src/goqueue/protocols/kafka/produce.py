@@ -50,9 +50,10 @@ class ProduceApi:
     ) -> Response | Awaitable[Response | None] | None:
         """Append everything at once; wait only where a topic wants its records on the disk.
 
-        What is opened, and too large for the event loop, is appended when that has been done.
+        What is opened, and too large for the event loop, and what is held against schemas is
+        appended when that has been done. What is sent behind it waits.
         """
-        if self._has_large(request):
+        if self._has_large(request) or any(map(self._is_checked, request.topics)):
             ctx.is_large = True
         if request.transactional_id is not None and ctx.version >= IMPLICIT_FROM:
             wanted = self._joining.wanted(request)
@@ -81,8 +82,8 @@ class ProduceApi:
             parts: list[PartitionResult] = []
             async for data in in_turns(topic.partitions):
                 single = TopicData(topic.name, topic.topic_id, [data])
-                opened = await self._opened(single, data)
-                self._topic(single, sent, waits, parts, opened)
+                prepared = await self._prepared(single, data)
+                self._topic(single, sent, waits, parts, prepared)
             results.append(TopicResult(topic.name, topic.topic_id, parts))
         answer = self._answer(ctx, request, results, waits)
         return await answer if isawaitable(answer) else answer
@@ -109,13 +110,13 @@ class ProduceApi:
         sent: _Sent,
         waits: list[_Wait],
         results: list[PartitionResult] | None = None,
-        opened: PublishRequest | None = None,
+        prepared: PublishRequest | None = None,
     ) -> TopicResult:
         results = [] if results is None else results
         result = TopicResult(topic.name, topic.topic_id, results)
         for data in topic.partitions:
             try:
-                published = self._publish(self._name(topic), data, sent, opened)
+                published = self._publish(self._name(topic), data, sent, prepared)
             except GoQueueError as error:
                 results.append(_failure(data.partition, error, sent.version))
                 continue
@@ -137,7 +138,23 @@ class ProduceApi:
             return self._broker.topics.catalogue.topic_with_id(topic.topic_id).name
         return topic.name or ""
 
-    # --- Batches that are opened before they are published ----------------------------------------
+    # --- Batches that are opened or checked before they are published -----------------------------
+
+    def _is_checked(self, topic: TopicData) -> bool:
+        """Whether the topic holds messages against schemas."""
+        try:
+            found = self._broker.topics.catalogue.by_name.get(self._name(topic))
+        except TopicError:
+            return False  # which is said when it is published
+        return found is not None and found.settings.validates
+
+    async def _prepared(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
+        """A batch with what has to be known of it first; None where that is nothing."""
+        request = await self._opened(topic, data)
+        if data.records is None or not self._is_checked(topic):
+            return request
+        place = PartitionId(self._name(topic), data.partition)
+        return await self._broker.publisher.checked(request or PublishRequest(place, data.records))
 
     def _has_large(self, request: ProduceRequest) -> bool:
         return any(
@@ -166,7 +183,7 @@ class ProduceApi:
         return await self._broker.large_batches.opened(PublishRequest(place, data.records))
 
     def _publish(
-        self, topic: str, data: PartitionData, sent: _Sent, opened: PublishRequest | None
+        self, topic: str, data: PartitionData, sent: _Sent, prepared: PublishRequest | None
     ) -> Published:
         acks = _ACKS.get(sent.acks)
         if acks is None:
@@ -177,7 +194,7 @@ class ProduceApi:
         if sent.refusal is not None:
             self._broker.partitions.resolve(partition)  # that it is missing is said first
             raise sent.refusal
-        request = opened or PublishRequest(partition, data.records)
+        request = prepared or PublishRequest(partition, data.records)
         return self._broker.publisher.publish(request._replace(acks=acks))
 
 

@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.partition import PartitionId
-from goqueue.groups.regex import compile_pattern
 from goqueue.model.errors import GoQueueError
+from goqueue.model.patterns import whole_match
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -56,7 +56,7 @@ class TransactionAdminApi:
             min_duration_ms=request.duration_filter,
         )
         if pattern:
-            matches = compile_pattern(pattern, max_chars=MAX_PATTERN_CHARS)
+            matches = whole_match(pattern, max_chars=MAX_PATTERN_CHARS)
             wanted = TransactionFilter(
                 wanted.states, wanted.producer_ids, wanted.min_duration_ms, matches
             )

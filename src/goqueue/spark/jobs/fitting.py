@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.schemas.formats import parse
-from goqueue.schemas.frames import CONFLUENT_HEADER, ID_HEADER, FrameFault, frame_of, indexes_of
+from goqueue.schemas.frames import ID_HEADER, FrameFault, Part, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FOREIGN: Final = "foreign"
 """It names a schema that is none of the subject's."""
 TOMBSTONE: Final = "tombstone"
 """It has no value, which fits everything."""
-FRAME_HEADERS: Final = (ID_HEADER, CONFLUENT_HEADER)
+FRAME_HEADERS: Final = (ID_HEADER, Part.VALUE.header)
 _MAX_REASON: Final = 500
 
 
