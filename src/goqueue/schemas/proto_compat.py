@@ -132,6 +132,8 @@ def _kind(field: FieldDescriptor) -> _Kind:
         return _Kind(_GROUPS[field.type], is_scalar=True)
     if field.message_type.GetOptions().map_entry:
         return _Kind("a map", is_scalar=False)
+    if field.type == _Type.TYPE_GROUP:
+        return _Kind("a delimited message", is_scalar=False)
     return _Kind("a message", is_scalar=False)
 
 

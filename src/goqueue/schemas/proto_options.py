@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _Field = pb.FieldDescriptorProto
 _FLOATS: Final = frozenset((_Field.TYPE_FLOAT, _Field.TYPE_DOUBLE))
+_FEATURES: Final = "features"
+"""How files of an edition say what proto2 and proto3 had a syntax for."""
 _TEXTS: Final = frozenset((_Field.TYPE_STRING, _Field.TYPE_BYTES))
 
 
@@ -62,7 +64,9 @@ class OptionReader:
         value = self._value()
         field = options.DESCRIPTOR.fields_by_name.get(parts[0][0])
         is_plain = len(parts) == 1 and not parts[0][1] and value.braces is None
-        if is_plain and field is not None and parts[0][0] != "uninterpreted_option":
+        if parts[0] == (_FEATURES, False) and not any(is_extension for _, is_extension in parts):
+            _set_feature(options, [name for name, _ in parts[1:]], value)
+        elif is_plain and field is not None and parts[0][0] != "uninterpreted_option":
             _set(options, field, value)
         else:
             options.uninterpreted_option.append(_uninterpreted(parts, value))
@@ -106,11 +110,26 @@ class OptionReader:
             taken.append(token.text)
 
 
+def _set_feature(options: Any, path: list[str], value: Value) -> None:
+    """Give a feature of an edition its value, or several of them theirs in braces."""
+    said = f"{{ {value.braces} }}" if value.braces is not None else f": {_quoted(value)}"
+    for name in reversed([_FEATURES, *path]):
+        said = f"{name} {said}" if said.startswith("{") else f"{name}{said}"
+        said = f"{{ {said} }}"
+    try:
+        text_format.Merge(said[1:-1], options)
+    except text_format.ParseError as error:
+        raise InvalidSchemaError(f"option {'.'.join([_FEATURES, *path])}: {error}") from error
+
+
+def _quoted(value: Value) -> str:
+    return value.word or f'"{CEscape(value.text, as_utf8=False)}"'
+
+
 def _set(options: Any, field: Any, value: Value) -> None:
     """Give an option of Protobuf's own its value."""
     try:
-        said = value.word or f'"{CEscape(value.text, as_utf8=False)}"'
-        text_format.Merge(f"{field.name}: {said}", options)
+        text_format.Merge(f"{field.name}: {_quoted(value)}", options)
     except text_format.ParseError as error:
         raise InvalidSchemaError(f"option {field.name}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""A .proto file (proto2 or proto3) as a descriptor, as protoc makes it.
+"""A .proto file (proto2, proto3 or an edition) as a descriptor, as protoc makes it.
 
 Names of types are left as they are written; `protobuf.py` lets a descriptor pool resolve them.
 Custom options are kept uninterpreted: a registry keeps what it is given, and needs none of them.
@@ -15,11 +15,12 @@ from goqueue.schemas.proto_options import OptionReader, camel, set_default
 from goqueue.schemas.proto_tokens import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
     _Messages = RepeatedCompositeFieldContainer[pb.DescriptorProto]
+    _Enums = RepeatedCompositeFieldContainer[pb.EnumDescriptorProto]
     _Fields = RepeatedCompositeFieldContainer[pb.FieldDescriptorProto]
 
 _Field = pb.FieldDescriptorProto
@@ -36,6 +37,11 @@ _LABELS: Final = {
 _MAX_FIELD: Final = 536_870_911
 _MAX_ENUM: Final = 2**31 - 1
 _MAX_DEPTH: Final = 60
+_SYNTAXES: Final = ("proto2", "proto3")
+EDITIONS: Final = {"2023": pb.Edition.EDITION_2023, "2024": pb.Edition.EDITION_2024}
+_VISIBLE: Final = {"export": pb.VISIBILITY_EXPORT, "local": pb.VISIBILITY_LOCAL}
+"""What may stand before a message or an enum, from edition 2024 on."""
+_DEFINING: Final = frozenset(("message", "enum", *_VISIBLE))
 
 
 def parse_proto(text: str, name: str) -> pb.FileDescriptorProto:
@@ -52,21 +58,23 @@ class _Parser:
         self._words = Words(text)
         self._options = OptionReader(self._words)
         self._is_proto3 = False
+        self._edition = 0
+        """Of a file that names one; proto2 and proto3 have none."""
         self._depth = 0
 
     def file(self, name: str) -> pb.FileDescriptorProto:
         file = pb.FileDescriptorProto(name=name)
         words = self._words
         if words.eat("syntax", "="):
-            syntax = words.text().decode(errors="replace")
-            if syntax not in {"proto2", "proto3"}:
-                raise InvalidSchemaError(f"there is no syntax {syntax!r}")
+            syntax = _one_of(_SYNTAXES, words.text(), "syntax")
             self._is_proto3 = syntax == "proto3"
             if self._is_proto3:
                 file.syntax = syntax
             words.need(";")
-        elif words.now.text == "edition":
-            raise InvalidSchemaError("editions of Protobuf are not understood: use proto3")
+        elif words.eat("edition", "="):
+            file.syntax = "editions"
+            self._edition = file.edition = EDITIONS[_one_of(EDITIONS, words.text(), "edition")]
+            words.need(";")
         while words.now.kind != "end":
             self._statement(file)
         return file
@@ -82,10 +90,8 @@ class _Parser:
             words.need(";")
         elif words.eat("option"):
             self._options.statement(file.options)
-        elif words.eat("message"):
-            self._message(file.message_type.add())
-        elif words.eat("enum"):
-            self._enum(file.enum_type.add())
+        elif self._definition(file.message_type, file.enum_type):
+            pass
         elif words.eat("service"):
             self._service(file.service.add())
         elif words.eat("extend"):
@@ -100,8 +106,31 @@ class _Parser:
             file.public_dependency.append(at)
         elif words.eat("weak"):
             file.weak_dependency.append(at)
+        elif self._edition >= pb.Edition.EDITION_2024 and words.eat("option"):
+            file.option_dependency.append(_utf8(words.text()))
+            words.need(";")
+            return
         file.dependency.append(_utf8(words.text()))
         words.need(";")
+
+    def _definition(self, messages: _Messages, enums: _Enums) -> bool:
+        """A message or an enum, if that is next."""
+        words = self._words
+        if words.eat("message"):
+            self._message(messages.add())
+        elif words.eat("enum"):
+            self._enum(enums.add())
+        elif self._edition >= pb.Edition.EDITION_2024 and words.now.text in _VISIBLE:
+            word = words.now.text
+            if words.eat(word, "message"):
+                self._message(messages.add(visibility=_VISIBLE[word]))
+            elif words.eat(word, "enum"):
+                self._enum(enums.add(visibility=_VISIBLE[word]))
+            else:
+                return False  # a field of a type with that name
+        else:
+            return False
+        return True
 
     # --- Messages --------------------------------------------------------------------------------
 
@@ -123,10 +152,8 @@ class _Parser:
     def _member(self, message: pb.DescriptorProto) -> None:
         words = self._words
         following = words.now.text
-        if following == "message" and words.eat("message"):
-            self._message(message.nested_type.add())
-        elif following == "enum" and words.eat("enum"):
-            self._enum(message.enum_type.add())
+        if following in _DEFINING and self._definition(message.nested_type, message.enum_type):
+            pass
         elif following == "option" and words.eat("option"):
             self._options.statement(message.options)
         elif following == "oneof" and words.eat("oneof"):
@@ -182,11 +209,16 @@ class _Parser:
             if words.now.text == word and words.eat(word):
                 if self._is_proto3 and word == "required":
                     raise InvalidSchemaError(f"line {words.now.line}: proto3 has no required")
+                if self._edition and word != "repeated":
+                    raise InvalidSchemaError(
+                        f"line {words.now.line}: editions have no {word}, set the option "
+                        "features.field_presence"
+                    )
                 field.proto3_optional = self._is_proto3 and word == "optional"
                 if not field.proto3_optional:
                     field.ClearField("proto3_optional")
                 return label
-        if not self._is_proto3:
+        if not self._is_proto3 and not self._edition:
             raise words.wrong("optional, required or repeated")
         return _Field.LABEL_OPTIONAL
 
@@ -207,7 +239,7 @@ class _Parser:
     def _group(self, field: pb.FieldDescriptorProto, groups: _Messages) -> None:
         words = self._words
         name = words.name()
-        if self._is_proto3 or not name[0].isupper():
+        if self._is_proto3 or self._edition or not name[0].isupper():
             raise InvalidSchemaError(f"line {words.now.line}: no group can be called {name!r} here")
         field.name, field.type, field.type_name = name.lower(), _Field.TYPE_GROUP, name
         words.need("=")
@@ -286,7 +318,9 @@ class _Parser:
         words = self._words
         low = 1 if beyond else -(2**31)
         while True:
-            if words.now.kind == "text":
+            if self._edition and words.now.kind == "name":
+                owner.reserved_name.append(words.name())
+            elif not self._edition and words.now.kind == "text":
                 owner.reserved_name.append(_utf8(words.text()))
             else:
                 start, end = self._range(low, high)
@@ -348,6 +382,13 @@ class _Parser:
                 self._options.statement(method.options)
             else:
                 words.need(";")
+
+
+def _one_of(known: Collection[str], given: bytes, what: str) -> str:
+    name = given.decode(errors="replace")
+    if name not in known:
+        raise InvalidSchemaError(f"there is no {what} {name!r}: {', '.join(known)} are known")
+    return name
 
 
 def _utf8(data: bytes) -> str:

@@ -13,22 +13,27 @@ if TYPE_CHECKING:
 
 _Field = pb.FieldDescriptorProto
 _LABELS: Final = {_Field.LABEL_REQUIRED: "required ", _Field.LABEL_REPEATED: "repeated "}
+_VISIBILITIES: Final[dict[int, str]] = {
+    pb.VISIBILITY_EXPORT: "export ",
+    pb.VISIBILITY_LOCAL: "local ",
+}
 _MAX_FIELD_END: Final = 536_870_912
 _MAX_ENUM: Final = 2**31 - 1
 
 
 def text_of(file: pb.FileDescriptorProto, *, sort: bool = False) -> str:
     """The text of a file; with `sort`, the order of what has none does not count."""
-    return _Writer(is_proto3=file.syntax == "proto3", sort=sort).file(file)
+    return _Writer(file, sort=sort).file(file)
 
 
 class _Writer:
-    def __init__(self, *, is_proto3: bool, sort: bool) -> None:
-        self._is_proto3 = is_proto3
+    def __init__(self, file: pb.FileDescriptorProto, *, sort: bool) -> None:
+        self._is_proto2 = file.syntax in {"", "proto2"}
+        self._has_edition = file.syntax == "editions"
         self._sort = sort
 
     def file(self, file: pb.FileDescriptorProto) -> str:
-        lines = [f'syntax = "{"proto3" if self._is_proto3 else "proto2"}";']
+        lines = [_head(file)]
         if file.package:
             lines.append(f"package {file.package};")
         for block in (self._imports(file), self._options(file.options, "")):
@@ -55,6 +60,7 @@ class _Writer:
                 else ""
             )
             lines.append(f"import {kind}{_quoted(name.encode())};")
+        lines += [f"import option {_quoted(each.encode())};" for each in file.option_dependency]
         return self._ordered(lines)
 
     def _ordered(self, lines: list[str]) -> list[str]:
@@ -64,7 +70,7 @@ class _Writer:
 
     def _message(self, message: pb.DescriptorProto, indent: str, head: str = "") -> list[str]:
         inner = indent + "  "
-        lines = [f"{indent}{head or 'message'} {message.name} {{"]
+        lines = [f"{indent}{_visibility(message)}{head or 'message'} {message.name} {{"]
         lines += self._options(message.options, inner)
         lines += self._reserved(message, inner, _MAX_FIELD_END, 1)
         for each in message.extension_range:
@@ -111,7 +117,7 @@ class _Writer:
             return [f"{indent}map<{key}, {value}> {field.name} = {field.number}{said};"]
         label = _LABELS.get(field.label, "")
         is_in_oneof = field.HasField("oneof_index") and not field.proto3_optional
-        if not label and not is_in_oneof and (field.proto3_optional or not self._is_proto3):
+        if not label and not is_in_oneof and (field.proto3_optional or self._is_proto2):
             label = "optional "
         if field.type == _Field.TYPE_GROUP:
             group = next(each for each in nested if each.name == _last(field.type_name))
@@ -143,7 +149,9 @@ class _Writer:
         beyond: int,
     ) -> list[str]:
         ranges = [(each.start, each.end - beyond) for each in owner.reserved_range]
-        names = [_quoted(each.encode()) for each in owner.reserved_name]
+        names = [
+            each if self._has_edition else _quoted(each.encode()) for each in owner.reserved_name
+        ]
         if self._sort:
             ranges, names = sorted(ranges), sorted(names)
         spans = [
@@ -156,7 +164,8 @@ class _Writer:
 
     def _enum(self, enum: pb.EnumDescriptorProto, indent: str) -> list[str]:
         inner = indent + "  "
-        lines = [f"{indent}enum {enum.name} {{", *self._options(enum.options, inner)]
+        lines = [f"{indent}{_visibility(enum)}enum {enum.name} {{"]
+        lines += self._options(enum.options, inner)
         lines += self._reserved(enum, inner, _MAX_ENUM, 0)
         for value in enum.value:
             lines.append(f"{inner}{value.name} = {value.number}{self._brackets(value.options)};")
@@ -186,10 +195,33 @@ class _Writer:
                 said += [_uninterpreted(each) for each in value]
             elif field.is_extension:
                 said.append(f"({field.full_name}) = {_option_value(field, value)}")
+            elif field.name == "features":
+                said += _features(value)
             elif field.name != "map_entry":
                 values = value if field.is_repeated else [value]
                 said += [f"{field.name} = {_option_value(field, each)}" for each in values]
         return self._ordered(said)
+
+
+def _head(file: pb.FileDescriptorProto) -> str:
+    if file.syntax == "editions":
+        return f'edition = "{pb.Edition.Name(file.edition).removeprefix("EDITION_")}";'
+    return f'syntax = "{file.syntax or "proto2"}";'
+
+
+def _visibility(owner: pb.DescriptorProto | pb.EnumDescriptorProto) -> str:
+    return _VISIBILITIES.get(owner.visibility, "")
+
+
+def _features(features: Any, path: str = "features") -> list[str]:
+    said = []
+    for field, value in features.ListFields():
+        if field.is_extension:
+            shown = text_format.MessageToString(value, as_one_line=True)
+            said.append(f"{path}.({field.full_name}) = {{ {shown} }}")
+        else:
+            said.append(f"{path}.{field.name} = {_option_value(field, value)}")
+    return said
 
 
 def _option_value(field: Any, value: Any) -> str:

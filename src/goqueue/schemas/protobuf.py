@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _OWN_NAME: Final = "default"
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*", re.ASCII)
+_CONTENTS: Final = ("message_type", "enum_type", "service", "extension", "dependency")
+"""A file has something of these; one that only imports stands for what it imports."""
 _KNOWN: Final = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto", re.ASCII)
 """Files that need no reference, since every client has them."""
 
@@ -54,8 +56,8 @@ class ProtobufSchema:
             for reference, schema in dependencies
         }
         self.file: FileDescriptor = self._add(self._file)
-        if not self.file.message_types_by_name and not self.file.enum_types_by_name:
-            raise InvalidSchemaError("the file has neither a message nor an enum")
+        if not any(getattr(self._file, each) for each in _CONTENTS):
+            raise InvalidSchemaError("the file has no message, enum, service, extension or import")
 
     def _add(self, file: pb.FileDescriptorProto) -> FileDescriptor:
         """Put a file into the pool, after whatever it imports."""
@@ -231,8 +233,6 @@ def _descriptor(text: str, name: str) -> pb.FileDescriptorProto:
         except (DecodeError, binascii.Error):
             pass
         else:
-            if file.syntax == "editions":
-                raise InvalidSchemaError("editions of Protobuf are not understood: use proto3")
             file.name = name
             file.ClearField("source_code_info")
             return file

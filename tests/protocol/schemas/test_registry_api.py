@@ -87,6 +87,39 @@ def test_every_refusal_has_confluent_s_code(api: HttpApi, subject: str) -> None:
     assert refused(api, "POST", f"{known}/versions", {"schema": "x" * (5 << 20)})[0] == 413
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"schema": "{"},
+        {"schema": "{}", "schemaType": "XML"},
+        {"schema": '{"type": "intger"}', "schemaType": "JSON"},
+        {"schema": "message M {", "schemaType": "PROTOBUF"},
+        {"schema": LONG, "references": [{"name": "x", "subject": "none", "version": 1}]},
+    ],
+)
+def test_what_is_no_schema_is_called_an_invalid_schema(
+    api: HttpApi, subject: str, body: dict[str, Any]
+) -> None:
+    answer = api.ask("POST", f"/subjects/{subject}/versions", body)
+    assert answer.json["error_code"] == 42201
+    assert answer.json["message"].startswith("Invalid schema")
+
+
+def test_an_edition_and_a_file_that_only_imports_are_registered(
+    api: HttpApi, name: Callable[[str], str]
+) -> None:
+    whole, imports = name("whole"), name("imports")
+    text = 'edition = "2023";\n\nmessage M {\n  int32 a = 1;\n}\n'
+    api.post(f"/subjects/{whole}/versions", {"schema": text, "schemaType": "PROTOBUF"})
+    assert api.get(f"/subjects/{whole}/versions/1")["schema"] == text
+    body = {
+        "schema": 'syntax = "proto3"; import public "m.proto";',
+        "schemaType": "PROTOBUF",
+        "references": [{"name": "m.proto", "subject": whole, "version": 1}],
+    }
+    assert api.post(f"/subjects/{imports}/versions", body)["version"] == 1
+
+
 def test_deleting_takes_two_steps(api: HttpApi, subject: str) -> None:
     known = f"/subjects/{subject}"
     api.post(f"{known}/versions", {"schema": LONG.replace('"long"', '"double"')})

@@ -88,7 +88,39 @@ message M {
 }
 extend M { optional string extra = 1000; repeated M others = 3000; }
 """
-FILES = {"proto3": EVERYTHING, "proto2": OLD}
+EDITION = r"""
+edition = "2023";
+package new;
+import "google/protobuf/timestamp.proto";
+option features.field_presence = IMPLICIT;
+option features.repeated_field_encoding = EXPANDED;
+option java_package = "com.example";
+message M {
+  option features.json_format = LEGACY_BEST_EFFORT;
+  reserved gone, lost;
+  reserved 100 to 110;
+  int32 implicit = 1;
+  string explicit = 2 [features.field_presence = EXPLICIT, default = "x"];
+  int64 needed = 3 [features.field_presence = LEGACY_REQUIRED];
+  repeated int32 packed = 4 [features.repeated_field_encoding = PACKED];
+  N delimited = 5 [features = { message_encoding: DELIMITED }];
+  map<string, N> by_name = 6;
+  google.protobuf.Timestamp at = 7;
+  oneof choice { string x = 8; N y = 9; }
+  E e = 10 [features.field_presence = EXPLICIT];
+  bytes raw = 11 [deprecated = true];
+  message N { string text = 1 [features.utf8_validation = NONE]; }
+  enum E { option features.enum_type = CLOSED; reserved OLD; ONE = 1; TWO = 2; }
+  extensions 1000 to max;
+}
+extend M { string extra = 1000; }
+"""
+NEWER = """
+edition = "2024";
+message M { N n = 1; local message Inner {} local enum E { E_ZERO = 0; } int32 export = 2; }
+export message N {}
+"""
+FILES = {"proto3": EVERYTHING, "proto2": OLD, "2023": EDITION, "2024": NEWER}
 
 
 def protoc_s(text: str, folder: Path) -> pb.FileDescriptorProto:
@@ -187,10 +219,13 @@ def test_normalising_forgets_what_has_no_order() -> None:
         (proto('import "gone.proto"; message M {}'), "neither among the references nor known"),
         (proto("message M { required int32 a = 1; }"), "proto3 has no required"),
         (proto("message M {}", syntax="proto9"), "no syntax 'proto9'"),
-        ('edition = "2023"; message M {}', "editions"),
+        ('edition = "1999"; message M {}', "no edition '1999'"),
+        ('edition = "2023"; message M { optional int32 a = 1; }', "features.field_presence"),
+        ('edition = "2023"; message M { int32 a = 1 [features.nope = X]; }', "features.nope"),
+        ('edition = "2023"; message M { reserved "a"; }', "expected"),
         (proto("message 1x {}"), "expected a name"),
         (proto("%"), "nothing of .proto"),
-        (proto(""), "neither a message nor an enum"),
+        (proto(""), "no message, enum, service"),
         (proto("message M { " * 70 + "}" * 70), "nested deeper"),
         ("AAAA", "expected"),
     ],

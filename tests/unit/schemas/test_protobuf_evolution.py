@@ -210,3 +210,70 @@ def test_a_verdict_says_where() -> None:
     new = parsed("PROTOBUF", proto(NESTED % "string x = 1;"))
     said = new.reads(old)
     assert any("/M/1(M.N)/1: a number became text or bytes" in each for each in said), said
+
+
+def edition(body: str) -> str:
+    return f'edition = "2023"; {body}'
+
+
+EDITIONS = {
+    # name: (old, new, whether the new one can read what the old one wrote)
+    "proto3 becomes an edition": (proto(BASE), edition(BASE), True),
+    "an edition becomes proto3": (edition(BASE), proto(BASE), True),
+    "presence changes": (
+        edition(BASE),
+        edition(f"option features.field_presence = IMPLICIT; {BASE}"),
+        True,
+    ),
+    "a required field is added": (
+        edition("message M { string a = 1; }"),
+        edition(
+            "message M { string a = 1; int32 b = 2 [features.field_presence = LEGACY_REQUIRED]; }"
+        ),
+        False,
+    ),
+    "a required field of proto2 stays": (
+        proto("message M { required int32 a = 1; }", syntax="proto2"),
+        edition("message M { int32 a = 1 [features.field_presence = LEGACY_REQUIRED]; }"),
+        True,
+    ),
+    "a message becomes delimited": (
+        edition("message M { N n = 1; message N {} }"),
+        edition("message M { N n = 1 [features.message_encoding = DELIMITED]; message N {} }"),
+        False,
+    ),
+    "a scalar changes its kind": (
+        edition("message M { int32 a = 1; }"),
+        edition("message M { string a = 1; }"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITIONS)
+def test_editions_evolve_by_the_same_rules(name: str) -> None:
+    old, new, is_compatible = EDITIONS[name]
+    problems = parsed("PROTOBUF", new).reads(parsed("PROTOBUF", old))
+    assert (not problems) is is_compatible, problems
+
+
+def test_messages_are_checked_by_the_features_of_their_edition() -> None:
+    text = edition("message M { int32 a = 1 [features.field_presence = LEGACY_REQUIRED]; }")
+    validator = parsed("PROTOBUF", text).validator()
+    assert validator.check(b"\x08\x01") is None
+    assert validator.check(b"") == "/a: required, and not there"
+
+
+def test_a_file_may_have_nothing_but_imports() -> None:
+    text = proto('import public "other.proto";')
+    imports = parsed("PROTOBUF", text, ("other.proto", proto("message T { int32 a = 1; }")))
+    assert 'import public "other.proto";' in imports.canonical
+    user = parsed(
+        "PROTOBUF",
+        proto('import "imports.proto"; message M { T t = 1; }'),
+        ("other.proto", proto("message T { int32 a = 1; }")),
+        ("imports.proto", text),
+    )
+    assert user.validator().check(b"\x0a\x02\x08\x01") is None
+    told = imports.validator().check(b"")
+    assert told == "/: the schema has no message with the indexes [0]"

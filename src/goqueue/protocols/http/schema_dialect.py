@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 REGISTRY_JSON: Final = "application/vnd.schemaregistry.v1+json"
 
+INVALID_SCHEMA: Final = "Invalid schema"
+"""What Confluent's registry says first of a text that is no schema. Its clients look for it."""
+
 REGISTRY_CODES: Final[dict[type[GoQueueError], int]] = {
     model.SubjectNotFoundError: 40401,
     model.SchemaVersionNotFoundError: 40402,
@@ -67,6 +70,8 @@ def _refusal(request: Request, error: GoQueueError) -> Response:
     if isinstance(error, model.RegistryUnavailableError):
         status = problem.status  # clients try again after a 503
     detail = msgspec.json.decode(problem.body)["detail"]
+    if isinstance(error, model.InvalidSchemaError) and not detail.startswith(INVALID_SCHEMA):
+        detail = f"{INVALID_SCHEMA}, details: {detail}"
     body = msgspec.json.encode(RegistryError(code, detail))
     return Response(status, body, _media_type(request), problem.headers)
 
