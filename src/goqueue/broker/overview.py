@@ -106,7 +106,7 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
         retrying=retrying,
         dead_letters=dead_letters,
         open_transactions=len(transactions),
-        subjects=len(broker.schemas.registry.state.subjects),
+        subjects=sum(1 for _ in broker.schemas.registry.contexts.subjects("")),
     )
     return Inventory(totals, groups, transactions, failed, new_letters)
 

@@ -83,7 +83,7 @@ class Schemas:
         await asyncio.gather(*self._changes, return_exceptions=True)
         async with self._changing:
             if self._state is not None and not self._is_stale:
-                self._state.save_snapshot(self.registry.state.dump())
+                self._state.save_snapshot(self.registry.contexts.dump())
         await in_thread(self._broker.executor, self._engine.close)
 
     @property
@@ -129,7 +129,7 @@ class Schemas:
                 raise _unavailable() from error
             self.registry.apply(decided.entries)
             if state.snapshot_is_due:
-                state.save_snapshot(self.registry.state.dump())
+                state.save_snapshot(self.registry.contexts.dump())
             return decided.result
 
     async def _open(self) -> StateLog:

@@ -22,6 +22,7 @@ from goqueue.model.errors import (
     SchemaVersionNotFoundError,
     SubjectNotFoundError,
 )
+from goqueue.schemas.contexts import MAX_CONTEXTS, ContextStates, Qualified, in_context
 from goqueue.schemas.engine import LocalEngine, WholeSchema
 from goqueue.schemas.model import (
     MAX_DEPENDENCIES,
@@ -34,8 +35,8 @@ from goqueue.schemas.model import (
     Schema,
 )
 from goqueue.schemas.state import (
+    DEFAULT_CONTEXT,
     Entry,
-    RegistryState,
     Version,
     ids_entry,
     schema_entry,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.schemas.engine import Engine
+    from goqueue.schemas.state import RegistryState
 
 LATEST: Final = -1
 MAX_VERSIONS: Final = 100_000
@@ -80,14 +82,19 @@ class Registry:
 
     def __init__(self, engine: Engine | None = None) -> None:
         """Let an engine understand schemas; without one they are understood in this process."""
-        self.state = RegistryState()
+        self.contexts = ContextStates()
         self.engine = LocalEngine() if engine is None else engine
         self.generation = 0
         """Counts changes: what was made of one generation's schemas holds for that one."""
 
+    @property
+    def state(self) -> RegistryState:
+        """Of the default context, which the subjects of topics are in."""
+        return self.contexts.by_context[DEFAULT_CONTEXT]
+
     def apply(self, entries: Iterable[Entry]) -> None:
         """Take in what was stored."""
-        self.state.apply(entries)
+        self.contexts.apply(entries)
         self.generation += 1
 
     # --- Finding ---------------------------------------------------------------------------------
@@ -98,7 +105,7 @@ class Registry:
         Raises:
             SubjectNotFoundError: it has none that may be seen.
         """
-        known = self.state.subjects.get(subject, {}).values()
+        known = self.contexts.of(subject).subjects.get(subject, {}).values()
         found = [self._found(subject, each) for each in known if deleted or not each.is_deleted]
         if not found:
             raise SubjectNotFoundError(f"Subject '{subject}' not found.")
@@ -118,14 +125,14 @@ class Registry:
                 return each
         raise SchemaVersionNotFoundError(f"Version {number} not found.")
 
-    def schema(self, schema_id: int) -> Schema:
+    def schema(self, schema_id: int, context: str = DEFAULT_CONTEXT) -> Schema:
         """A schema by its id, also one whose versions are all deleted but not for ever.
 
         Raises:
             SchemaNotFoundError: no version has it.
         """
         try:
-            return self.state.schemas[schema_id]
+            return self.contexts.of_context(context).schemas[schema_id]
         except KeyError:
             raise SchemaNotFoundError(f"Schema {schema_id} not found") from None
 
@@ -139,39 +146,41 @@ class Registry:
             InvalidSchemaError: it is no schema.
         """
         versions = self.versions(subject, deleted=deleted)
-        canonical = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(subject, schema, normalise=normalise)
         for each in reversed(versions):
             if each.schema.fingerprint == canonical.fingerprint:
                 return each
         raise SchemaNotFoundError("Schema not found")
 
     def _found(self, subject: str, version: Version) -> Found:
-        return Found(subject, version, self.state.schemas[version.schema_id])
+        state = self.contexts.of(subject)
+        return Found(subject, version, state.schemas[version.schema_id])
 
     # --- Levels and modes ------------------------------------------------------------------------
 
     def level(self, subject: str) -> Level:
         """The compatibility level that counts for a subject."""
-        levels = self.state.levels
+        levels = self.contexts.of(subject).levels
         return levels.get(subject) or levels.get(None) or Level.BACKWARD
 
     def mode(self, subject: str) -> Mode:
         """The mode that counts for a subject; nothing can be changed where everything is locked."""
-        modes = self.state.modes
+        modes = self.contexts.of(subject).modes
         return modes.get(subject) or modes.get(None) or Mode.READWRITE
 
     # --- Understanding ---------------------------------------------------------------------------
 
-    def whole(self, schema_id: int) -> WholeSchema:
+    def whole(self, schema_id: int, context: str = DEFAULT_CONTEXT) -> WholeSchema:
         """A registered schema with all that it stands on.
 
         Raises:
             SchemaNotFoundError: there is none.
             InvalidSchemaError: it stands on what is not there.
         """
-        return self._whole(self.schema(schema_id))
+        return self.with_dependencies(self.schema(schema_id, context))
 
-    def _whole(self, schema: Schema) -> WholeSchema:
+    def with_dependencies(self, schema: Schema) -> WholeSchema:
+        """A schema with all that it stands on. Raises `InvalidSchemaError` if that is not there."""
         return WholeSchema(schema, tuple(self.dependencies(schema)))
 
     def dependencies(self, schema: Schema) -> list[Dependency]:
@@ -208,14 +217,18 @@ class Registry:
                 f"{reference.subject!r}"
             ) from None
 
-    def _canonical(self, schema: Schema, *, normalise: bool) -> Schema:
+    def _canonical(self, subject: str, schema: Schema, *, normalise: bool) -> Schema:
         """A schema as it is stored."""
+        qualified = [
+            reference._replace(subject=in_context(reference.subject, subject))
+            for reference in schema.references
+        ]
         references = tuple(
             reference._replace(version=self._referred(reference).version.number)
-            for reference in schema.references
+            for reference in qualified
         )
         schema = Schema(schema.type, schema.text, references, schema.metadata, schema.rules)
-        texts = self.engine.texts(self._whole(schema))
+        texts = self.engine.texts(self.with_dependencies(schema))
         text = texts.normalised if normalise else texts.canonical
         if normalise:
             references = tuple(sorted(references))
@@ -235,7 +248,7 @@ class Registry:
             SubjectNotFoundError, SchemaVersionNotFoundError: there is no such version.
             InvalidSchemaError: it is no schema.
         """
-        canonical = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(subject, schema, normalise=normalise)
         level = self.level(subject)
         try:
             if number is None:
@@ -250,7 +263,7 @@ class Registry:
 
     def _problems(self, schema: Schema, against: Iterable[Found], level: Level) -> list[str]:
         problems: list[str] = []
-        new = self._whole(schema)
+        new = self.with_dependencies(schema)
         if level is Level.NONE:
             return problems
         for old in against:
@@ -259,7 +272,7 @@ class Registry:
                     f"version {old.version.number} is {old.schema.type}, the new one {schema.type}"
                 )
                 continue
-            said = self.engine.differences(self.whole(old.id), new, level)
+            said = self.engine.differences(self.with_dependencies(old.schema), new, level)
             problems += [f"version {old.version.number}: {each}" for each in said]
         return problems
 
@@ -291,7 +304,7 @@ class Registry:
         """
         check_subject(subject)
         mode = self._check_mode(subject, schema_id)
-        canonical = self._canonical(schema, normalise=normalise)
+        canonical = self._canonical(subject, schema, normalise=normalise)
         versions = [each for each in self._all(subject) if not each.version.is_deleted]
         if number is None:
             for each in reversed(versions):
@@ -311,7 +324,7 @@ class Registry:
         return self._add(subject, canonical, schema_id, self._next_number(subject, number, mode))
 
     def _all(self, subject: str) -> list[Found]:
-        known = self.state.subjects.get(subject, {}).values()
+        known = self.contexts.of(subject).subjects.get(subject, {}).values()
         return [self._found(subject, each) for each in known]
 
     def _check_mode(self, subject: str, schema_id: int | None) -> Mode:
@@ -324,17 +337,31 @@ class Registry:
             raise SchemaOperationNotPermittedError(
                 f"Subject {subject} is in import mode: schemas need their ids"
             )
-        if sum(map(len, self.state.subjects.values())) >= MAX_VERSIONS:
+        if self.contexts.version_count >= MAX_VERSIONS:
             raise SchemaOperationNotPermittedError(
                 f"the registry holds {MAX_VERSIONS} versions, and no more fit: delete some for ever"
             )
+        self.check_context(subject)
         return mode
 
+    def check_context(self, subject: str) -> None:
+        """Refuse one context too many.
+
+        Raises:
+            SchemaOperationNotPermittedError: the subject's would be that.
+        """
+        known = self.contexts.by_context
+        if Qualified.of(subject).context not in known and len(known) >= MAX_CONTEXTS:
+            raise SchemaOperationNotPermittedError(
+                f"the registry holds {MAX_CONTEXTS} contexts, and no more fit: use one of them"
+            )
+
     def _next_number(self, subject: str, given: int | None, mode: Mode) -> int:
-        following = self.state.next_versions.get(subject, 1)
+        state = self.contexts.of(subject)
+        following = state.next_versions.get(subject, 1)
         if given is None or given == following:
             return following
-        taken = given in self.state.subjects.get(subject, {})
+        taken = given in state.subjects.get(subject, {})
         if mode is not Mode.IMPORT or taken or not 1 <= given < MAX_VERSION:
             raise InvalidSchemaError(f"version {given} cannot be given: the next is {following}")
         return given
@@ -342,16 +369,16 @@ class Registry:
     def _add(
         self, subject: str, schema: Schema, schema_id: int | None, number: int
     ) -> Decided[Found]:
-        state = self.state
+        state = self.contexts.of(subject)
         entries: list[Entry] = []
         if schema_id is None:
             schema_id = min(state.ids.get(schema.fingerprint, ()), default=state.next_id)
         if schema_id not in state.schemas:
-            entries.append(schema_entry(schema_id, schema))
+            entries.append(schema_entry(schema_id, schema, state.context))
         elif state.schemas[schema_id].fingerprint != schema.fingerprint:
             raise SchemaIdMismatchError(f"id {schema_id} belongs to another schema")
         if schema_id >= state.next_id:
-            entries.append(ids_entry(schema_id + 1))
+            entries.append(ids_entry(schema_id + 1, state.context))
         version = Version(number, schema_id)
         following = max(state.next_versions.get(subject, 1), number + 1)
         entries += [subject_entry(subject, following), version_entry(subject, version)]
@@ -364,7 +391,8 @@ def check_subject(subject: str) -> None:
     Raises:
         InvalidSubjectError: it is empty, too long, or holds what cannot be written.
     """
-    if not 0 < len(subject) <= MAX_SUBJECT_LENGTH or not subject.isprintable():
+    is_named = bool(Qualified.of(subject).name)
+    if not is_named or len(subject) > MAX_SUBJECT_LENGTH or not subject.isprintable():
         raise InvalidSubjectError(
             f"The specified subject '{subject[:80]}' is not valid: 1 to {MAX_SUBJECT_LENGTH} "
             "printable characters"

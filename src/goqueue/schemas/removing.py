@@ -16,15 +16,16 @@ from goqueue.model.errors import (
     SubjectNotSoftDeletedError,
     SubjectSoftDeletedError,
 )
+from goqueue.schemas.contexts import Qualified
 from goqueue.schemas.model import Level, Mode
 from goqueue.schemas.registry import LATEST, MAX_VERSIONS, Decided, check_subject
-from goqueue.schemas.state import gone, level_entry, mode_entry, version_entry
+from goqueue.schemas.state import gone, level_entry, mode_entry, schema_gone, version_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.schemas.registry import Registry
-    from goqueue.schemas.state import Entry, Version
+    from goqueue.schemas.state import Entry, RegistryState, Version
 
 
 def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Decided[list[int]]:
@@ -39,7 +40,8 @@ def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Deci
         SchemaOperationNotPermittedError: the subject is read-only.
     """
     _check_writable(registry, subject)
-    versions = list(registry.state.subjects.get(subject, {}).values())
+    state = registry.contexts.of(subject)
+    versions = list(state.subjects.get(subject, {}).values())
     if not versions:
         raise SubjectNotFoundError(f"Subject '{subject}' not found.")
     living = [each for each in versions if not each.is_deleted]
@@ -56,9 +58,9 @@ def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> Deci
         )
     _check_unreferenced(registry, subject, living, even_by_deleted=False)
     entries = [version_entry(subject, each._replace(is_deleted=True)) for each in living]
-    if subject in registry.state.levels:
+    if subject in state.levels:
         entries.append(level_entry(subject, None))
-    if subject in registry.state.modes:
+    if subject in state.modes:
         entries.append(mode_entry(subject, None))
     return Decided(entries, [each.number for each in living])
 
@@ -68,7 +70,7 @@ def delete_version(
 ) -> Decided[int]:
     """Delete one version of a subject. Returns its number; raises like `delete_subject`."""
     _check_writable(registry, subject)
-    versions = registry.state.subjects.get(subject, {})
+    versions = registry.contexts.of(subject).subjects.get(subject, {})
     if not versions:
         raise SubjectNotFoundError(f"Subject '{subject}' not found.")
     if number == LATEST:
@@ -95,11 +97,11 @@ def delete_version(
 
 def _remove(registry: Registry, subject: str, versions: list[Version]) -> list[Entry]:
     """Versions go, and schemas that no version has any more."""
-    state = registry.state
+    state = registry.contexts.of(subject)
     numbers = {(subject, each.number) for each in versions}
     entries = [gone("version", subject, each.number) for each in versions]
     used = sorted({each.schema_id for each in versions})
-    entries += [gone("schema", each) for each in used if state.uses[each] <= numbers]
+    entries += [schema_gone(each, state.context) for each in used if state.uses[each] <= numbers]
     if len(versions) == len(state.subjects[subject]):
         entries.append(gone("subject", subject))
     return entries
@@ -127,10 +129,10 @@ def _check_unreferenced(
 
 
 def referenced_by(registry: Registry, subject: str, number: int, *, deleted: bool) -> list[int]:
-    """The ids of schemas that refer to a version."""
-    state = registry.state
+    """The ids of schemas that refer to a version, whichever context they are of."""
     return sorted(
         schema_id
+        for state in registry.contexts.by_context.values()
         for schema_id in state.referrers.get((subject, number), ())
         if deleted
         or any(not state.subjects[name][at].is_deleted for name, at in state.uses[schema_id])
@@ -141,101 +143,118 @@ def referenced_by(registry: Registry, subject: str, number: int, *, deleted: boo
 
 
 def set_level(registry: Registry, subject: str | None, level: Level) -> Decided[Level]:
-    """Give a subject, or everyone without one of their own, a compatibility level."""
-    _check_owner(registry, subject)
-    _check_room(registry.state.levels, subject)
-    return Decided([level_entry(subject, level)], level)
+    """Give a subject, or all of a context without one of their own, a compatibility level.
+
+    Without a subject it is the default context.
+    """
+    state, owner = _owned(registry, subject)
+    _check_changeable(registry, subject)
+    _check_room(state.levels, owner)
+    return Decided([level_entry(state.owner(owner), level)], level)
 
 
 def clear_level(registry: Registry, subject: str | None) -> Decided[Level]:
-    """Take a level away; returns what it was. Everyone's goes back to BACKWARD.
+    """Take a level away; returns what it was. That of a context goes back to BACKWARD.
 
     Raises:
         SubjectNotFoundError: the subject has none of its own.
     """
-    _check_owner(registry, subject)
-    level = registry.state.levels.get(subject)
+    state, owner = _owned(registry, subject)
+    _check_changeable(registry, subject)
+    level = state.levels.get(owner)
     if level is None:
-        if subject is not None:
+        if owner is not None:
             raise SubjectNotFoundError(f"Subject '{subject}' not found.")
         return Decided([], Level.BACKWARD)
-    return Decided([level_entry(subject, None)], level)
+    return Decided([level_entry(state.owner(owner), None)], level)
 
 
 def own_level(registry: Registry, subject: str) -> Level:
-    """The level that was set for this subject.
+    """The level that was set for this subject; that of a context counts without being set.
 
     Raises:
         CompatibilityNotConfiguredError: none was.
     """
-    try:
-        return registry.state.levels[subject]
-    except KeyError:
+    state, owner = _owned(registry, subject)
+    level = state.levels.get(owner)
+    if level is None and owner is not None:
         raise CompatibilityNotConfiguredError(
             f"Subject '{subject}' does not have subject-level compatibility configured"
-        ) from None
+        )
+    return level or Level.BACKWARD
 
 
 def set_mode(
     registry: Registry, subject: str | None, mode: Mode, *, force: bool = False
 ) -> Decided[Mode]:
-    """Give a subject, or everyone without one of their own, a mode.
+    """Give a subject, or all of a context without one of their own, a mode.
 
     Raises:
         SchemaOperationNotPermittedError: schemas are to be imported where some are already.
     """
-    if subject is not None:
-        check_subject(subject)
+    state, owner = _owned(registry, subject)
     if mode is Mode.IMPORT and not force and registry.mode(subject or "") is not Mode.IMPORT:
-        names = registry.state.subjects if subject is None else [subject]
-        if any(not each.is_deleted for name in names for each in _versions(registry, name)):
+        names = state.subjects if owner is None else [owner]
+        if any(not each.is_deleted for name in names for each in _versions(state, name)):
             raise SchemaOperationNotPermittedError("Cannot import since found existing subjects")
-    _check_room(registry.state.modes, subject)
-    return Decided([mode_entry(subject, mode)], mode)
+    _check_room(state.modes, owner)
+    return Decided([mode_entry(state.owner(owner), mode)], mode)
 
 
 def clear_mode(registry: Registry, subject: str | None) -> Decided[Mode]:
-    """Take a mode away; returns what it was. Everyone's goes back to READWRITE.
+    """Take a mode away; returns what it was. That of a context goes back to READWRITE.
 
     Raises:
         SubjectNotFoundError: the subject has none of its own.
     """
-    mode = registry.state.modes.get(subject)
+    state, owner = _owned(registry, subject)
+    mode = state.modes.get(owner)
     if mode is None:
-        if subject is not None:
+        if owner is not None:
             raise SubjectNotFoundError(f"Subject '{subject}' not found.")
         return Decided([], Mode.READWRITE)
-    return Decided([mode_entry(subject, None)], mode)
+    return Decided([mode_entry(state.owner(owner), None)], mode)
 
 
 def own_mode(registry: Registry, subject: str) -> Mode:
-    """The mode that was set for this subject.
+    """The mode that was set for this subject; that of a context counts without being set.
 
     Raises:
         SchemaModeNotConfiguredError: none was.
     """
-    try:
-        return registry.state.modes[subject]
-    except KeyError:
+    state, owner = _owned(registry, subject)
+    mode = state.modes.get(owner)
+    if mode is None and owner is not None:
         raise SchemaModeNotConfiguredError(
             f"Subject '{subject}' does not have subject-level mode configured"
-        ) from None
+        )
+    return mode or Mode.READWRITE
 
 
-def _check_room(settings: Mapping[str | None, object], subject: str | None) -> None:
+def _owned(registry: Registry, subject: str | None) -> tuple[RegistryState, str | None]:
+    """The state that a setting is of, and its owner there; None is the context itself."""
+    if subject is None:
+        return registry.state, None
+    state = registry.contexts.of(subject)
+    if not Qualified.of(subject).name:
+        registry.check_context(subject)
+        return state, None
+    check_subject(subject)
+    return state, subject
+
+
+def _check_changeable(registry: Registry, subject: str | None) -> None:
+    if registry.mode(subject or "") is Mode.READONLY:
+        raise SchemaOperationNotPermittedError("the registry is in read-only mode")
+
+
+def _check_room(settings: Mapping[str | None, object], owner: str | None) -> None:
     """Subjects need not exist to be given a level or a mode; there is a bound to it."""
-    if subject not in settings and len(settings) >= MAX_VERSIONS:
+    if owner not in settings and len(settings) >= MAX_VERSIONS:
         raise SchemaOperationNotPermittedError(
             f"{MAX_VERSIONS} subjects have settings of their own, and no more fit: take some away"
         )
 
 
-def _versions(registry: Registry, subject: str) -> list[Version]:
-    return list(registry.state.subjects.get(subject, {}).values())
-
-
-def _check_owner(registry: Registry, subject: str | None) -> None:
-    if subject is not None:
-        check_subject(subject)
-    if registry.mode(subject or "") is Mode.READONLY:
-        raise SchemaOperationNotPermittedError("the registry is in read-only mode")
+def _versions(state: RegistryState, subject: str) -> list[Version]:
+    return list(state.subjects.get(subject, {}).values())

@@ -1,22 +1,23 @@
-"""Everything that the registry knows, as entries of keys and values.
+"""Everything that one context of the registry knows, as entries of keys and values.
 
-`apply` is the only thing that changes it, at a start as at any other time: what a restart finds is
+`change` is the only thing that changes it, at a start as at any other time: what a restart finds is
 what was there before.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from goqueue.model.errors import CorruptSchemaStateError, InvariantError
+from goqueue.model.errors import InvariantError
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from uuid import UUID
 
 Entry: TypeAlias = "tuple[bytes, bytes | None]"
+DEFAULT_CONTEXT: Final = "."
 
 
 class Version(NamedTuple):
@@ -29,9 +30,10 @@ class Version(NamedTuple):
 
 
 class RegistryState:
-    """Schemas by id, subjects with their versions, levels and modes."""
+    """Schemas by id, subjects by their full names with their versions, levels and modes."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: str = DEFAULT_CONTEXT) -> None:
+        self.context = context
         self.schemas: dict[int, Schema] = {}
         self.ids: dict[bytes, set[int]] = {}
         """By a schema's fingerprint. More than one only where schemas were imported so."""
@@ -46,26 +48,16 @@ class RegistryState:
         """The number that a subject's next version gets; never goes back while the subject has
         any version."""
         self.levels: dict[str | None, Level] = {}
-        """By subject; None is everyone's."""
+        """By subject; None is everyone's of this context."""
         self.modes: dict[str | None, Mode] = {}
         self.next_id = 1
         """Never goes back: an id means one schema for ever."""
 
     # --- Changes ---------------------------------------------------------------------------------
 
-    def apply(self, entries: Iterable[Entry]) -> None:
-        """Take in what was stored.
-
-        Raises:
-            CorruptSchemaStateError: an entry is none of ours.
-        """
-        for key, value in entries:
-            try:
-                kind, *names = json.loads(key)
-                change = getattr(self, f"_apply_{kind}")
-                change(*names, None if value is None else json.loads(value))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise CorruptSchemaStateError(f"no entry of the registry: {key[:80]!r}") from error
+    def change(self, kind: str, names: list[Any], value: Any) -> None:
+        """Take in one entry that was stored: its kind, the rest of its key, and its value."""
+        getattr(self, f"_apply_{kind}")(*names, value)
 
     def _apply_schema(self, schema_id: int, value: dict[str, Any] | None) -> None:
         old = self.schemas.pop(schema_id, None)
@@ -160,20 +152,29 @@ class RegistryState:
 
     def dump(self) -> Iterator[Entry]:
         """Everything, as entries that `apply` would make it of again."""
-        yield ids_entry(self.next_id)
+        yield ids_entry(self.next_id, self.context)
         for schema_id, schema in self.schemas.items():
-            yield schema_entry(schema_id, schema)
+            yield schema_entry(schema_id, schema, self.context)
         for subject, versions in self.subjects.items():
             yield subject_entry(subject, self.next_versions[subject])
             for version in versions.values():
                 yield version_entry(subject, version)
         for owner, level in self.levels.items():
-            yield level_entry(owner, level)
+            yield level_entry(self.owner(owner), level)
         for owner, mode in self.modes.items():
-            yield mode_entry(owner, mode)
+            yield mode_entry(self.owner(owner), mode)
 
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` when the parts contradict each other."""
+    def owner(self, subject: str | None) -> str | None:
+        """How the owner of a setting is stored: the context itself is a subject without a name."""
+        if subject is None and self.context != DEFAULT_CONTEXT:
+            return f":{self.context}:"
+        return subject
+
+    def check_invariants(self, versions_of: Callable[[str], Mapping[str, Any]]) -> None:
+        """Raise `InvariantError` when the parts contradict each other.
+
+        `versions_of` are the subjects of the context that a subject is of, with their versions.
+        """
         for subject, versions in self.subjects.items():
             if not versions or max(versions) >= self.next_versions.get(subject, 0):
                 raise InvariantError(f"subject {subject!r} could give a version's number again")
@@ -186,15 +187,15 @@ class RegistryState:
         if max(self.schemas, default=0) >= self.next_id:
             raise InvariantError("an id could be given again")
         for subject, number in self.referrers:
-            if number not in self.subjects.get(subject, {}):
+            if number not in versions_of(subject).get(subject, {}):
                 raise InvariantError(f"version {number} of {subject!r} is referred to, and gone")
 
 
 # --- Entries -------------------------------------------------------------------------------------
 
 
-def schema_entry(schema_id: int, schema: Schema) -> Entry:
-    """A schema by its id."""
+def schema_entry(schema_id: int, schema: Schema, context: str = DEFAULT_CONTEXT) -> Entry:
+    """A schema by its id in a context."""
     value: dict[str, Any] = {"type": schema.type, "text": schema.text}
     if schema.references:
         value["references"] = schema.references
@@ -202,7 +203,12 @@ def schema_entry(schema_id: int, schema: Schema) -> Entry:
         value["metadata"] = schema.metadata
     if schema.rules is not None:
         value["rules"] = schema.rules
-    return _key("schema", schema_id), _json(value)
+    return _key("schema", schema_id, *_unless_default(context)), _json(value)
+
+
+def schema_gone(schema_id: int, context: str) -> Entry:
+    """A schema that is there no more."""
+    return gone("schema", schema_id, *_unless_default(context))
 
 
 def version_entry(subject: str, version: Version) -> Entry:
@@ -228,9 +234,13 @@ def mode_entry(subject: str | None, mode: Mode | None) -> Entry:
     return _key("mode", subject), None if mode is None else _json(mode)
 
 
-def ids_entry(next_id: int) -> Entry:
-    """The id that the next schema gets."""
-    return _key("ids"), _json({"next": next_id})
+def ids_entry(next_id: int, context: str = DEFAULT_CONTEXT) -> Entry:
+    """The id that the next schema of a context gets."""
+    return _key("ids", *_unless_default(context)), _json({"next": next_id})
+
+
+def _unless_default(context: str) -> list[str]:
+    return [] if context == DEFAULT_CONTEXT else [context]
 
 
 def gone(kind: str, *names: object) -> Entry:

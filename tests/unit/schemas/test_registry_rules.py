@@ -29,7 +29,7 @@ def avro(text: str, *references: Reference) -> Schema:
 
 def do(registry: Registry, decided: Any) -> Any:
     registry.apply(decided.entries)
-    registry.state.check_invariants()
+    registry.contexts.check_invariants()
     return decided.result
 
 

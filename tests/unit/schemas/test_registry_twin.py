@@ -13,9 +13,9 @@ from schema_texts import avro_record
 from goqueue.model import errors
 from goqueue.model.errors import SchemaError
 from goqueue.schemas import removing
+from goqueue.schemas.contexts import ContextStates
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
-from goqueue.schemas.state import RegistryState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +187,7 @@ class RegistryAgainstTwin(RuleBasedStateMachine):
     def restart(self) -> None:
         """What is dumped is all there is."""
         again = Registry()
-        again.apply(self.registry.state.dump())
+        again.apply(self.registry.contexts.dump())
         self.registry = again
 
     @invariant()
@@ -209,7 +209,7 @@ class RegistryAgainstTwin(RuleBasedStateMachine):
 
     @invariant()
     def ids_are_the_twin_s(self) -> None:
-        self.registry.state.check_invariants()
+        self.registry.contexts.check_invariants()
         known = {each.schema_id: each.schema for each in self.twin.all if not each.gone}
         assert self.registry.state.schemas == known
 
@@ -234,7 +234,8 @@ def test_what_was_stored_in_pieces_is_what_is_dumped() -> None:
         decided = registry.register(f"s{number % 2}", Schema(SchemaType.AVRO, text))
         pieces += decided.entries
         registry.apply(decided.entries)
-    replayed, dumped = RegistryState(), RegistryState()
+    replayed, dumped = ContextStates(), ContextStates()
     replayed.apply(pieces)
-    dumped.apply(registry.state.dump())
-    assert vars(replayed) == vars(dumped) == vars(registry.state)
+    dumped.apply(registry.contexts.dump())
+    for states in (replayed, dumped):
+        assert vars(states.of("s0")) == vars(registry.state)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, InvariantError
 from goqueue.protocols.http.responses import Response
+from goqueue.protocols.http.schema_contexts import is_in_context, without_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,8 @@ class HttpApp:
     def match(self, request: Request) -> Match:
         """The endpoint of a request, before its body is there. Raises like `Router.match`."""
         try:
+            if is_in_context(request.target):
+                request.target = without_context(request.target)
             return self.router.match(request.method, request.raw_path)
         except GoQueueError:
             raise
@@ -106,7 +109,10 @@ class HttpApp:
         star = request.target == b"*"
         allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
         if not star:
-            allowed = self.router.allowed(request.raw_path)
+            target = request.target
+            if is_in_context(target):
+                target = without_context(target)
+            allowed = self.router.allowed(target.partition(b"?")[0])
         headers = [("allow", allowed)]
         if request.cors:
             headers += [

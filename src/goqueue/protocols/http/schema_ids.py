@@ -35,10 +35,12 @@ from goqueue.protocols.http.schema_shapes import (
 from goqueue.protocols.http.schema_subjects import SubjectPath, registry
 from goqueue.protocols.http.shapes import doc
 from goqueue.schemas import removing
+from goqueue.schemas.contexts import Qualified, subject_of
 from goqueue.schemas.model import Level, Mode, SchemaType
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.schemas.model import Schema
     from goqueue.schemas.registry import Registry
 
 
@@ -65,14 +67,18 @@ class ReadSchema(msgspec.Struct, rename="camel"):
     """How to read a schema."""
 
     format: Form = ""
-    subject: Annotated[str, doc("Only if this subject has it.", "")] = ""
+    subject: Annotated[
+        str, doc("Only if this subject has it; `:.context:` for an id of a context.", "")
+    ] = ""
     fetch_max_id: Annotated[bool, doc("Also say the largest id.")] = False
 
 
 class UsesQuery(msgspec.Struct):
     """Which uses of a schema to list."""
 
-    subject: Annotated[str, doc("Only this subject's.", "")] = ""
+    subject: Annotated[
+        str, doc("Only this subject's; `:.context:` for an id of a context.", "")
+    ] = ""
     deleted: Deleted = False
     offset: Offset = 0
     limit: Limit = -1
@@ -115,12 +121,9 @@ class SchemaRoutes:
     @registry("GET", "/schemas")
     async def list_all(self, query: ListSchemas) -> list[VersionOut]:
         """Versions of all subjects, with their schemas."""
-        prefix = query.subject_prefix.removeprefix(":*:")
         found: list[VersionOut] = []
-        for name, versions in sorted(self._registry.state.subjects.items()):
-            if name.startswith(prefix) and (
-                query.deleted or any(not each.is_deleted for each in versions.values())
-            ):
+        for name, versions in sorted(self._registry.contexts.subjects(query.subject_prefix)):
+            if query.deleted or any(not each.is_deleted for each in versions.values()):
                 seen = self._registry.versions(name, deleted=query.deleted)
                 found += [version_out(each) for each in (seen[-1:] if query.latest_only else seen)]
         return page(found, query.offset, query.limit)
@@ -133,32 +136,39 @@ class SchemaRoutes:
     @registry("GET", "/schemas/stats")
     async def stats(self) -> RegistryStats:
         """How much the registry holds."""
-        state = self._registry.state
-        versions = [each for known in state.subjects.values() for each in known.values()]
+        states = self._registry.contexts.by_context.values()
+        subjects = [known for state in states for known in state.subjects.values()]
+        versions = [each for known in subjects for each in known.values()]
+        schemas = [schema for state in states for schema in state.schemas.values()]
         return RegistryStats(
-            len(state.subjects),
+            len(subjects),
             len(versions),
-            len(state.schemas),
+            len(schemas),
             sum(each.is_deleted for each in versions),
-            dict(Counter(schema.type.value for schema in state.schemas.values())),
-            state.next_id,
+            dict(Counter(schema.type.value for schema in schemas)),
+            self._registry.state.next_id,
         )
 
     @registry("GET", "/schemas/ids/{id}")
     async def schema(self, path: IdPath, query: ReadSchema) -> SchemaOut:
         """A schema by its id."""
         schema_id = id_of(path.id)
-        schema = self._registry.schema(schema_id)
-        uses = self._registry.state.uses[schema_id]
-        if query.subject and all(subject != query.subject for subject, _ in uses):
+        context, name = Qualified.of(query.subject)
+        schema = self._registry.schema(schema_id, context)
+        state = self._registry.contexts.of_context(context)
+        if name and all(subject_of(query.subject) != each for each, _ in state.uses[schema_id]):
             raise SchemaNotFoundError(f"Schema {schema_id} not found in '{query.subject}'")
-        max_id = self._registry.state.next_id - 1 if query.fetch_max_id else None
-        if not query.format:
-            return schema_out(schema, max_id=max_id)
-        text = await self._schemas.ask(
-            lambda known: known.engine.formatted(known.whole(schema_id), query.format)
-        )
+        max_id = state.next_id - 1 if query.fetch_max_id else None
+        text = await self._formatted(schema, query.format)
         return schema_out(schema, text, max_id)
+
+    async def _formatted(self, schema: Schema, form: str) -> str | None:
+        """The text in the form that was asked for; None where none was."""
+        if not form:
+            return None
+        return await self._schemas.ask(
+            lambda known: known.engine.formatted(known.with_dependencies(schema), form)
+        )
 
     @registry("GET", "/schemas/ids/{id}/schema", answers={200: REGISTRY_JSON})
     async def text(self, path: IdPath, query: ReadSchema) -> Response:
@@ -179,13 +189,14 @@ class SchemaRoutes:
 
     def _uses(self, path: IdPath, query: UsesQuery) -> list[SubjectVersion]:
         schema_id = id_of(path.id)
-        self._registry.schema(schema_id)
-        state = self._registry.state
+        context, name = Qualified.of(query.subject)
+        self._registry.schema(schema_id, context)
+        state = self._registry.contexts.of_context(context)
         return [
             SubjectVersion(subject, number)
             for subject, number in sorted(state.uses[schema_id])
             if (query.deleted or not state.subjects[subject][number].is_deleted)
-            and query.subject in {"", subject}
+            and (not name or subject == subject_of(query.subject))
         ]
 
     @registry("GET", "/schemas/guids/{guid}")
@@ -195,15 +206,19 @@ class SchemaRoutes:
             guid = UUID(path.guid)
         except ValueError:
             raise SchemaNotFoundError(f"Schema {path.guid[:60]} not found") from None
-        schema_id = self._registry.state.guids.get(guid)
-        if schema_id is None:
-            raise SchemaNotFoundError(f"Schema {guid} not found")
-        return await self.schema(IdPath(str(schema_id)), query)
+        for state in self._registry.contexts.by_context.values():
+            if guid in state.guids:
+                schema = state.schemas[state.guids[guid]]
+                return schema_out(schema, await self._formatted(schema, query.format))
+        raise SchemaNotFoundError(f"Schema {guid} not found")
 
     @registry("GET", "/contexts")
     async def contexts(self) -> list[str]:
-        """The contexts of the registry: there is only one."""
-        return ["."]
+        """The contexts that have subjects, and the default one, `.`.
+
+        Every path of the registry is there for each of them, below `/contexts/{context}`.
+        """
+        return self._registry.contexts.used
 
     # --- Levels ----------------------------------------------------------------------------------
 
@@ -227,18 +242,18 @@ class SchemaRoutes:
     async def subject_level(self, path: SubjectPath, query: ScopeQuery) -> LevelOut:
         """The compatibility level of a subject."""
         if query.default_to_global:
-            return LevelOut(self._registry.level(path.subject))
-        return LevelOut(removing.own_level(self._registry, path.subject))
+            return LevelOut(self._registry.level(path.name))
+        return LevelOut(removing.own_level(self._registry, path.name))
 
     @registry("PUT", "/config/{subject}")
     async def set_subject_level(self, path: SubjectPath, body: LevelIn) -> LevelSet:
         """Set the compatibility level of a subject, whether it has versions yet or not."""
-        return await self._set_level(path.subject, body)
+        return await self._set_level(path.name, body)
 
     @registry("DELETE", "/config/{subject}")
     async def clear_subject_level(self, path: SubjectPath) -> LevelOut:
         """Let a subject follow the global level; answers what it was."""
-        found = await self._schemas.change(lambda known: removing.clear_level(known, path.subject))
+        found = await self._schemas.change(lambda known: removing.clear_level(known, path.name))
         return LevelOut(found)
 
     async def _set_level(self, subject: str | None, body: LevelIn) -> LevelSet:
@@ -267,19 +282,19 @@ class SchemaRoutes:
     async def subject_mode(self, path: SubjectPath, query: ScopeQuery) -> ModeOut:
         """The mode of a subject."""
         if query.default_to_global:
-            return ModeOut(self._registry.mode(path.subject))
-        return ModeOut(removing.own_mode(self._registry, path.subject))
+            return ModeOut(self._registry.mode(path.name))
+        return ModeOut(removing.own_mode(self._registry, path.name))
 
     @registry("PUT", "/mode/{subject}")
     async def set_subject_mode(self, path: SubjectPath, query: ModeQuery, body: ModeIn) -> ModeOut:
         """Set the mode of a subject."""
-        return await self._set_mode(path.subject, query, body)
+        return await self._set_mode(path.name, query, body)
 
     @registry("DELETE", "/mode/{subject}")
     async def clear_subject_mode(self, path: SubjectPath) -> ModeOut:
         """Let a subject follow the global mode; answers what it was."""
         return ModeOut(
-            await self._schemas.change(lambda known: removing.clear_mode(known, path.subject))
+            await self._schemas.change(lambda known: removing.clear_mode(known, path.name))
         )
 
     async def _set_mode(self, subject: str | None, query: ModeQuery, body: ModeIn) -> ModeOut:

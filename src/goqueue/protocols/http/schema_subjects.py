@@ -33,6 +33,7 @@ from goqueue.protocols.http.schema_shapes import (
 )
 from goqueue.protocols.http.shapes import doc
 from goqueue.schemas import removing
+from goqueue.schemas.contexts import subject_of
 from goqueue.schemas.model import SchemaType
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class SubjectPath(msgspec.Struct, frozen=True):
 
     subject: SubjectName
 
+    @property
+    def name(self) -> str:
+        """The subject, written in the one way."""
+        return subject_of(self.subject)
+
 
 class VersionPath(SubjectPath, frozen=True):
     """A version of a subject in the path."""
@@ -77,7 +83,9 @@ class VersionPath(SubjectPath, frozen=True):
 class ListSubjects(msgspec.Struct, rename="camel"):
     """Which subjects to list."""
 
-    subject_prefix: Annotated[str, doc("How their names begin.", "orders")] = ""
+    subject_prefix: Annotated[
+        str, doc("How their names begin; `:.context:` for those of a context.", "orders")
+    ] = ""
     deleted: Deleted = False
     deleted_only: Annotated[bool, doc("Only what was deleted, but not for ever.")] = False
     offset: Offset = 0
@@ -146,12 +154,10 @@ class SubjectRoutes:
     @registry("GET", "/subjects")
     async def list_all(self, query: ListSubjects) -> list[str]:
         """The names of all subjects."""
-        prefix = query.subject_prefix.removeprefix(":*:")
         found = []
-        for name, versions in self._registry.state.subjects.items():
+        for name, versions in self._registry.contexts.subjects(query.subject_prefix):
             living = any(not each.is_deleted for each in versions.values())
-            seen = not living if query.deleted_only else living or query.deleted
-            if seen and name.startswith(prefix):
+            if not living if query.deleted_only else living or query.deleted:
                 found.append(name)
         return page(sorted(found), query.offset, query.limit)
 
@@ -164,7 +170,7 @@ class SubjectRoutes:
 
         def find(known: Registry) -> VersionOut:
             found = known.lookup(
-                path.subject, schema, deleted=query.deleted, normalise=query.normalize
+                path.name, schema, deleted=query.deleted, normalise=query.normalize
             )
             return _formatted(found, query.format, known)
 
@@ -174,13 +180,13 @@ class SubjectRoutes:
     async def delete(self, path: SubjectPath, query: DeleteQuery) -> list[int]:
         """Delete all versions of a subject; answers their numbers."""
         return await self._schemas.change(
-            partial(removing.delete_subject, subject=path.subject, permanent=query.permanent)
+            partial(removing.delete_subject, subject=path.name, permanent=query.permanent)
         )
 
     @registry("GET", "/subjects/{subject}/versions")
     async def versions(self, path: SubjectPath, query: ListVersions) -> list[int]:
         """The numbers of a subject's versions."""
-        found = self._registry.versions(path.subject, deleted=query.deleted or query.deleted_only)
+        found = self._registry.versions(path.name, deleted=query.deleted or query.deleted_only)
         numbers = [
             each.version.number
             for each in found
@@ -199,7 +205,7 @@ class SubjectRoutes:
         schema = schema_of(body, default_type(request))
         found = await self._schemas.change(
             lambda known: known.register(
-                path.subject,
+                path.name,
                 schema,
                 schema_id=_positive(body.id),
                 number=_positive(body.version),
@@ -213,10 +219,10 @@ class SubjectRoutes:
         """One version of a subject, with its schema."""
         number = version_of(path.version)
         if not query.format:
-            return version_out(self._registry.version(path.subject, number, deleted=query.deleted))
+            return version_out(self._registry.version(path.name, number, deleted=query.deleted))
         return await self._schemas.ask(
             lambda known: _formatted(
-                known.version(path.subject, number, deleted=query.deleted), query.format, known
+                known.version(path.name, number, deleted=query.deleted), query.format, known
             )
         )
 
@@ -229,9 +235,9 @@ class SubjectRoutes:
     @registry("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def referenced_by(self, path: VersionPath, query: ReferrersQuery) -> list[int]:
         """The ids of schemas that refer to a version."""
-        found = self._registry.version(path.subject, version_of(path.version), deleted=True)
+        found = self._registry.version(path.name, version_of(path.version), deleted=True)
         ids = removing.referenced_by(
-            self._registry, path.subject, found.version.number, deleted=query.deleted
+            self._registry, path.name, found.version.number, deleted=query.deleted
         )
         return page(ids, query.offset, query.limit)
 
@@ -241,7 +247,7 @@ class SubjectRoutes:
         number = version_of(path.version)
         return await self._schemas.change(
             lambda known: removing.delete_version(
-                known, path.subject, number, permanent=query.permanent
+                known, path.name, number, permanent=query.permanent
             )
         )
 
@@ -252,14 +258,14 @@ class SubjectRoutes:
         self, path: VersionPath, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:
         """Whether a schema is compatible with one version, by the subject's level."""
-        return await self._check(path.subject, version_of(path.version), query, body, request)
+        return await self._check(path.name, version_of(path.version), query, body, request)
 
     @registry("POST", "/compatibility/subjects/{subject}/versions")
     async def check_all(
         self, path: SubjectPath, query: CheckQuery, body: SchemaIn, request: Request
     ) -> Verdict:
         """Whether a schema could be registered as the subject's next version."""
-        return await self._check(path.subject, None, query, body, request)
+        return await self._check(path.name, None, query, body, request)
 
     async def _check(
         self, subject: str, number: int | None, query: CheckQuery, body: SchemaIn, request: Request
@@ -274,7 +280,8 @@ class SubjectRoutes:
 def _formatted(found: Found, form: str, known: Registry) -> VersionOut:
     if not form:
         return version_out(found)
-    return version_out(found, known.engine.formatted(known.whole(found.id), form))
+    whole = known.with_dependencies(found.schema)
+    return version_out(found, known.engine.formatted(whole, form))
 
 
 def _positive(number: int | None) -> int | None:
