@@ -1,4 +1,4 @@
-"""Attacks with the regular expressions of schemas, on which a backtracking engine spins."""
+"""Attacks with schemas: patterns that a backtracking engine spins on, and steps without an end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from benchmarks._attacks import ATTEMPT_S, HOST, Attack, Target
 
 SUBJECT: Final = "patterns"
 TOPIC: Final = "validated"
+DOUBLED: Final = "doubled"
+_LEVELS: Final = 40
 _MESSAGES: Final = 1000
 _SPINS: Final = "^(a|aa)+$"
 _SPINS_BACKWARDS: Final = "^(?!b)(a|aa)+$"
@@ -72,7 +74,29 @@ def validate_messages(target: Target) -> str:
     return _send(target, "POST", f"/topics/{TOPIC}/messages", _spinning_messages())
 
 
+def _make_doubled(target: Target) -> None:
+    settings = {"goqueue.schema.validation": "latest"}
+    body = json.dumps({"name": DOUBLED, "settings": settings})
+    _expect_made(_send(target, "POST", "/topics", body))
+    levels = {
+        f"d{at}": {"allOf": [{"$ref": f"#/definitions/d{at + 1}"}] * 2} for at in range(_LEVELS)
+    }
+    schema = {"definitions": {**levels, f"d{_LEVELS}": {}}, "$ref": "#/definitions/d0"}
+    path = f"/subjects/{DOUBLED}-value/versions"
+    _expect_made(
+        _send(
+            target, "POST", path, json.dumps({"schemaType": "JSON", "schema": json.dumps(schema)})
+        )
+    )
+
+
+def double_steps(target: Target) -> str:
+    """A message that its schema looks at twice on each level."""
+    return _send(target, "POST", f"/topics/{DOUBLED}/messages", '{"messages": [{"value": "1"}]}')
+
+
 ATTACKS: Final = [
     Attack(2, "schema patterns", compare_schemas, _ANSWERED, _register_pattern),
     Attack(2, "schema validation", validate_messages, _ANSWERED, _make_validated),
+    Attack(2, "schema steps", double_steps, _ANSWERED, _make_doubled),
 ]

@@ -38,6 +38,8 @@ _BEGINS, _GOES_ON = b"\0", b"\1"
 """What a request begins with."""
 _LEAST_S: Final = 0.001
 """What is left at least to a request that goes on: 0 would be without a limit."""
+_NICE: Final = 5
+"""How far a child stands back where processors are short: the broker's own loop goes first."""
 _OUT_OF_MEMORY: Final = 77
 """The exit code of a child that needed more memory than it may have."""
 
@@ -186,6 +188,7 @@ def serve(answer: Callable[[bytes], bytes]) -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that nothing that a library prints gets among the answers
     _limit_memory(int(memory_bytes))
+    os.nice(_NICE)
     enough_bytes = _memory_bytes(_RESIDENT) + int(memory_bytes) // 2
     left_s = float(cpu_s)
     while (request := read_frame(requests)) is not None:

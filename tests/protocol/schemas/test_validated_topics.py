@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import make_batch
+from raw_kafka import make_batch, produce_fields
 
 import goqueue
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
+from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Compression
 
 if TYPE_CHECKING:
@@ -323,3 +324,26 @@ def test_confluents_setting_for_keys_asks_for_an_id(
 def key_id(api: HttpApi, topic: str) -> int:
     found: int = api.get(f"/subjects/{topic}-key/versions/latest")["id"]
     return found
+
+
+# --- Order ----------------------------------------------------------------------------------------
+
+
+def test_requests_of_a_connection_are_stored_in_their_order(
+    api: HttpApi, raw: RawKafka, make: Callable[..., str]
+) -> None:
+    topic = make()
+    count = 20
+    for number in range(count):
+        many = 2000 if number % 2 == 0 else 1  # some take long to be checked, some do not
+        batch = make_batch(*[b'{"id": %d}' % number] * many)
+        raw.send(ApiKey.PRODUCE, 9, **produce_fields(topic, batch))
+    for _ in range(count):
+        raw.answer_bytes()
+    found: list[int] = []
+    offset = 0
+    while len(found) < count // 2 * 2001:
+        page = api.get(f"/topics/{topic}/partitions/0/messages?offset={offset}&limit=1000")
+        found += [json.loads(each["value"])["id"] for each in page["messages"]]
+        offset = page["messages"][-1]["offset"] + 1
+    assert found == sorted(found)

@@ -104,7 +104,7 @@ class PublishService(PublishServiceServicer):
         else:
             messages = self._incoming.columns(request.columns)
         checked = await self._broker.writer.checked(request.topic, messages)
-        if len(messages) <= TURN_MESSAGES:
+        if len(messages) <= TURN_MESSAGES and not checked:
             return self._store(request, messages, checked)
         async with self._turns.turn():
             return self._store(request, messages, checked)

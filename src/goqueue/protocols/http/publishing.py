@@ -136,17 +136,20 @@ class PublishRoutes:
         """
         now_ms = self._broker.clock.now_ms()
         given = _Given(now_ms)
-        if len(body.messages) <= TURN_MESSAGES:
+        writer, acks = self._broker.writer, _ACKS[body.acks]
+        is_small = len(body.messages) <= TURN_MESSAGES
+        if is_small:
             given.add(body.messages)
-            found = await self._broker.writer.publish(path.topic, given.messages, _ACKS[body.acks])
-            return given.answer(found)
-        for start in range(0, len(body.messages), TURN_MESSAGES):
-            async with self._turns.turn():
-                given.add(body.messages[start : start + TURN_MESSAGES])
-        writer = self._broker.writer
+        else:
+            for start in range(0, len(body.messages), TURN_MESSAGES):
+                async with self._turns.turn():
+                    given.add(body.messages[start : start + TURN_MESSAGES])
         checked = await writer.checked(path.topic, given.messages)
+        if is_small and not checked:  # what does not fit is sorted out in turns
+            publishing = writer.begin(path.topic, given.messages, acks, checked=checked)
+            return given.answer(await publishing.settled())
         async with self._turns.turn():
-            publishing = writer.begin(path.topic, given.messages, _ACKS[body.acks], checked=checked)
+            publishing = writer.begin(path.topic, given.messages, acks, checked=checked)
         found = await publishing.settled()
         async with self._turns.turn():
             return given.answer(found)
