@@ -10,8 +10,10 @@ import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.publish import PublishRequest
 from goqueue.broker.schemas import SCHEMAS_TOPIC
 from goqueue.model.errors import (
+    BatchError,
     InternalTopicError,
     RegistryUnavailableError,
     SchemaError,
@@ -19,6 +21,7 @@ from goqueue.model.errors import (
 )
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
+from support.batches import garbage_batch
 from support.brokers import publish, publish_checked, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
@@ -185,5 +188,20 @@ def test_the_setting_takes_effect_with_the_next_message(tmp_path: Path) -> None:
                 lambda registry: removing.delete_subject(registry, "t", permanent=False)
             )
             await publish_checked(broker, "t", b"text")
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_does_not_decode_is_refused_for_that(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1, {"goqueue.schema.validation": "latest"})
+            schema = Schema(SchemaType.JSON, '{"type":"integer"}')
+            await broker.schemas.change(lambda registry: registry.register("t-value", schema))
+            request = PublishRequest(PartitionId("t", 0), memoryview(garbage_batch(3)))
+            with pytest.raises(BatchError):
+                broker.publisher.publish(await broker.publisher.checked(request))
+            with pytest.raises(RegistryUnavailableError):
+                publish(broker, "t", b"1")  # nobody has checked it
 
     asyncio.run(scenario())
