@@ -70,6 +70,17 @@ READ_ONLY = (
     "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms",
     "group.min.session.timeout.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.max.assignment.interval.ms",
+    "group.streams.max.heartbeat.interval.ms",
+    "group.streams.max.session.timeout.ms",
+    "group.streams.max.standby.replicas",
+    "group.streams.min.assignment.interval.ms",
+    "group.streams.min.heartbeat.interval.ms",
+    "group.streams.min.session.timeout.ms",
+    "group.streams.num.standby.replicas",
+    "group.streams.session.timeout.ms",
     "log.dirs",
     "log.retention.check.interval.ms",
     "node.id",
@@ -85,6 +96,8 @@ DYNAMIC = (
     "background.threads",
     "compression.gzip.level",
     "compression.type",
+    "group.consumer.assignment.interval.ms",
+    "group.streams.assignment.interval.ms",
     "log.cleaner.backoff.ms",
     "log.cleaner.delete.retention.ms",
     "log.cleaner.min.cleanable.ratio",
@@ -299,6 +312,7 @@ def test_settings_of_the_broker_and_of_groups_outlive_a_killed_process(tmp_path)
             assert admin.change(BROKER, CLUSTER, {"log.retention.ms": "90000"})[0] == 0
             assert admin.change(BROKER, NODE, {"message.max.bytes": "2000"})[0] == 0
             assert admin.change(GROUP, "g", {"consumer.heartbeat.interval.ms": "7000"})[0] == 0
+            assert admin.change(GROUP, "g", {"streams.num.standby.replicas": "1"})[0] == 0
         server.kill()
         server.restart()
         with RawKafka(server.kafka_port) as raw:
@@ -309,5 +323,6 @@ def test_settings_of_the_broker_and_of_groups_outlive_a_killed_process(tmp_path)
             assert raw.produce("t", make_batch(b"x" * 2500)).error_code == 10
             group = admin.describe(GROUP, "g")
             assert group["consumer.heartbeat.interval.ms"].value == "7000"
+            assert group["streams.num.standby.replicas"].value == "1"
     finally:
         server.close()

@@ -1,4 +1,4 @@
-"""Settings of consumer groups (KIP-848), as Apache Kafka 4.3 has them."""
+"""Settings of consumer groups (KIP-848) and Streams groups (KIP-1071), as Kafka 4.3 has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
-ASSIGNMENT = "consumer.assignment.interval.ms"
+STANDBYS = "streams.num.standby.replicas"
+DELAY = "streams.initial.rebalance.delay.ms"
+EITHER = pytest.mark.parametrize("kind", ["consumer", "streams"])
+
+
+def of(kind: str) -> tuple[str, str, str]:
+    """Session timeout, heartbeat interval and assignment interval of one kind of group."""
+    return (
+        f"{kind}.session.timeout.ms",
+        f"{kind}.heartbeat.interval.ms",
+        f"{kind}.assignment.interval.ms",
+    )
 
 
 @pytest.fixture
@@ -25,36 +36,45 @@ def admin(raw: RawKafka) -> ConfigAdmin:
     return ConfigAdmin(raw)
 
 
-def test_settings_of_a_group_that_does_not_exist_are_shown_changed_and_go_back(admin, name):
+@EITHER
+def test_settings_of_a_group_that_does_not_exist_are_shown_changed_and_go_back(admin, name, kind):
     group = name("group")
+    session, heartbeat, assignment = of(kind)
+    defaults = {session: "45000", heartbeat: "5000", assignment: "1000"}
+    changes = {session: "50000", heartbeat: "6000", assignment: "0"}
+    if kind == "streams":
+        defaults |= {STANDBYS: "0", DELAY: "3000"}
+        changes |= {STANDBYS: "2", DELAY: "0"}
     found = admin.describe(GROUP, group)
-    for setting, default in ((SESSION, "45000"), (HEARTBEAT, "5000"), (ASSIGNMENT, "1000")):
+    for setting, default in defaults.items():
         entry = found[setting]
         assert (entry.value, entry.source, entry.kind) == (default, DEFAULT, 3)
         assert entry.synonyms == [(f"group.{setting}", default, DEFAULT)]
         assert entry.documentation
-    changes = {SESSION: "50000", HEARTBEAT: "6000", ASSIGNMENT: "0"}
     assert admin.change(GROUP, group, changes) == (ErrorCode.none, None)
 
     def values():
         return {key: admin.describe(GROUP, group, key)[key].value for key in changes}
 
     eventually(values, changes)
-    synonyms = admin.describe(GROUP, group, SESSION)[SESSION].synonyms
-    assert synonyms == [(SESSION, "50000", OF_GROUP), (f"group.{SESSION}", "45000", DEFAULT)]
-    assert admin.change(GROUP, group, {SESSION: None}, DELETE) == (ErrorCode.none, None)
-    eventually(values, {**changes, SESSION: "45000"})
-    assert admin.replace(GROUP, group, {SESSION: "46000"}) == (ErrorCode.none, None)
-    eventually(values, {SESSION: "46000", HEARTBEAT: "5000", ASSIGNMENT: "1000"})
+    synonyms = admin.describe(GROUP, group, session)[session].synonyms
+    assert synonyms == [(session, "50000", OF_GROUP), (f"group.{session}", "45000", DEFAULT)]
+    assert admin.change(GROUP, group, {session: None}, DELETE) == (ErrorCode.none, None)
+    eventually(values, {**changes, session: "45000"})
+    assert admin.replace(GROUP, group, {session: "46000"}) == (ErrorCode.none, None)
+    eventually(values, {**defaults, session: "46000"})
 
 
 @pytest.mark.parametrize(
     ("setting", "values"),
     [
-        (SESSION, ("0", "44999", "60001", "soon", "-1")),
-        (HEARTBEAT, ("0", "4999", "15001", "x")),
-        (ASSIGNMENT, ("-1", "15001", "x")),
+        *((of(kind)[0], ("0", "44999", "60001", "soon", "-1")) for kind in ("consumer", "streams")),
+        *((of(kind)[1], ("0", "4999", "15001", "x")) for kind in ("consumer", "streams")),
+        *((of(kind)[2], ("-1", "15001", "x")) for kind in ("consumer", "streams")),
+        (STANDBYS, ("-1", "3", "x")),
+        (DELAY, ("-1", "2147483648", "x")),
         ("consumer.no.such", ("1",)),
+        ("streams.no.such", ("1",)),
     ],
 )
 def test_values_outside_of_the_brokers_bounds_are_refused(admin, name, setting, values):
@@ -65,6 +85,18 @@ def test_values_outside_of_the_brokers_bounds_are_refused(admin, name, setting, 
         assert setting in message
     if setting in admin.describe(GROUP, group):
         assert admin.describe(GROUP, group, setting)[setting].source == DEFAULT
+
+
+def test_replacing_the_settings_of_one_kind_takes_those_of_the_other_back(admin, name):
+    group, streams_session = name("group"), of("streams")[0]
+    assert admin.change(GROUP, group, {SESSION: "50000"})[0] is ErrorCode.none
+    assert admin.replace(GROUP, group, {streams_session: "51000"})[0] is ErrorCode.none
+
+    def values():
+        found = admin.describe(GROUP, group)
+        return found[SESSION].value, found[streams_session].value
+
+    eventually(values, ("45000", "51000"))
 
 
 def test_settings_need_the_name_of_a_group(admin):

@@ -261,7 +261,7 @@ def test_a_group_follows_settings_of_its_own(client: WireClient, group: str) -> 
     assert set_for_group(client, group, heartbeat_interval_ms="7000") is ErrorCode.none
     answer = wire.heartbeat(client, group, "m", epoch)
     assert answer.heartbeat_interval.total_seconds() == 7
-    for wrong in ({"heartbeat_interval_ms": "10"}, {"num_standby_replicas": "11"}):
+    for wrong in ({"heartbeat_interval_ms": "10"}, {"num_standby_replicas": "3"}):
         assert set_for_group(client, group, **wrong) is ErrorCode.invalid_config
     joined = wire.join(client, group, "n", wire.counting(group, SOURCE), process_id="another")
     assert set_for_group(client, group, num_standby_replicas="1") is ErrorCode.none
@@ -273,6 +273,15 @@ def test_a_group_follows_settings_of_its_own(client: WireClient, group: str) -> 
         wire.heartbeat(client, group, "m", moved.member_epoch).standby_tasks or ()
     )
     assert standbys == {("1", 0), ("1", 1)}, "what has state is kept twice"
+
+
+def test_settings_given_before_there_is_a_group_hold_for_its_first_member(
+    client: WireClient, group: str
+) -> None:
+    assert set_for_group(client, group, initial_rebalance_delay_ms="600000") is ErrorCode.none
+    topology = {"epoch": 0, "subtopologies": [wire.subtopology("0", source_topics=[SOURCE])]}
+    joined = wire.join(client, group, "m", topology)
+    assert (codes(joined), joined.active_tasks) == ([DELAYED], ())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from goqueue.broker.backlogs import Backlogs
 from goqueue.broker.broker_configs import BrokerConfigs
 from goqueue.broker.broker_setting_table import PRODUCER_EXPIRY
 from goqueue.broker.clock_guard import ClockGuard
-from goqueue.broker.consumer_group_configs import ConsumerGroupConfigs
+from goqueue.broker.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.damage import DamageReports
 from goqueue.broker.dead_letters import DeadLetters
@@ -129,7 +129,7 @@ class Broker:
         self.measures = Measures(self.metrics)
         self.damage = DamageReports(self.metrics)
         self.configs = BrokerConfigs(store, settings)
-        self.consumer_group_configs = ConsumerGroupConfigs(store, settings.groups)
+        self.coordinated_group_configs = CoordinatedGroupConfigs(store, settings.groups)
         self.topics = Topics(store, settings.topic_defaults)
         self.marks = MaintenanceMarks()
         self.partitions = Partitions(
@@ -196,7 +196,7 @@ class Broker:
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
         await self.configs.load()
-        await self.consumer_group_configs.load()
+        await self.coordinated_group_configs.load()
         await self.topics.load(self.configs.topic_defaults())
         await self._restore_internal_settings()
         await self.users.load()

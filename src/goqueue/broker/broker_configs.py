@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.absent_settings import absence
 from goqueue.broker.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
+from goqueue.broker.coordinated_setting_table import broker_values
 from goqueue.broker.stored_configs import StoredConfigs
 from goqueue.model.errors import (
     InvalidBrokerConfigError,
@@ -161,25 +162,16 @@ def _static(settings: BrokerSettings) -> dict[str, str]:
     return {
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
         "broker.id": str(settings.node_id),
-        "group.consumer.heartbeat.interval.ms": str(groups.consumer_heartbeat_interval_ms),
-        "group.consumer.max.heartbeat.interval.ms": str(groups.consumer_max_heartbeat_interval_ms),
-        "group.consumer.max.session.timeout.ms": str(groups.consumer_max_session_timeout_ms),
-        "group.consumer.min.heartbeat.interval.ms": str(groups.consumer_min_heartbeat_interval_ms),
-        "group.consumer.min.session.timeout.ms": str(groups.consumer_min_session_timeout_ms),
-        "group.consumer.session.timeout.ms": str(groups.consumer_session_timeout_ms),
         "group.initial.rebalance.delay.ms": str(groups.initial_rebalance_delay_ms),
         "group.max.session.timeout.ms": str(groups.max_session_timeout_ms),
         "group.max.size": str(groups.max_group_size),
         "group.min.session.timeout.ms": str(groups.min_session_timeout_ms),
-        "group.streams.heartbeat.interval.ms": str(groups.streams_heartbeat_interval_ms),
-        "group.streams.initial.rebalance.delay.ms": str(groups.streams_initial_rebalance_delay_ms),
-        "group.streams.num.standby.replicas": str(groups.streams_standby_count),
-        "group.streams.session.timeout.ms": str(groups.streams_session_timeout_ms),
         "log.dirs": str(settings.data_dir),
         "node.id": str(settings.node_id),
         "num.partitions": str(settings.default_partitions),
         "offsets.topic.num.partitions": str(settings.offsets_partitions),
         "transaction.state.log.num.partitions": str(settings.transactions_partitions),
+        **{value.name: str(value.of(groups)) for value, _ in broker_values()},
         **of_topics,
         **settings.kafka_configs,
     }

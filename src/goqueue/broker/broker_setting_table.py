@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from goqueue.broker.coordinated_setting_table import (
+    ASSIGNMENT_INTERVAL_MS,
+    KINDS,
+    MAX_ASSIGNMENT_INTERVAL_MS,
+)
 from goqueue.broker.fixed_settings import FIXED
 from goqueue.broker.setting import MAX_INT, MAX_LONG, Effect, Setting, is_share, number, switch
 from goqueue.broker.topic_setting_table import SETTINGS
@@ -142,6 +147,20 @@ def _throttle(name: str, what: str) -> BrokerSetting:
     return _ignored(number(name, MAX_LONG, 0, documentation, note=note, is_hidden=True))
 
 
+def _assignment_interval(kind: str) -> BrokerSetting:
+    return _ignored(
+        number(
+            f"group.{kind}.assignment.interval.ms",
+            ASSIGNMENT_INTERVAL_MS,
+            0,
+            f"How long a {kind} group waits between two assignments.",
+            high=MAX_ASSIGNMENT_INTERVAL_MS,
+            kind="int",
+            note="an assignment is made when it is needed, at once",
+        )
+    )
+
+
 _IGNORED: Final = (
     _throttle("follower.replication.throttled.rate", "throttled followers fetch"),
     _throttle("leader.replication.throttled.rate", "throttled leaders send"),
@@ -152,17 +171,7 @@ _IGNORED: Final = (
     _threads("num.network.threads", 3, "read requests from the network"),
     _threads("num.recovery.threads.per.data.dir", 2, "recover logs at the start"),
     _threads("num.replica.fetchers", 1, "copy partitions from each other broker"),
-    _ignored(
-        number(
-            "group.consumer.assignment.interval.ms",
-            1000,
-            0,
-            "How long a consumer group waits between two assignments.",
-            high=15_000,
-            kind="int",
-            note="an assignment is made when it is needed, at once",
-        )
-    ),
+    *map(_assignment_interval, KINDS),
     _ignored(
         number(
             "log.cleaner.dedupe.buffer.size",

@@ -114,7 +114,7 @@ class Groups:
                 self.settings,
                 self._memory,
                 self._now_ms,
-                settings_of=self._broker.consumer_group_configs.settings_of,
+                settings_of=self._broker.coordinated_group_configs.settings_of,
                 on_rebalance=self._broker.tracer.rebalanced,
                 on_gone=self._on_gone,
                 on_moved=self._on_moved,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from goqueue.broker.coordinated_setting_table import broker_values
 from goqueue.broker.setting import Setting
 
 
@@ -15,6 +16,11 @@ def _fixed(name: str, default: str, kind: str, documentation: str, note: str = "
     expected = "a value that is given at the start"
     return Setting(name, default, expected, lambda _: False, documentation, kind, note=note)
 
+
+_COORDINATED: Final = tuple(
+    _fixed(value.name, str(value.of()), "int", documentation)
+    for value, documentation in broker_values()
+)
 
 _GROUPS: Final = (
     _fixed(
@@ -24,58 +30,10 @@ _GROUPS: Final = (
         "The assignors of the KIP-848 protocol.",
     ),
     _fixed(
-        "group.consumer.heartbeat.interval.ms",
-        "5000",
-        "int",
-        "How often members of the KIP-848 protocol send a heartbeat.",
-    ),
-    _fixed(
-        "group.consumer.max.assignment.interval.ms",
-        "15000",
-        "int",
-        "The most that consumer.assignment.interval.ms of a group may be.",
-    ),
-    _fixed(
-        "group.consumer.max.heartbeat.interval.ms",
-        "15000",
-        "int",
-        "The most that consumer.heartbeat.interval.ms of a group may be.",
-    ),
-    _fixed(
-        "group.consumer.max.session.timeout.ms",
-        "60000",
-        "int",
-        "The most that consumer.session.timeout.ms of a group may be.",
-    ),
-    _fixed(
-        "group.consumer.min.assignment.interval.ms",
-        "0",
-        "int",
-        "The least that consumer.assignment.interval.ms of a group may be.",
-    ),
-    _fixed(
-        "group.consumer.min.heartbeat.interval.ms",
-        "5000",
-        "int",
-        "The least that consumer.heartbeat.interval.ms of a group may be.",
-    ),
-    _fixed(
-        "group.consumer.min.session.timeout.ms",
-        "45000",
-        "int",
-        "The least that consumer.session.timeout.ms of a group may be.",
-    ),
-    _fixed(
         "group.consumer.migration.policy",
         "bidirectional",
         "string",
         "Which groups with members may change protocol.",
-    ),
-    _fixed(
-        "group.consumer.session.timeout.ms",
-        "45000",
-        "int",
-        "The session timeout of members of the KIP-848 protocol.",
     ),
     _fixed(
         "group.initial.rebalance.delay.ms",
@@ -94,30 +52,6 @@ _GROUPS: Final = (
         "10 000 by default, Kafka has no bound",
     ),
     _fixed("group.min.session.timeout.ms", "6000", "int", "The shortest session that is granted."),
-    _fixed(
-        "group.streams.heartbeat.interval.ms",
-        "5000",
-        "int",
-        "How often members of Streams groups send a heartbeat.",
-    ),
-    _fixed(
-        "group.streams.initial.rebalance.delay.ms",
-        "3000",
-        "int",
-        "How long an empty Streams group waits for more members.",
-    ),
-    _fixed(
-        "group.streams.num.standby.replicas",
-        "0",
-        "int",
-        "Standbys of each task of a Streams group that has state.",
-    ),
-    _fixed(
-        "group.streams.session.timeout.ms",
-        "45000",
-        "int",
-        "A member that sends no heartbeat for so long is removed from its Streams group.",
-    ),
     _fixed(
         "offset.metadata.max.bytes", "4096", "int", "The most that is committed with an offset."
     ),
@@ -225,5 +159,5 @@ _BROKER: Final = (
     ),
 )
 
-FIXED: Final = (*_GROUPS, *_BROKER)
+FIXED: Final = (*_COORDINATED, *_GROUPS, *_BROKER)
 """All of them."""

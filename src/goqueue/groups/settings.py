@@ -87,9 +87,24 @@ class GroupSettings:
     streams_heartbeat_interval_ms: int = 5_000
     """`group.streams.heartbeat.interval.ms`, told to every such member."""
 
+    streams_min_session_timeout_ms: int = 45_000
+    """`group.streams.min.session.timeout.ms`, for the setting of a group."""
+
+    streams_max_session_timeout_ms: int = 60_000
+    """`group.streams.max.session.timeout.ms`, for the setting of a group."""
+
+    streams_min_heartbeat_interval_ms: int = 5_000
+    """`group.streams.min.heartbeat.interval.ms`, for the setting of a group."""
+
+    streams_max_heartbeat_interval_ms: int = 15_000
+    """`group.streams.max.heartbeat.interval.ms`, for the setting of a group."""
+
     streams_standby_count: int = 0
     """`group.streams.num.standby.replicas`: copies of the state of each task of a Streams group,
     each in another process."""
+
+    streams_max_standby_count: int = 2
+    """`group.streams.max.standby.replicas`, for the setting of a group."""
 
     streams_initial_rebalance_delay_ms: int = 3_000
     """`group.streams.initial.rebalance.delay.ms`: an empty Streams group waits this long for more

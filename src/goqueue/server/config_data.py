@@ -242,12 +242,43 @@ class GroupsSection:
         "The heartbeat interval of such members.",
         kafka="group.streams.heartbeat.interval.ms",
     )
+    streams_min_session_timeout_ms: int = setting(
+        _GROUPS.streams_min_session_timeout_ms,
+        Duration(1, _DAY),
+        "The least that `streams.session.timeout.ms` of a group may be.",
+        kafka="group.streams.min.session.timeout.ms",
+    )
+    streams_max_session_timeout_ms: int = setting(
+        _GROUPS.streams_max_session_timeout_ms,
+        Duration(1, _DAY),
+        "The most that `streams.session.timeout.ms` of a group may be.",
+        kafka="group.streams.max.session.timeout.ms",
+    )
+    streams_min_heartbeat_interval_ms: int = setting(
+        _GROUPS.streams_min_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "The least that `streams.heartbeat.interval.ms` of a group may be.",
+        kafka="group.streams.min.heartbeat.interval.ms",
+    )
+    streams_max_heartbeat_interval_ms: int = setting(
+        _GROUPS.streams_max_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "The most that `streams.heartbeat.interval.ms` of a group may be.",
+        kafka="group.streams.max.heartbeat.interval.ms",
+    )
     streams_standby_count: int = setting(
         _GROUPS.streams_standby_count,
         Whole(0, MAX_STANDBYS),
         "Standbys of each task of a Streams group that has state, each in another process.",
         name="streams_standby_replicas",
         kafka="group.streams.num.standby.replicas",
+    )
+    streams_max_standby_count: int = setting(
+        _GROUPS.streams_max_standby_count,
+        Whole(0, MAX_STANDBYS),
+        "The most that `streams.num.standby.replicas` of a group may be.",
+        name="streams_max_standby_replicas",
+        kafka="group.streams.max.standby.replicas",
     )
     streams_initial_rebalance_delay_ms: int = setting(
         _GROUPS.streams_initial_rebalance_delay_ms,

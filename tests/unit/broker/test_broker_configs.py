@@ -64,16 +64,52 @@ def test_what_was_set_holds_after_a_stop_and_after_a_kill(tmp_path: Path, clean:
             await broker.create_topic("t", 1)
             await broker.configure(Level.CLUSTER, {"log.retention.ms": "5000"})
             await broker.configure(Level.NODE, {"log.segment.bytes": "7000000"})
-            await broker.consumer_group_configs.replace(
-                "g", {"consumer.heartbeat.interval.ms": "7000"}
+            await broker.coordinated_group_configs.replace(
+                "g", {"consumer.heartbeat.interval.ms": "7000", "streams.num.standby.replicas": "2"}
             )
         async with running_broker(tmp_path) as broker:
             topic = broker.topics.catalogue.topic("t")
             assert topic.settings.retention_ms == 5000
             assert _log_config(broker, "t").segment_bytes == 7_000_000
-            settings = broker.consumer_group_configs.settings_of("g")
+            settings = broker.coordinated_group_configs.settings_of("g")
             assert settings.consumer_heartbeat_interval_ms == 7000
-            assert broker.consumer_group_configs.settings_of("other") == GroupSettings()
+            assert settings.streams_standby_count == 2
+            assert broker.coordinated_group_configs.settings_of("other") == GroupSettings()
+
+    _run(scenario)
+
+
+def test_a_heartbeat_interval_that_is_no_shorter_than_the_session_is_refused(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        groups = GroupSettings(
+            streams_session_timeout_ms=6000,
+            streams_min_session_timeout_ms=6000,
+            consumer_session_timeout_ms=1,
+        )
+        async with running_broker(tmp_path, groups=groups) as broker:
+            configs = broker.coordinated_group_configs
+            with pytest.raises(
+                InvalidTopicConfigError, match=r"streams\.heartbeat.* 6000, expected"
+            ):
+                configs.check({"streams.heartbeat.interval.ms": "6000"})
+            configs.check({"streams.heartbeat.interval.ms": "5999"})
+            configs.check(
+                {"streams.heartbeat.interval.ms": "6000", "streams.session.timeout.ms": "6001"}
+            )
+
+    _run(scenario)
+
+
+def test_the_broker_shows_the_settings_of_groups_that_it_was_started_with(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        groups = GroupSettings(streams_standby_count=1, streams_max_standby_count=4)
+        async with running_broker(tmp_path, groups=groups) as broker:
+            assert broker.configs.text("group.streams.num.standby.replicas") == "1"
+            assert broker.configs.text("group.streams.max.standby.replicas") == "4"
+            assert broker.coordinated_group_configs.default("streams.num.standby.replicas") == "1"
+            broker.coordinated_group_configs.check({"streams.num.standby.replicas": "4"})
 
     _run(scenario)
 

@@ -110,6 +110,43 @@ def test_standbys_are_kept_in_another_process_when_the_setting_says_so() -> None
     assert sorted(map(sorted, found.values())) == [[Role.ACTIVE], [Role.STANDBY]]
 
 
+def test_a_group_follows_its_own_standby_count_with_the_next_heartbeats(driver: Driver) -> None:
+    driver.stream_first("a")
+    driver.stream_first("b")
+    lead_on(driver, "a", "b")
+    assert standbys(driver) == set()
+    driver.settings_of["g"] = replace(AT_ONCE, streams_standby_count=1)
+    driver.coordinator.follow_settings("g")
+    lead_on(driver, "a", "b")
+    assert standbys(driver) == {("1", 0), ("1", 1)}
+    driver.restart()
+    assert standbys(driver) == {("1", 0), ("1", 1)}
+    driver.settings_of.clear()
+    driver.coordinator.follow_settings("g")
+    lead_on(driver, "a", "b")
+    assert standbys(driver) == set()
+
+
+def lead_on(driver: Driver, *member_ids: str) -> None:
+    """Heartbeats of members that do as they are told, until the group is stable."""
+    for _ in range(4):
+        for member_id in member_ids:
+            members = driver.coordinator.describe_streams("g").members
+            (member,) = (each.member for each in members if each.member.member_id == member_id)
+            driver.stream(member_id, member.epoch, owned=member.assigned)
+    assert driver.state() == "Stable"
+
+
+def standbys(driver: Driver) -> set[tuple[str, int]]:
+    members = driver.coordinator.describe_streams("g").members
+    return {
+        (which, number)
+        for each in members
+        for role, which, number in each.member.assigned
+        if role is Role.STANDBY
+    }
+
+
 # --- Topics -------------------------------------------------------------------------------------
 
 
@@ -176,6 +213,20 @@ def test_a_silent_member_is_removed_when_its_session_ends(driver: Driver) -> Non
     assert driver.state() == "Empty"
     with pytest.raises(UnknownMemberError):
         driver.stream("m", 1)
+
+
+def test_a_group_with_a_session_timeout_of_its_own_follows_it(driver: Driver) -> None:
+    epoch = driver.stream_first("m").epoch
+    driver.settings_of["g"] = replace(AT_ONCE, streams_session_timeout_ms=SESSION_MS + 10_000)
+    driver.coordinator.follow_settings("g")
+    driver.stream("m", epoch)
+    driver.advance(SESSION_MS + 9_999)
+    assert driver.state() == "Stable"
+    driver.restart()
+    driver.advance(SESSION_MS + 9_999)
+    assert driver.state() == "Stable"
+    driver.advance(1)
+    assert driver.state() == "Empty"
 
 
 def test_a_member_that_keeps_what_it_must_give_up_is_removed(driver: Driver) -> None:

@@ -53,5 +53,5 @@ class ConfigResourcesApi:
             return [str(self._broker.settings.node_id)]
         if kind == GROUP:
             queues = [group.group_id for group in self._broker.queues if not group.is_internal]
-            return dict.fromkeys((*queues, *self._broker.consumer_group_configs.names))
+            return dict.fromkeys((*queues, *self._broker.coordinated_group_configs.names))
         return ()

@@ -1,14 +1,14 @@
 """Settings of groups (resource type 32), as administrators of Kafka read and change them.
 
-Each kind of group has a section of settings of its own. A section takes changes of its own names
-only; None takes a setting back to its default.
+Groups of the coordinator and share groups have a section of settings each. A section takes changes
+of its own names only; None takes a setting back to its default.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.consumer_group_configs import MEMBER_GROUP_SETTINGS
+from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.broker.group_configs import GROUP_SETTINGS, GroupConfigs
 from goqueue.broker.share_members import NEW_SHARE_GROUP
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
@@ -55,7 +55,10 @@ class GroupResources:
     """Groups as resources that have settings."""
 
     def __init__(self, broker: Broker) -> None:
-        self._sections: tuple[GroupSection, ...] = (ConsumerSection(broker), ShareSection(broker))
+        self._sections: tuple[GroupSection, ...] = (
+            CoordinatedSection(broker),
+            ShareSection(broker),
+        )
 
     def describe(self, name: str) -> list[dict[str, Any]]:
         """Every setting of a group, of whatever kind the group will be."""
@@ -103,27 +106,27 @@ class GroupResources:
                 )
 
 
-class ConsumerSection:
-    """Settings of groups of the KIP-848 protocol, and of Streams groups."""
+class CoordinatedSection:
+    """Settings of consumer groups (KIP-848) and of Streams groups (KIP-1071)."""
 
-    names = MEMBER_GROUP_SETTINGS
+    names = COORDINATED_SETTINGS
 
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
-        self._configs = broker.consumer_group_configs
+        self._configs = broker.coordinated_group_configs
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
         """Every setting of a group."""
         overrides = self._configs.overrides(group_id)
         found = []
-        for name, setting in MEMBER_GROUP_SETTINGS.items():
+        for name, each in COORDINATED_SETTINGS.items():
             synonyms = []
             if name in overrides:
                 synonyms.append(Synonym(name, overrides[name], SOURCE_GROUP))
             default = self._configs.default(name)
-            source = SOURCE_DEFAULT if default == setting.default else SOURCE_STATIC
-            synonyms.append(Synonym(f"group.{name}", default, source))
-            found.append(described(setting, synonyms))
+            source = SOURCE_DEFAULT if default == each.setting.default else SOURCE_STATIC
+            synonyms.append(Synonym(each.default.name, default, source))
+            found.append(described(each.setting, synonyms))
         return found
 
     def has_any(self, group_id: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS
 from goqueue.broker.broker_setting_table import BROKER_SETTINGS
-from goqueue.broker.consumer_group_configs import MEMBER_GROUP_SETTINGS
+from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.broker.group_configs import GROUP_SETTINGS
 from goqueue.broker.setting import MAX_LONG, Effect
 from goqueue.broker.share_members import NEW_SHARE_GROUP
@@ -83,8 +83,10 @@ _GROUPS: Final = """\
 ## Groups
 
 Settings of a group (resource type `GROUP`) may be given before there is such a group. `consumer.*`
-are for consumer groups of the newer protocol (KIP-848), whose members follow with their next
-heartbeat; `share.*` are for share groups ([Kafka clients](kafka.md)).
+are for consumer groups of the newer protocol (KIP-848) and `streams.*` for Streams groups
+(KIP-1071). Members follow them with their next heartbeat. The broker bounds them: `group.consumer.`
+and `group.streams.` with `min.` and `max.`. `share.*` are for share groups
+([Kafka clients](kafka.md)).
 """
 
 _UNBOUNDED: Final = "no bound"
@@ -152,7 +154,7 @@ def _group_rows() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     rows = {
         each.name: _row(each.name, each.kind, each.default, each.effect, each.note)
-        for each in MEMBER_GROUP_SETTINGS.values()
+        for each in (row.setting for row in COORDINATED_SETTINGS.values())
     }
     for each in GROUP_SETTINGS.values():
         default = each.text(NEW_SHARE_GROUP)
