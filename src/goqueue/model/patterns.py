@@ -17,6 +17,10 @@ MAX_PROGRAM: Final = 2000
 """Instructions that a pattern may compile to; `(a{1,100}){1,100}` has more, and is refused. Each
 character of a text can cost as many steps."""
 
+MAX_MEMORY_BYTES: Final = 256 * 1024
+"""For the states of one pattern. Beyond it RE2 goes on without them, which is sooner done than to
+build states that are never met again."""
+
 
 def whole_match(pattern: str, *, max_chars: int) -> Callable[[str], bool]:
     """A predicate that is true for texts which the whole pattern matches.
@@ -43,6 +47,7 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = MAX_MEMORY_BYTES
     try:
         compiled = re2.compile(pattern, options)
     except (re2.error, UnicodeError) as error:
