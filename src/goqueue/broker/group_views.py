@@ -175,7 +175,7 @@ def _shared_members(broker: Broker, group: QueueGroup) -> tuple[MemberView, ...]
             member.member_id,
             member.client_id,
             member.client_host,
-            tuple(broker.queues.partitions_of_topics(member.topics)),
+            _named(broker, broker.queues.keys_of(member)),
             GroupType.SHARE,
         )
         for member in group.members

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.members import SharedMember
     from goqueue.delivery.operations import Operation, Range
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
@@ -298,6 +299,12 @@ class Queues:
     def key(self, partition_id: PartitionId) -> QueueKey:
         """What a partition is called in the state of groups."""
         return self._broker.topics.catalogue.topic(partition_id.topic).topic_id, partition_id.number
+
+    def keys_of(self, member: SharedMember) -> list[QueueKey]:
+        """The partitions that a member of a shared group takes from, in order."""
+        if member.assigned is not None:
+            return sorted(member.assigned)
+        return [self.key(each) for each in self.partitions_of_topics(member.topics)]
 
     async def open_queues(self, group: QueueGroup, partitions: Iterable[PartitionId]) -> None:
         """Begin to read those of the partitions that the group does not read yet."""

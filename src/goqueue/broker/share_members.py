@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.delivery.group import REDRIVE_GROUP
@@ -15,8 +16,7 @@ from goqueue.model.errors import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.delivery.group import QueueGroup, QueueKey
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
@@ -48,7 +48,7 @@ class ShareHeartbeatResult(NamedTuple):
     member_id: str
     epoch: int
     heartbeat_ms: int = 0
-    assigned: tuple[PartitionId, ...] | None = None
+    assigned: tuple[QueueKey, ...] | None = None
     """None: the same as before."""
 
 
@@ -57,6 +57,7 @@ class ShareMembers:
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
+        self._topics = broker.topics
 
     def group(self, group_id: str) -> QueueGroup:
         """A group that share consumers may speak of.
@@ -82,8 +83,7 @@ class ShareMembers:
     async def heartbeat(self, said: ShareHeartbeat) -> ShareHeartbeatResult:
         """Join, stay or go.
 
-        Every member is assigned every partition of its topics; topics that are not there yet are
-        assigned when they are.
+        Topics that are not there yet are assigned when they are.
 
         Raises:
             InvalidGroupRequestError: the request contradicts itself.
@@ -99,21 +99,41 @@ class ShareMembers:
             group = self.group(said.group_id)
             now_ms = self._queues.now_ms()
             member = group.members.heartbeat(said.member_id, said.epoch, said.topics, now_ms)
-        assigned = tuple(self._queues.partitions_of_topics(member.topics))
-        await self._queues.open_queues(group, assigned)
+        await self._assign(group)
+        group.members.catch_up(member)
         self._queues.shard_of(group).wake_at(member.deadline_ms)
+        assigned = member.assigned or frozenset()
         is_news = said.topics is not None or assigned != member.told or said.epoch != member.epoch
-        if assigned != member.told and said.epoch != JOINING_EPOCH:
-            group.members.renew(member)
         member.told = assigned
         return ShareHeartbeatResult(
             member.member_id,
             member.epoch,
             group.settings.heartbeat_ms,
-            assigned if is_news else None,
+            tuple(sorted(assigned)) if is_news else None,
         )
 
+    async def _assign(self, group: QueueGroup) -> None:
+        """Share out the partitions anew if members or topics have changed since it was done.
+
+        The group begins to read every partition of its topics first, so that it misses nothing
+        that is published before a member asks for it.
+        """
+        members = group.members
+        while not members.is_assigned((catalogue := self._topics.catalogue).version):
+            epoch = members.epoch
+            wanted = {name for member in members for name in member.topics}
+            partitions = self._queues.partitions_of_topics(wanted)
+            await self._queues.open_queues(group, partitions)
+            if members.epoch != epoch:
+                continue  # somebody came or went meanwhile
+            counts = Counter(partition.topic for partition in partitions)
+            ids = {name: catalogue.by_name[name].topic_id for name in counts}
+            members.assign(
+                catalogue.version, ids, {ids[name]: count for name, count in counts.items()}
+            )
+
     def _join(self, group: QueueGroup, said: ShareHeartbeat) -> SharedMember:
+        known = group.members.find(said.member_id)
         member = SharedMember(
             said.member_id,
             said.topics or frozenset(),
@@ -121,6 +141,7 @@ class ShareMembers:
             said.client_host,
             group.settings.session_ms,
             rack_id=said.rack_id or "",
+            assigned=frozenset() if known is None else known.assigned or frozenset(),
         )
         return group.members.join(member, self._queues.now_ms())
 

@@ -48,20 +48,24 @@ class Waiter:
 
 
 class Waiters:
-    """The readers that wait at one partition."""
+    """The readers that wait at one partition or group, told in the order in which they came.
+
+    Whoever takes messages away from others, as members of queue groups do, takes its turn so: one
+    that asks again at once stands behind those that were waiting.
+    """
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}
 
     def add(self, waiter: Waiter) -> None:
         """Tell this reader of every append from now on."""
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
         """Tell it no more."""
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def tell(self, size_bytes: int | None) -> None:
         """Tell every reader that this many more bytes can be read; None: nobody has counted."""

@@ -1,4 +1,7 @@
-"""Who is in a shared queue group: everyone takes from everything, so there is little to agree on.
+"""Who is in a shared queue group.
+
+Members over HTTP and gRPC take from every partition of their topics. Share consumers are assigned
+partitions of theirs, which several may have in common.
 
 Membership is not stored. After a restart every member is unknown, joins again, and acknowledges
 what it had been handed with the receipts that it has.
@@ -9,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from goqueue.delivery.share_assignor import assign
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupMaxSizeError,
@@ -16,7 +20,10 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+    from uuid import UUID
+
+    from goqueue.delivery.group import QueueKey
 
 MAX_MEMBERS: Final = 10_000
 
@@ -34,7 +41,9 @@ class SharedMember:
     previous_epoch: int = 0
     deadline_ms: int = 0
     rack_id: str = ""
-    told: tuple[object, ...] = ()
+    assigned: frozenset[QueueKey] | None = None
+    """What a share consumer is to read; None: it takes from every partition of its topics."""
+    told: frozenset[QueueKey] = frozenset()
     """What it was last told to read."""
     polls: int = 0
     """How many are under way: a member that waits for messages is alive."""
@@ -46,6 +55,8 @@ class Members:
 
     epoch: int = 0
     _members: dict[str, SharedMember] = field(default_factory=dict)
+    _assigned_at: tuple[int, int] | None = None
+    """The epoch, and the version of the topics, for which share consumers were assigned theirs."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -106,14 +117,39 @@ class Members:
         if wanted != member.topics:
             member.topics = wanted
             self.epoch += 1
-        if member.epoch != self.epoch:
-            member.previous_epoch, member.epoch = member.epoch, self.epoch
+        self.catch_up(member)
         return member
 
-    def renew(self, member: SharedMember) -> None:
-        """Begin another epoch: there is something else to read than before."""
-        self.epoch += 1
-        member.previous_epoch, member.epoch = member.epoch, self.epoch
+    def is_assigned(self, topics_version: int) -> bool:
+        """Whether nothing has changed since share consumers were assigned what they read."""
+        return self._assigned_at == (self.epoch, topics_version)
+
+    def assign(
+        self, topics_version: int, ids: Mapping[str, UUID], partition_counts: Mapping[UUID, int]
+    ) -> None:
+        """Share the partitions of topics out among share consumers, by the topics of that version.
+
+        When topics have changed what is assigned, that is another epoch, as when members do.
+        """
+        sharing = {each.member_id: each for each in self if each.assigned is not None}
+        found = assign(
+            {
+                name: {ids[topic] for topic in member.topics if topic in ids}
+                for name, member in sharing.items()
+            },
+            partition_counts,
+            {name: member.assigned or frozenset() for name, member in sharing.items()},
+        )
+        if self._assigned_at is not None and self._assigned_at[0] == self.epoch:
+            self.epoch += any(found[name] != each.assigned for name, each in sharing.items())
+        for name, member in sharing.items():
+            member.assigned = found[name]
+        self._assigned_at = self.epoch, topics_version
+
+    def catch_up(self, member: SharedMember) -> None:
+        """Bring a member to the epoch of the group."""
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
 
     def leave(self, member_id: str) -> None:
         """Let a member go.

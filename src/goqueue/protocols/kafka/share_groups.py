@@ -18,9 +18,10 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
+    from goqueue.delivery.group import QueueKey
     from goqueue.delivery.members import SharedMember
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.share_sessions import ShareSessions
 
 _ASSIGNOR: Final = "simple"
-"""Kafka's name for everyone reading everything."""
+"""Kafka's name for its only assignor of share groups."""
 
 
 class ShareGroupsApi:
@@ -72,9 +73,7 @@ class ShareGroupsApi:
             "member_id": result.member_id,
             "member_epoch": result.epoch,
             "heartbeat_interval_ms": result.heartbeat_ms,
-            "assignment": None
-            if assigned is None
-            else {"topic_partitions": self._by_topic(assigned)},
+            "assignment": None if assigned is None else {"topic_partitions": _by_topic(assigned)},
         }
 
     @api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1)
@@ -113,8 +112,8 @@ class ShareGroupsApi:
         }
 
     def _member(self, member: SharedMember) -> dict[str, Any]:
-        reads = self._broker.queues.partitions_of_topics(member.topics)
         topics = self._broker.topics.catalogue.by_id
+        reads = self._broker.queues.keys_of(member)
         return {
             "member_id": member.member_id,
             "rack_id": member.rack_id or None,
@@ -125,18 +124,15 @@ class ShareGroupsApi:
             "assignment": {
                 "topic_partitions": [
                     {**each, "topic_name": topics[each["topic_id"]].name}
-                    for each in self._by_topic(reads)
+                    for each in _by_topic(reads)
+                    if each["topic_id"] in topics
                 ]
             },
         }
 
-    def _by_topic(self, partitions: Iterable[PartitionId]) -> list[dict[str, Any]]:
-        topics = self._broker.topics.catalogue.by_name
-        numbers: defaultdict[str, list[int]] = defaultdict(list)
-        for name, number in partitions:
-            numbers[name].append(number)
-        return [
-            {"topic_id": topics[name].topic_id, "partitions": each}
-            for name, each in numbers.items()
-            if name in topics
-        ]
+
+def _by_topic(partitions: Iterable[QueueKey]) -> list[dict[str, Any]]:
+    numbers: defaultdict[UUID, list[int]] = defaultdict(list)
+    for topic_id, number in partitions:
+        numbers[topic_id].append(number)
+    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in numbers.items()]
