@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException
 
-from support.groups import make_topic, publish
+from support.groups import FAST_SHARE, make_topic, publish
 from support.server import start_server
 from support.share import configure, open_consumer, poll, share_consumer, values
 
@@ -71,7 +71,7 @@ class Worker(threading.Thread):
 def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
     start_server: Callable[..., ServerProcess],
 ) -> None:
-    server = start_server()
+    server = start_server(*FAST_SHARE, "--groups-share-max-delivery-count-limit", "250")
     make_topic(server, TOPIC, PARTITIONS)
     configure(
         server,
@@ -130,7 +130,7 @@ def _judge(workers: list[Worker], sent: set[str]) -> None:
 def test_settings_made_before_the_group_and_delivery_counts_outlive_the_broker(
     start_server: Callable[..., ServerProcess], how: str
 ) -> None:
-    server = start_server()
+    server = start_server(*FAST_SHARE)
     make_topic(server, TOPIC, 1)
     configure(server, GROUP, auto_offset_reset="earliest", record_lock_duration_ms=5000)
     publish(server, TOPIC, ["a", "b", "c"], 1)

@@ -1,4 +1,4 @@
-"""Share groups as administrators see them: lists, settings, offsets."""
+"""Share groups as administrators see them: lists and offsets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
 from support import group_wire
@@ -19,11 +19,12 @@ from support.share import (
     DELETE_OFFSETS,
     DESCRIBE,
     DESCRIBE_OFFSETS,
-    GROUP,
+    RELEASE,
     WAIT_S,
     RawMember,
     acquired,
     configure,
+    limits_of,
     share_consumer,
     store,
 )
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-LIST_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL = 16, 32, 33, 44
-SET, DELETE, APPEND = range(3)
-DEFAULT, OF_GROUP = 5, 8
+LIST_GROUPS = 16
 
 
 @pytest.fixture(scope="module")
@@ -159,151 +158,6 @@ def test_confluents_admin_client_deletes_share_groups(
     assert group not in listed(client)
 
 
-# --- Settings ------------------------------------------------------------------------------------
-
-
-def settings_of(client: WireClient, group: str, *names: str) -> dict[str, tuple[str, int]]:
-    answer = client.call(
-        DESCRIBE_CONFIGS,
-        4,
-        resources=[
-            {
-                "resource_type": GROUP,
-                "resource_name": group,
-                "configuration_keys": list(names) or None,
-            }
-        ],
-        include_synonyms=True,
-        include_documentation=True,
-    )
-    (result,) = answer.results
-    assert result.error_code is ErrorCode.none
-    assert all(each.documentation for each in result.configs)
-    return {
-        each.name: (each.value, each.config_source)
-        for each in result.configs
-        if each.name.startswith("share.")
-    }
-
-
-def change(
-    client: WireClient, group: str, *changes: tuple[str, int, str | None], dry: bool = False
-) -> ErrorCode:
-    (result,) = client.call(
-        INCREMENTAL,
-        1,
-        resources=[
-            {
-                "resource_type": GROUP,
-                "resource_name": group,
-                "configs": [
-                    {"name": name, "config_operation": operation, "value": value}
-                    for name, operation, value in changes
-                ],
-            }
-        ],
-        validate_only=dry,
-    ).responses
-    code: ErrorCode = result.error_code
-    return code
-
-
-def test_settings_of_groups_have_defaults_are_changed_and_go_back(
-    client: WireClient, name: Callable[[str], str]
-) -> None:
-    group = name("settings")
-    assert settings_of(client, group) == {
-        "share.auto.offset.reset": ("latest", DEFAULT),
-        "share.record.lock.duration.ms": ("30000", DEFAULT),
-        "share.delivery.count.limit": ("3", DEFAULT),
-        "share.isolation.level": ("read_uncommitted", DEFAULT),
-        "share.heartbeat.interval.ms": ("5000", DEFAULT),
-        "share.session.timeout.ms": ("45000", DEFAULT),
-    }
-    limit, lock = "share.delivery.count.limit", "share.record.lock.duration.ms"
-    assert change(client, group, (limit, SET, "7"), (lock, SET, "15000")) is ErrorCode.none
-    assert settings_of(client, group, limit, lock) == {
-        limit: ("7", OF_GROUP),
-        lock: ("15000", OF_GROUP),
-    }
-    assert change(client, group, (limit, DELETE, None)) is ErrorCode.none
-    assert settings_of(client, group, limit)[limit] == ("3", DEFAULT)
-    (replaced,) = client.call(
-        ALTER_CONFIGS,
-        2,
-        resources=[
-            {
-                "resource_type": GROUP,
-                "resource_name": group,
-                "configs": [{"name": "share.isolation.level", "value": "read_committed"}],
-            }
-        ],
-        validate_only=False,
-    ).responses
-    assert replaced.error_code is ErrorCode.none
-    assert settings_of(client, group, lock)[lock] == ("30000", DEFAULT)
-    assert settings_of(client, group)["share.isolation.level"] == ("read_committed", OF_GROUP)
-
-
-@pytest.mark.parametrize(
-    ("setting", "operation", "value"),
-    [
-        ("share.auto.offset.reset", SET, "by_duration:PT1H"),
-        ("share.record.lock.duration.ms", SET, "99"),
-        ("share.record.lock.duration.ms", SET, "soon"),
-        ("share.delivery.count.limit", SET, "0"),
-        ("share.delivery.count.limit", SET, "251"),
-        ("share.isolation.level", SET, "none"),
-        ("share.heartbeat.interval.ms", SET, "45000"),
-        ("share.auto.offset.reset", APPEND, "earliest"),
-        ("nonsense", DELETE, None),
-    ],
-)
-def test_settings_that_groups_cannot_have_are_refused_and_change_nothing(
-    client: WireClient,
-    name: Callable[[str], str],
-    setting: str,
-    operation: int,
-    value: str | None,
-) -> None:
-    group = name("settings")
-    before = settings_of(client, group)
-    assert change(client, group, (setting, operation, value)) is ErrorCode.invalid_config
-    assert change(client, group, (setting, operation, value), dry=True) is ErrorCode.invalid_config
-    assert settings_of(client, group) == before
-
-
-def test_a_dry_run_checks_and_changes_nothing(
-    client: WireClient, name: Callable[[str], str]
-) -> None:
-    group = name("settings")
-    limit = "share.delivery.count.limit"
-    assert change(client, group, (limit, SET, "9"), dry=True) is ErrorCode.none
-    assert settings_of(client, group, limit)[limit] == ("3", DEFAULT)
-    assert change(client, "", (limit, SET, "9")) is ErrorCode.invalid_request
-
-
-def test_confluents_admin_client_reads_settings_of_groups(
-    server: ServerProcess, name: Callable[[str], str]
-) -> None:
-    group = name("settings")
-    configure(server, group, delivery_count_limit=11)
-    admin = AdminClient({"bootstrap.servers": server.kafka_address, "log_level": 0})
-    (future,) = admin.describe_configs([ConfigResource(ResourceType.GROUP, group)]).values()
-    assert future.result(WAIT_S)["share.delivery.count.limit"].value == "11"
-
-
-def test_a_group_without_settings_begins_with_what_comes_next(
-    server: ServerProcess, topic: str, topic_id: UUID, name: Callable[[str], str]
-) -> None:
-    store(server, topic, ["old"])
-    member = RawMember(server, name("latest"))
-    member.heartbeat(0, [topic])
-    store(server, topic, ["new"])
-    assert acquired(member.fetch([(topic_id, 0)])) == [(1, 1, 1)]
-    member.close()
-
-
 # --- Offsets -------------------------------------------------------------------------------------
 
 
@@ -352,11 +206,23 @@ def test_offsets_tell_where_a_group_is_and_how_much_is_left(
     place = (topic_id, 0)
     member.fetch([place])
     member.acknowledge({place: [(0, 0, [ACCEPT]), (2, 2, [ACCEPT])]})
-    assert starts(client, member.group) == {(topic, 0): (1, 1), (topic, 1): (0, 3)}
-    asked = [{"topic_name": topic, "partitions": [1]}]
-    assert starts(client, member.group, asked) == {(topic, 1): (0, 3)}
+    assert starts(client, member.group) == {(topic, 0): (1, 1), (topic, 1): (-1, -1)}
+    asked = [{"topic_name": topic, "partitions": [0]}]
+    assert starts(client, member.group, asked) == {(topic, 0): (1, 1)}
     v0 = client.call(DESCRIBE_OFFSETS, 0, groups=[{"group_id": member.group, "topics": asked}])
-    assert v0.groups[0].topics[0].partitions[0].start_offset == 0
+    assert v0.groups[0].topics[0].partitions[0].start_offset == 1
+
+
+def test_a_partition_of_which_nothing_is_acknowledged_has_no_start_offset(
+    server: ServerProcess, client: WireClient, member: RawMember, topic: str, topic_id: UUID
+) -> None:
+    store(server, topic, list("abc"))
+    unread = {(topic, 0): (-1, -1), (topic, 1): (-1, -1)}
+    assert starts(client, member.group) == unread
+    member.fetch([(topic_id, 0)])
+    assert starts(client, member.group) == unread
+    member.acknowledge({(topic_id, 0): [(0, 0, [RELEASE])]})
+    assert starts(client, member.group) == {**unread, (topic, 0): (0, 3)}
 
 
 def test_offsets_of_what_is_not_there_are_told_one_by_one(
@@ -372,17 +238,66 @@ def test_offsets_of_what_is_not_there_are_told_one_by_one(
         ],
     )
     nowhere, found = answer.groups
-    assert nowhere.error_code is ErrorCode.group_id_not_found
-    codes = {
-        (each.topic_name, place.partition_index): place.error_code
+    assert (nowhere.error_code, nowhere.topics) == (ErrorCode.none, ())
+    shown = {
+        (each.topic_name, place.partition_index): (place.error_code, place.start_offset)
         for each in found.topics
         for place in each.partitions
     }
-    assert codes == {
-        (topic, 0): ErrorCode.none,
-        (topic, 7): ErrorCode.unknown_topic_or_partition,
-        ("none", 0): ErrorCode.unknown_topic_or_partition,
-    }
+    assert shown == dict.fromkeys([(topic, 0), (topic, 7), ("none", 0)], (ErrorCode.none, -1))
+
+
+def test_the_offsets_of_a_group_that_does_not_exist_yet_are_set_and_make_it(
+    server: ServerProcess,
+    client: WireClient,
+    topic: str,
+    topic_id: UUID,
+    name: Callable[[str], str],
+) -> None:
+    store(server, topic, list("abc"))
+    group, only_set = name("ahead"), name("ahead")
+    configure(server, only_set, delivery_count_limit=4)
+    for each in (group, only_set):
+        assert alter(client, each, topic, {0: 2}).error_code is ErrorCode.none
+        assert listed(client)[each] == ("share", "share", "Empty")
+        assert starts(client, each) == {(topic, 0): (2, 1)}
+    assert limits_of(server, client, group) == ("5", 5)
+    assert limits_of(server, client, only_set) == ("4", 4)
+    member = RawMember(server, group)
+    member.heartbeat(0, [topic])
+    assert acquired(member.fetch([(topic_id, 0)])) == [(2, 2, 1)]
+    member.acknowledge({}, epoch=-1)
+    member.heartbeat(-1)
+    assert alter(client, group, topic, {0: -1}).error_code is ErrorCode.none
+    assert starts(client, group)[topic, 0] == (-1, -1)
+    member.close()
+
+
+def test_offsets_of_a_group_that_is_no_share_group_are_not_set(
+    client: WireClient, topic: str, name: Callable[[str], str]
+) -> None:
+    group = name("consumers")
+    assert group_wire.join_fully(client, group).error_code is ErrorCode.none
+    assert alter(client, group, topic, {0: 0}).error_code is ErrorCode.group_id_not_found
+    assert alter(client, "", topic, {0: 0}).error_code is ErrorCode.invalid_group_id
+
+
+def test_a_share_group_without_topics_stays_until_it_is_deleted(
+    server: ServerProcess, client: WireClient, name: Callable[[str], str]
+) -> None:
+    topic, joined, moved = name("short-lived"), name("group"), name("group")
+    make_topic(server, topic, 1)
+    member = RawMember(server, joined)
+    member.heartbeat(0, [topic])
+    member.heartbeat(-1)
+    member.close()
+    alter(client, moved, topic, {0: 0})
+    client.call(20, 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
+    for group in (joined, moved):
+        assert listed(client)[group] == ("share", "share", "Empty")
+        assert starts(client, group) == {}
+    assert set(group_wire.delete(client, joined, moved).values()) == {ErrorCode.none}
+    assert not {joined, moved} & set(listed(client))
 
 
 def test_a_group_that_everyone_left_is_moved_and_reads_on_there(
@@ -395,7 +310,6 @@ def test_a_group_that_everyone_left_is_moved_and_reads_on_there(
     member.fetch([place])
     member.acknowledge({place: [(0, 2, [ACCEPT])]}, epoch=-1)
     member.heartbeat(-1)
-    assert alter(client, "nowhere", topic, {0: 1}).error_code is ErrorCode.group_id_not_found
     answer = alter(client, group, topic, {0: 1, 1: 99, 7: 0})
     (moved,) = answer.responses
     assert moved.topic_id == topic_id
@@ -421,5 +335,7 @@ def test_a_group_that_everyone_left_forgets_topics(
         topic: ErrorCode.none,
         "none": ErrorCode.unknown_topic_or_partition,
     }
+    (again,) = forget(client, group, topic).responses
+    assert again.error_code is ErrorCode.unknown_topic_or_partition
     assert forget(client, "nowhere", topic).error_code is ErrorCode.group_id_not_found
     assert listed(client)[group] == ("share", "share", "Empty")  # until it is deleted

@@ -237,13 +237,16 @@ def test_members_of_one_partition_are_served_in_the_order_in_which_they_asked(
         answer = first.client.receive()
         first.session_epoch += 1
         assert acquired(answer) == [(offset, offset, 1)]
-        first.acknowledge({place: [(offset, offset, [ACCEPT])]})
-        ask(server, first)  # at once, and behind all others
+        ask(server, first, {place: [(offset, offset, [ACCEPT])]})  # behind all others
         waiting.append(first)
 
 
-def ask(server: ServerProcess, member: RawMember) -> None:
+def ask(
+    server: ServerProcess,
+    member: RawMember,
+    acks: dict[tuple[UUID, int], list[tuple[int, int, list[int]]]] | None = None,
+) -> None:
     """Wait for a message; returns when the broker knows."""
-    member.client.send(FETCH, 2, **member.fetch_fields(max_wait_ms=60_000))
+    member.client.send(FETCH, 2, **member.fetch_fields(acks=acks, max_wait_ms=60_000))
     with WireClient(server.kafka_address) as client:  # one that came later was read later
         client.call(18, 3, client_software_name="test", client_software_version="1")

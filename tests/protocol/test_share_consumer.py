@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from support.groups import make_topic, publish
+from support.groups import FAST_SHARE, make_topic, publish
 from support.server import ServerProcess
-from support.share import WAIT_S, configure, open_consumer, poll, share_consumer, values
+from support.share import WAIT_S, configure, open_consumer, poll, share_consumer, store, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("share") / "data").start()
+    process = ServerProcess(tmp_path_factory.mktemp("share") / "data", *FAST_SHARE).start()
     yield process
     process.close()
 
@@ -194,7 +194,8 @@ def test_two_consumers_share_one_partition_and_no_message_goes_to_both(
         for consumer in (one, two):
             poll(consumer, 0.3)
         sent = [str(number) for number in range(400)]
-        publish(server, topic, sent, 1)
+        for first in range(0, len(sent), 10):  # a batch goes to one consumer
+            store(server, topic, sent[first : first + 10])
         seen: dict[str, list[str]] = {"one": [], "two": []}
         while sum(map(len, seen.values())) < len(sent):
             for who, consumer in (("one", one), ("two", two)):

@@ -140,6 +140,7 @@ def test_http_members_and_share_consumers_take_from_the_same_queue(
 def test_only_messages_of_committed_transactions_are_handed_out(
     server: ServerProcess, group: str, name: Callable[[str], str]
 ) -> None:
+    configure(server, group, isolation_level="read_committed")
     topic = name("transactions")
     make(server, topic)
     producer = Producer(

@@ -19,6 +19,7 @@ from support.share import (
     ACCEPT,
     FETCH,
     GAP,
+    RECORD_LIMIT,
     REJECT,
     RELEASE,
     RENEW,
@@ -244,7 +245,7 @@ def test_opening_a_session_anew_does_not_give_up_what_the_member_has(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
     store(server, topic, ["a", "b"])
-    assert acquired(member.fetch([place], max_records=1)) == [(0, 0, 1)]
+    assert acquired(member.fetch([place], max_records=1, mode=RECORD_LIMIT)) == [(0, 0, 1)]
     member.session_epoch = 0
     assert acquired(member.fetch([place])) == [(1, 1, 1)]
     assert code(member.acknowledge({place: [(0, 1, [ACCEPT])]}), place) is ErrorCode.none
@@ -312,18 +313,71 @@ def test_batches_come_as_they_are_stored_with_the_ranges_that_are_the_members(
     server: ServerProcess, join: Callable[..., RawMember], topic: str, place: tuple[UUID, int]
 ) -> None:
     store(server, topic, [str(number) for number in range(10)])
-    one, two = join(1), join(2)
-    first = one.fetch([place], max_records=4)
+    one, two = join(2), join(1)
+    first = one.fetch([place], max_records=4, mode=RECORD_LIMIT)
     assert acquired(first) == [(0, 3, 1)]
     assert first.acquisition_lock_timeout.total_seconds() == 30
-    second = two.fetch([place], max_records=500, batch_size=4)
-    assert acquired(second) == [(4, 7, 1), (8, 9, 1)]
+    second = two.fetch([place])
+    assert acquired(second) == [(4, 9, 1)]
     for answer in (first, second):
         data = bytes(partitions(answer)[place].records)
         (info,) = [info for _, info in walk(data)]
         assert (info.base_offset, info.count) == (0, 10)
         assert [row.value for row in decode_rows(data)] == [b"%d" % n for n in range(10)]
     assert partitions(first)[place].records == partitions(second)[place].records
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_last_batch_is_acquired_whole_past_max_records(
+    server: ServerProcess,
+    join: Callable[..., RawMember],
+    topic: str,
+    place: tuple[UUID, int],
+    version: int,
+) -> None:
+    for _ in range(5):
+        store(server, topic, list("0123456789"))
+    member = join(version)
+    assert acquired(member.fetch([place], max_records=4)) == [(0, 9, 1)]
+    assert acquired(member.fetch(max_records=15)) == [(10, 29, 1)]
+    member.acknowledge({place: [(2, 3, [RELEASE]), (12, 19, [RELEASE])]})
+    assert acquired(member.fetch(max_records=1)) == [(2, 3, 2)]  # what is left of the batch
+    assert acquired(member.fetch(max_records=3)) == [(12, 19, 2)]
+    everything = [(first, last, [ACCEPT]) for first, last in ((0, 1), (2, 3), (4, 29))]
+    assert code(member.acknowledge({place: everything}), place) is ErrorCode.none
+
+
+def test_a_record_limit_is_never_exceeded(
+    server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
+) -> None:
+    for _ in range(2):
+        store(server, topic, list("0123456789"))
+    assert acquired(member.fetch([place], max_records=4, mode=RECORD_LIMIT)) == [(0, 3, 1)]
+    assert acquired(member.fetch(max_records=8, mode=RECORD_LIMIT)) == [(4, 11, 1)]
+    assert acquired(member.fetch(max_records=1)) == [(12, 19, 1)]
+    assert member.fetch(mode=2).error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "expected"),
+    [
+        (4, [(0, 9, 1), (10, 19, 1), (20, 29, 1)]),
+        (15, [(0, 19, 1), (20, 29, 1)]),
+        (500, [(0, 29, 1)]),
+    ],
+)
+def test_ranges_end_with_the_batch_in_which_they_reach_the_batch_size(
+    server: ServerProcess,
+    member: RawMember,
+    topic: str,
+    place: tuple[UUID, int],
+    *,
+    batch_size: int,
+    expected: list[tuple[int, int, int]],
+) -> None:
+    for _ in range(3):
+        store(server, topic, list("0123456789"))
+    assert acquired(member.fetch([place], batch_size=batch_size)) == expected
 
 
 def test_a_fetch_waits_for_messages_and_no_longer_than_it_says(
@@ -345,20 +399,45 @@ def test_whole_batches_count_against_the_bytes_of_an_answer(
 ) -> None:
     for letter in "abc":
         store(server, topic, [letter * 1000])
-    assert acquired(member.fetch([place], max_bytes=1)) == [(0, 0, 1)]
-    assert acquired(member.fetch(max_bytes=2500)) == [(1, 1, 1), (2, 2, 1)]
+    assert acquired(member.fetch([place], max_bytes=0, max_wait_ms=60_000)) == []
+    assert acquired(member.fetch(max_bytes=1)) == [(0, 0, 1)]
+    assert acquired(member.fetch(max_bytes=2500)) == [(1, 2, 1)]
 
 
-def test_a_member_has_no_more_than_the_group_allows_however_much_it_asks_for(
+def total(answer: Any) -> int:
+    return sum(last - first + 1 for first, last, _ in acquired(answer))
+
+
+def test_a_member_has_no_more_than_the_group_allows_but_for_the_rest_of_a_batch(
     server: ServerProcess, member: RawMember, topic: str, place: tuple[UUID, int]
 ) -> None:
-    store(server, topic, [str(number) for number in range(1200)])
-    have = acquired(member.fetch([place], max_records=100_000))
-    assert sum(last - first + 1 for first, last, _ in have) == 1000
-    assert acquired(member.fetch(max_wait_ms=50)) == []
-    more = member.fetch(acks={place: [(0, 99, [ACCEPT])]})
+    store(server, topic, [str(number) for number in range(950)])
+    store(server, topic, [str(number) for number in range(250)])
+    assert total(member.fetch([place], max_records=990)) == 1200
+    store(server, topic, ["more"])
+    assert total(member.fetch(max_wait_ms=50)) == 0
+    more = member.fetch(acks={place: [(0, 299, [ACCEPT])]})
     assert partitions(more)[place].acknowledge_error_code == 0
-    assert sum(last - first + 1 for first, last, _ in acquired(more)) == 100
+    assert total(more) == 1
+
+
+def test_the_members_of_a_partition_have_no_more_locks_than_the_group_allows(
+    server: ServerProcess,
+    join: Callable[..., RawMember],
+    group: str,
+    topic: str,
+    place: tuple[UUID, int],
+) -> None:
+    configure(server, group, partition_max_record_locks=100)
+    for _ in range(5):
+        store(server, topic, [str(number) for number in range(30)])
+    one, two = join(), join()
+    assert total(one.fetch([place], max_records=60)) == 60
+    assert total(two.fetch([place])) == 60
+    assert total(two.fetch(max_wait_ms=50)) == 0
+    two.client.send(FETCH, 2, **two.fetch_fields(max_wait_ms=60_000))
+    one.acknowledge({place: [(0, 29, [ACCEPT])]})
+    assert total(two.client.receive()) == 30
 
 
 def test_nobody_gets_the_messages_of_a_client_that_hung_up_before_there_were_any(
@@ -407,8 +486,8 @@ def test_acknowledging_what_a_member_does_not_have_is_refused_as_a_whole(
 ) -> None:
     one, two = join(), join()
     store(server, topic, list("abcd"))
-    one.fetch([place], max_records=2)
-    two.fetch([place], max_records=1)
+    one.fetch([place], max_records=2, mode=RECORD_LIMIT)
+    two.fetch([place], max_records=1, mode=RECORD_LIMIT)
     wrong: list[tuple[int, int, list[int]]]
     for wrong in (
         [(0, 2, [ACCEPT])],  # one of them is somebody else's
@@ -488,6 +567,16 @@ def test_renewing_keeps_messages_from_others_and_takes_none(
     assert acquired(riding) == []
     assert partitions(riding)[place].acknowledge_error_code == 0
     assert code(one.acknowledge({place: [(0, 0, [ACCEPT])]}), place) is ErrorCode.none
+
+
+def test_renewing_is_refused_where_the_group_forbids_it(
+    server: ServerProcess, member: RawMember, group: str, topic: str, place: tuple[UUID, int]
+) -> None:
+    configure(server, group, renew_acknowledge_enable="false")
+    store(server, topic, ["a"])
+    member.fetch([place])
+    refused = member.acknowledge({place: [(0, 0, [RENEW])]}, renew=True)
+    assert code(refused, place) is ErrorCode.invalid_record_state
 
 
 def test_a_topic_that_is_deleted_takes_its_messages_along(

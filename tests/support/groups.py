@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 
     from support.server import ServerProcess
 
+FAST_SHARE: Final = (
+    *("--groups-share-min-session-timeout", "500ms"),
+    *("--groups-share-min-heartbeat-interval", "100ms"),
+    *("--groups-share-min-record-lock-duration", "100ms"),
+)
+"""Share groups may be set to shorter times than Kafka's bounds allow."""
 _FAST: Final = (
     *("--groups-initial-rebalance-delay", "0ms"),
     *("--groups-min-session-timeout", "500ms"),
     *("--groups-consumer-heartbeat-interval", "300ms"),
+    *FAST_SHARE,
 )
 FAST_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "2m")
 """For tests in which nobody is silent for so long, however busy the machine is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 from kio.schema.errors import ErrorCode
 
 from goqueue.records import Record, encode
+from support.http_api import HttpApi
 from support.kafka_wire import WireClient
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 PRODUCE = 0
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
+DESCRIBE_CONFIGS, INCREMENTAL = 32, 44
+SET, DELETE, APPEND = range(3)
+DEFAULT, OF_GROUP = 5, 8
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 GROUP: Final = 32
 WAIT_S: Final = 90.0
 
@@ -169,6 +174,7 @@ class RawMember:
         batch_size: int = 500,
         forgotten: Sequence[tuple[UUID, int]] = (),
         renew: bool = False,
+        mode: int = BATCH_OPTIMIZED,
     ) -> dict[str, Any]:
         return {
             "group_id": self.group,
@@ -179,7 +185,7 @@ class RawMember:
             "max_bytes": max_bytes,
             "max_records": max_records,
             "batch_size": batch_size,
-            "share_acquire_mode": 0,
+            "share_acquire_mode": mode,
             "is_renew_ack": renew,
             "topics": _topics(wanted, acks or {}),
             "forgotten_topics_data": [
@@ -242,3 +248,71 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
         for each in partitions(answer).values()
         for run in each.acquired_records
     ]
+
+
+# --- Settings ------------------------------------------------------------------------------------
+
+
+def settings_of(client: WireClient, group: str, *names: str) -> dict[str, tuple[str, int]]:
+    answer = client.call(
+        DESCRIBE_CONFIGS,
+        4,
+        resources=[
+            {
+                "resource_type": GROUP,
+                "resource_name": group,
+                "configuration_keys": list(names) or None,
+            }
+        ],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    (result,) = answer.results
+    assert result.error_code is ErrorCode.none
+    assert all(each.documentation for each in result.configs)
+    return {
+        each.name: (each.value, each.config_source)
+        for each in result.configs
+        if each.name.startswith("share.")
+    }
+
+
+def change(
+    client: WireClient, group: str, *changes: tuple[str, int, str | None], dry: bool = False
+) -> ErrorCode:
+    (result,) = client.call(
+        INCREMENTAL,
+        1,
+        resources=[
+            {
+                "resource_type": GROUP,
+                "resource_name": group,
+                "configs": [
+                    {"name": name, "config_operation": operation, "value": value}
+                    for name, operation, value in changes
+                ],
+            }
+        ],
+        validate_only=dry,
+    ).responses
+    code: ErrorCode = result.error_code
+    return code
+
+
+def limits_of(server: ServerProcess, client: WireClient, group: str) -> tuple[str, int]:
+    """The delivery limit of a group, as Kafka's tools and the HTTP API show it."""
+    limit = "share.delivery.count.limit"
+    shown = http_settings(server, group)["settings"]["max_deliveries"]
+    return settings_of(client, group, limit)[limit][0], shown
+
+
+def http_settings(server: ServerProcess, group: str) -> Any:
+    """The settings of a queue group, as the HTTP API shows them."""
+    with closing(HttpApi(server.http_port)) as api:
+        return api.get(f"/groups/{group}/settings")
+
+
+def http_join(server: ServerProcess, group: str, topic: str) -> None:
+    """Make a member of a shared group over HTTP."""
+    with closing(HttpApi(server.http_port)) as api:
+        api.post(f"/groups/{group}/join", {"topics": [topic], "assignment": "shared"})

@@ -119,7 +119,5 @@ def matches(beginning: str, name: str) -> bool:
 
 ABSENT_OF_GROUPS: Final = {
     "share.assignment.interval.ms": "an assignment is made when it is needed, at once",
-    "share.partition.max.record.locks": "what is bounded is what one consumer has",
-    "share.renew.acknowledge.enable": "renewal is always on",
 }
 """Settings of Kafka's groups that groups do not have here, and why; to set one is refused."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.damage import describe
 from goqueue.broker.partition import PartitionId
+from goqueue.broker.queue_start import isolation_of
 from goqueue.delivery import operations as ops
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
@@ -138,7 +139,10 @@ class DeadLetters:
             await self._resolve(group, key, queue, queue.moving[0])
             return
         loaded = await self._broker.record_reader.load(
-            source, ops.ranges_of(offsets), max_bytes=_READ_BYTES
+            source,
+            ops.ranges_of(offsets),
+            max_bytes=_READ_BYTES,
+            isolation=isolation_of(group.settings),
         )
         if loaded.gone:
             await self._change(group, key, ops.Settled(list(loaded.gone)))

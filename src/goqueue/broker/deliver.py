@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.ack import MAX_REASON_CHARS
 from goqueue.broker.damage import describe
 from goqueue.broker.partition import Isolation
-from goqueue.broker.portions import Portion, cut, cut_whole, marks_of, take_expired
+from goqueue.broker.portions import Portion, cut, marks_of, take_expired
+from goqueue.broker.queue_start import isolation_of
 from goqueue.broker.record_reader import MAX_CACHED_BYTES
 from goqueue.broker.runs import runs_of
 from goqueue.broker.waiting import Waiter
+from goqueue.broker.whole_batches import cut_whole, round_up
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom
 from goqueue.delivery.group import Source
+from goqueue.delivery.pages import MessageState
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import PartitionId
@@ -46,8 +49,10 @@ class _Wanted(NamedTuple):
     visibility_ms: int | None
     max_bytes: int
     grant: Callable[[int], int] | None = None
-    """Of whoever takes whole batches, however few of their messages: asked, once there is
-    something, how many of so many bytes may be read into memory now."""
+    """Of share consumers, who are sent whole batches, however few of their messages: asked, once
+    there is something, how many of so many bytes may be read into memory now."""
+    rounds_up: bool = False
+    """Whoever gets some messages of a batch gets the others as well, past `limit`."""
 
 
 class Deliverer:
@@ -121,13 +126,16 @@ class Deliverer:
         max_wait_ms: int,
         max_bytes: int,
         grant: Callable[[int], int],
+        rounds_up: bool = False,
     ) -> list[Portion]:
         """`poll`, as stored batches, of these partitions alone; `max_bytes` counts whole batches.
+
+        With `rounds_up` the last batch is handed out as a whole, past `limit`.
 
         Whoever takes messages so says elsewhere that it is a member, perhaps later: after a
         restart it asks for messages before it has joined again.
         """
-        wanted = _Wanted(limit, None, max_bytes, grant)
+        wanted = _Wanted(limit, None, max_bytes, grant, rounds_up)
         portions = await self._acquire(member, wanted, max_wait_ms, partitions)
         count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
         self._measure(member, portions, count)
@@ -142,42 +150,46 @@ class Deliverer:
     ) -> list[Portion]:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
-        while True:
-            group = self._queues.group(member.group_id)
-            mine = (
-                self._broker.queue_members.partitions_of(member)
-                if partitions is None
-                else partitions
-            )
-            if any(self._queues.key(each) not in group.queues for each in mine):
-                await self._queues.open_queues(group, mine)
-            waiter = self._listen(group, mine)
-            try:
+        waiter = Waiter(1)  # one for the whole wait: whoever is woken in vain keeps its turn
+        heard: set[PartitionId] = set()
+        try:
+            while True:
+                group = self._queues.group(member.group_id)
+                mine = (
+                    self._broker.queue_members.partitions_of(member)
+                    if partitions is None
+                    else partitions
+                )
+                if any(self._queues.key(each) not in group.queues for each in mine):
+                    await self._queues.open_queues(group, mine)
+                heard.update(mine)
+                self._listen(group, mine, waiter)
                 portions = await self._take(group, member.member_id, mine, wanted)
                 left_s = deadline_s - loop.time()
                 if portions or left_s <= 0:
                     return portions
                 await self._wait(group, member, waiter, left_s)
-            finally:
-                self._hush(group, mine, waiter)
+        finally:
+            self._hush(member.group_id, heard, waiter)
 
     # --- Waiting ---------------------------------------------------------------------------------
 
-    def _listen(self, group: QueueGroup, partitions: Sequence[PartitionId]) -> Waiter:
+    def _listen(self, group: QueueGroup, partitions: Sequence[PartitionId], waiter: Waiter) -> None:
         """Be told of whatever happens from now on; before looking, so that nothing is missed."""
-        waiter = Waiter(1)
+        waiter.begin(1)
         self._queues.waiters(group.group_id).add(waiter)
+        isolation = isolation_of(group.settings)
         for each in partitions:
             partition = self._broker.partitions.partition(each)
-            partition.waiters_for(Isolation.READ_COMMITTED).add(waiter)
-        return waiter
+            partition.waiters_for(isolation).add(waiter)
 
-    def _hush(self, group: QueueGroup, partitions: Sequence[PartitionId], waiter: Waiter) -> None:
-        self._queues.waiters(group.group_id).discard(waiter)
+    def _hush(self, group_id: str, partitions: Iterable[PartitionId], waiter: Waiter) -> None:
+        self._queues.waiters(group_id).discard(waiter)
         for each in partitions:
             partition = self._broker.partitions.find(each)
             if partition is not None:
-                partition.waiters_for(Isolation.READ_COMMITTED).discard(waiter)
+                for isolation in Isolation:  # the group's may be another by now
+                    partition.waiters_for(isolation).discard(waiter)
 
     async def _wait(
         self, group: QueueGroup, member: QueueMember, waiter: Waiter, left_s: float
@@ -212,7 +224,7 @@ class Deliverer:
         while True:
             shard = self._queues.shard_of(group)
             shard.check_writable()
-            sources, changes = self._sources(group, partitions)
+            sources, changes = self._sources(group, partitions, wanted)
             now_ms = self._queues.now_ms()
             taken = group.take(
                 member_id,
@@ -227,21 +239,7 @@ class Deliverer:
                 return []
             generation = shard.generation
             marks = [marks_of(group.queues[key], operation) for key, operation in taken]
-            portions: list[Portion] = []
-            try:
-                left_bytes = wanted.max_bytes
-                if wanted.grant is not None:
-                    left_bytes = wanted.grant(left_bytes)
-                for (key, operation), marked in zip(taken, marks, strict=True):
-                    opened = wanted.grant is None
-                    portion = await self._load(group, key, operation, marked, opened=opened)
-                    portions.append(portion)
-                    fit = cut if wanted.grant is None else cut_whole
-                    left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
-                    self._sift(group, portion)
-            except BaseException:
-                self._untake(group, taken, portions)
-                raise
+            portions = await self._load_all(group, taken, marks, wanted)
             if shard.generation != generation:
                 raise CoordinatorUnavailableError("the queue's state was built anew; try again")
             # What it took the disk too long to read is somebody else's again.
@@ -256,10 +254,39 @@ class Deliverer:
             if portions:
                 return portions
 
+    async def _load_all(
+        self,
+        group: QueueGroup,
+        taken: list[tuple[QueueKey, ops.Taken]],
+        marks: list[list[Marks]],
+        wanted: _Wanted,
+    ) -> list[Portion]:
+        """Read what was taken, cut to the size that is wanted; nothing is taken if that fails."""
+        portions: list[Portion] = []
+        is_shared = wanted.grant is not None
+        fit = cut_whole if is_shared else cut
+        try:
+            left_bytes = wanted.max_bytes
+            if wanted.grant is not None:
+                left_bytes = wanted.grant(left_bytes)
+            for (key, operation), marked in zip(taken, marks, strict=True):
+                portion = await self._load(group, key, operation, marked, opened=not is_shared)
+                portions.append(portion)
+                left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
+                if wanted.rounds_up:
+                    seed = os.urandom(_SEED_BYTES)
+                    round_up(group, portion, self._broker.record_reader, seed)
+                self._sift(group, portion)
+        except BaseException:
+            self._untake(group, taken, portions)
+            raise
+        return portions
+
     def _sources(
-        self, group: QueueGroup, partitions: Sequence[PartitionId]
+        self, group: QueueGroup, partitions: Sequence[PartitionId], wanted: _Wanted
     ) -> tuple[list[Source], dict[QueueKey, list[Operation]]]:
         """Where to take from; what retention has taken away meanwhile is done with."""
+        isolation, locks = isolation_of(group.settings), group.settings.partition_locks
         sources: list[Source] = []
         changes: dict[QueueKey, list[Operation]] = {}
         for each in partitions:
@@ -271,7 +298,10 @@ class Deliverer:
                 settled = ops.Settled([(queue.start, partition.log_start)])
                 queue.apply(settled)
                 changes[key] = [settled]
-            sources.append(Source(key, partition.readable_to(Isolation.READ_COMMITTED)))
+            room = None
+            if wanted.grant is not None:
+                room = max(locks - queue.total(MessageState.IN_FLIGHT), 0)
+            sources.append(Source(key, partition.readable_to(isolation), room))
         return sources, changes
 
     async def _load(
@@ -292,7 +322,11 @@ class Deliverer:
         topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
         opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
         loaded = await self._broker.record_reader.load(
-            partition, ranges, opened=opened, max_bytes=MAX_CACHED_BYTES
+            partition,
+            ranges,
+            opened=opened,
+            max_bytes=MAX_CACHED_BYTES,
+            isolation=isolation_of(group.settings),
         )
         portion = Portion(partition, queue, key, taken, marks, loaded)
         if loaded.rest:

@@ -53,6 +53,54 @@ _GROUPS: Final = (
     ),
     _fixed("group.min.session.timeout.ms", "6000", "int", "The shortest session that is granted."),
     _fixed(
+        "group.share.max.delivery.count.limit",
+        "10",
+        "int",
+        "The largest `share.delivery.count.limit`.",
+    ),
+    _fixed(
+        "group.share.max.heartbeat.interval.ms",
+        "15000",
+        "int",
+        "The longest `share.heartbeat.interval.ms`.",
+    ),
+    _fixed(
+        "group.share.max.partition.max.record.locks",
+        "4000",
+        "int",
+        "The largest `share.partition.max.record.locks`.",
+    ),
+    _fixed(
+        "group.share.max.record.lock.duration.ms",
+        "60000",
+        "int",
+        "The longest `share.record.lock.duration.ms`.",
+    ),
+    _fixed(
+        "group.share.max.session.timeout.ms",
+        "60000",
+        "int",
+        "The longest `share.session.timeout.ms`.",
+    ),
+    _fixed(
+        "group.share.min.heartbeat.interval.ms",
+        "5000",
+        "int",
+        "The shortest `share.heartbeat.interval.ms`.",
+    ),
+    _fixed(
+        "group.share.min.record.lock.duration.ms",
+        "15000",
+        "int",
+        "The shortest `share.record.lock.duration.ms`.",
+    ),
+    _fixed(
+        "group.share.min.session.timeout.ms",
+        "45000",
+        "int",
+        "The shortest `share.session.timeout.ms`.",
+    ),
+    _fixed(
         "offset.metadata.max.bytes", "4096", "int", "The most that is committed with an offset."
     ),
     _fixed(

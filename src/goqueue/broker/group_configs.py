@@ -5,116 +5,19 @@ Such a group is then made, with nothing in it, so that they are stored like thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from goqueue.broker.share_members import NEW_SHARE_GROUP, check_is_free
-from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
+from goqueue.broker.share_members import check_is_free
+from goqueue.broker.share_settings import SHARE_SETTINGS
+from goqueue.delivery.settings import NEW_SHARE_GROUP
 from goqueue.model.errors import InvalidTopicConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.share_settings import ShareSetting
     from goqueue.delivery.settings import QueueSettings
-
-_DAY_MS: Final = 24 * 3600 * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSetting:
-    """One setting: Kafka's name, ours, and which values it may have."""
-
-    name: str
-    field: str
-    documentation: str
-    least: int = 0
-    most: int = 0
-    words: Mapping[str, object] | None = None
-    """For settings that are no numbers: what may be written, and what that means."""
-
-    @property
-    def kind(self) -> str:
-        """What Kafka calls the type."""
-        return "int" if self.words is None else "string"
-
-    def parse(self, text: str) -> object:
-        """The value that is written so.
-
-        Raises:
-            InvalidTopicConfigError: it cannot be.
-        """
-        if self.words is not None:
-            if text not in self.words:
-                raise InvalidTopicConfigError(
-                    f"{self.name} is one of {', '.join(self.words)}: {text!r}"
-                )
-            return self.words[text]
-        try:
-            value = int(text)
-        except ValueError:
-            value = -1
-        if not self.least <= value <= self.most:
-            raise InvalidTopicConfigError(
-                f"{self.name} is a number from {self.least} to {self.most}: {text!r}"
-            )
-        return value
-
-    def text(self, settings: QueueSettings) -> str:
-        """How the value is written that is in force."""
-        value = getattr(settings, self.field)
-        if self.words is None:
-            return str(value)
-        return next(word for word, meaning in self.words.items() if meaning == value)
-
-
-GROUP_SETTINGS: Final = {
-    each.name: each
-    for each in (
-        GroupSetting(
-            "share.auto.offset.reset",
-            "start_at_latest",
-            "Where a share group begins that has read nothing.",
-            words={"latest": True, "earliest": False},
-        ),
-        GroupSetting(
-            "share.record.lock.duration.ms",
-            "visibility_ms",
-            "How long a consumer has a message before somebody else gets it.",
-            least=100,
-            most=MAX_VISIBILITY_MS,
-        ),
-        GroupSetting(
-            "share.delivery.count.limit",
-            "max_deliveries",
-            "After so many deliveries in vain a message is dead.",
-            least=1,
-            most=MAX_DELIVERIES,
-        ),
-        GroupSetting(
-            "share.isolation.level",
-            "isolation",
-            "Remembered, and without effect: share groups read what is committed.",
-            words={each: each for each in ("read_uncommitted", "read_committed")},
-        ),
-        GroupSetting(
-            "share.heartbeat.interval.ms",
-            "heartbeat_ms",
-            "How often share consumers are told to let themselves be heard.",
-            least=100,
-            most=_DAY_MS,
-        ),
-        GroupSetting(
-            "share.session.timeout.ms",
-            "session_ms",
-            "A share consumer of which nothing was heard for so long is gone.",
-            least=100,
-            most=_DAY_MS,
-        ),
-    )
-}
 
 
 class GroupConfigs:
@@ -122,6 +25,7 @@ class GroupConfigs:
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
+        self._limits = broker.settings.groups
 
     def settings(self, group_id: str) -> QueueSettings:
         """What is in force, or would be if a share consumer made the group now."""
@@ -135,17 +39,13 @@ class GroupConfigs:
         Raises:
             InvalidTopicConfigError: there is no such setting, or it cannot have that value.
         """
-        fields: dict[str, Any] = {}
+        settings = self.settings(group_id)
         for name, text in changes.items():
-            setting = GROUP_SETTINGS.get(name)
-            if setting is None:
-                raise InvalidTopicConfigError(
-                    f"groups have no setting {name!r}; they have {', '.join(GROUP_SETTINGS)}"
-                )
-            fields[setting.field] = (
-                getattr(NEW_SHARE_GROUP, setting.field) if text is None else setting.parse(text)
-            )
-        settings = msgspec.structs.replace(self.settings(group_id), **fields)
+            setting = _setting(name)
+            if text is None:
+                settings = settings.without(setting.fields)
+            else:
+                settings = settings.with_changes(setting.parse(text, self._limits))
         if settings.heartbeat_ms >= settings.session_ms:
             raise InvalidTopicConfigError(
                 "share.heartbeat.interval.ms must be less than share.session.timeout.ms: "
@@ -164,4 +64,13 @@ class GroupConfigs:
         if self._queues.find(group_id) is None:
             await self._queues.open(group_id, settings)
         else:
-            await self._queues.configure(group_id, msgspec.structs.asdict(settings))
+            await self._queues.follow(group_id, settings)
+
+
+def _setting(name: str) -> ShareSetting:
+    setting = SHARE_SETTINGS.get(name)
+    if setting is None:
+        raise InvalidTopicConfigError(
+            f"groups have no setting {name!r}; they have {', '.join(SHARE_SETTINGS)}"
+        )
+    return setting

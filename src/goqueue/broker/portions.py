@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.record_reader import around
@@ -137,34 +135,14 @@ def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
             left_bytes -= (upto - first) * per_record
         if end > upto:
             back += around(upto, end, portion.loaded.gone)
-    _give_back(portion, kept, back)
+    give_back(portion, kept, back)
     return left_bytes
 
 
-def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
-    """Give back what there is no room for, where whole batches are sent for some of their messages.
-
-    Each batch counts once, however few of its messages are meant. Says how much room is left.
-    """
-    kept: list[tuple[StoredBatch, int, int]] = []
-    back: list[Range] = []
-    counted: set[int] = set()
-    for batch, first, end in portion.loaded.parts:
-        base, size_bytes = batch.info.base_offset, batch.info.size_bytes
-        if base not in counted:
-            if size_bytes > left_bytes and (counted or not is_first):
-                back += around(first, end, portion.loaded.gone)
-                continue
-            counted.add(base)
-            left_bytes -= size_bytes
-        kept.append((batch, first, end))
-    _give_back(portion, kept, back)
-    return left_bytes
-
-
-def _give_back(
+def give_back(
     portion: Portion, kept: list[tuple[StoredBatch, int, int]], back: list[Range]
 ) -> None:
+    """Keep some of what was loaded, and make as if the rest had not been taken."""
     portion.loaded.parts[:] = kept
     if back:
         portion.change(ops.Untaken(back, portion.taken.lease))
@@ -198,28 +176,3 @@ def _is_expired(record: Record, ttl_ms: int, now_ms: int) -> bool:
         if name == TTL_HEADER and (own_ms := milliseconds(value)) is not None:
             ttl_ms = own_ms
     return 0 < ttl_ms <= now_ms - record.timestamp_ms
-
-
-def batches(portion: Portion) -> list[memoryview]:
-    """The stored batches that hold the messages, each once, in the order of their offsets."""
-    found = {batch.info.base_offset: batch.sound_data for batch, _, _ in portion.loaded.parts}
-    return [found[base] for base in sorted(found)]
-
-
-def acquired(portion: Portion, longest: int) -> Iterator[tuple[int, int, int]]:
-    """First and last offset of each run of messages, and how often they were delivered.
-
-    In the order of their offsets, whatever the lanes. A run lies in one batch, has no gaps, and is
-    no longer than `longest`.
-    """
-    for span in sorted(portion.spans(), key=attrgetter("first")):
-        runs = [(span.first, span.end)]
-        if not span.batch.is_dense:
-            runs = list(around(span.first, span.end, portion.loaded.gone))
-        for run_first, run_end in runs:
-            first = run_first
-            for count, same in groupby(span.counts[first - span.first : run_end - span.first]):
-                end = first + sum(1 for _ in same)
-                for from_ in range(first, end, longest):
-                    yield from_, min(from_ + longest, end) - 1, count
-                first = end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.partition import Isolation
+from goqueue.broker.queue_start import isolation_of
 from goqueue.delivery.operations import joined
 from goqueue.delivery.pages import MessageState
 from goqueue.model.delivery import Priority
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.broker.partition import Isolation, Partition
     from goqueue.delivery.group import QueueGroup
     from goqueue.delivery.queue import PartitionQueue
 
@@ -32,6 +32,7 @@ class QueueView:
 
     partition: Partition
     queue: PartitionQueue
+    isolation: Isolation
 
     @property
     def committed(self) -> int:
@@ -56,7 +57,7 @@ class QueueView:
     @property
     def readable_to(self) -> int:
         """Where what can be handed out ends."""
-        return self.partition.readable_to(Isolation.READ_COMMITTED)
+        return self.partition.readable_to(self.isolation)
 
     @property
     def ready(self) -> int:
@@ -66,8 +67,9 @@ class QueueView:
 
 def queue_views(broker: Broker, group: QueueGroup) -> list[QueueView]:
     """Every partition that a queue group reads and that still exists, in order."""
+    isolation = isolation_of(group.settings)
     found = [
-        QueueView(partition, queue)
+        QueueView(partition, queue, isolation)
         for key, queue in group.queues.items()
         if (partition := broker.queues.partition(key)) is not None
     ]

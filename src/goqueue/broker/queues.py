@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 import msgspec
 
-from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_entries import QueueSource
 from goqueue.broker.queue_shard import QueueShard
+from goqueue.broker.queue_start import reset_start, start_of
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.waiting import Waiters
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.settings import Mode, QueueSettings
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
     GroupModeError,
@@ -243,18 +243,25 @@ class Queues:
     async def join(self, group_id: str, settings: QueueSettings) -> QueueGroup:
         """`open` for a member: the group stays until it is deleted, also without topics."""
         group = await self.open(group_id, msgspec.structs.replace(settings, was_joined=True))
+        if group.is_dormant:
+            return await self.follow(group_id, group.settings.joined_by(settings))
         if not group.settings.was_joined:
-            return await self.configure(group_id, {"was_joined": True})
+            joined = msgspec.structs.replace(group.settings, was_joined=True)
+            return await self.follow(group_id, joined)
         return group
 
     async def configure(self, group_id: str, changes: Mapping[str, object]) -> QueueGroup:
-        """Let a group follow other settings from now on.
+        """Let a group follow other settings from now on, which an administrator has chosen.
 
         Raises:
             GroupNotFoundError: there is none of that name.
         """
+        return await self.follow(group_id, self.group(group_id).settings.with_changes(changes))
+
+    async def follow(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """Let a group follow these settings, all of them. Raises like `configure`."""
         group = self.group(group_id)
-        group.configure(msgspec.structs.replace(group.settings, **changes))
+        group.configure(settings)
         await self.shard_of(group).store_group(group)
         return group
 
@@ -308,36 +315,29 @@ class Queues:
 
     async def open_queues(self, group: QueueGroup, partitions: Iterable[PartitionId]) -> None:
         """Begin to read those of the partitions that the group does not read yet."""
-        changes: dict[QueueKey, list[Operation]] = {}
         known = {topic_id for topic_id, _ in group.queues}
-        for partition_id in partitions:
-            key = self.key(partition_id)
-            if key not in group.queues:
-                partition = self._broker.partitions.partition(partition_id)
-                start = self._start(group, partition, is_new_topic=key[0] not in known)
-                opened = ops.Opened(start)
-                group.apply(key, opened, partition.state.lanes)
+        missing = {
+            key: self._broker.partitions.partition(each)
+            for each in partitions
+            if (key := self.key(each)) not in group.queues
+        }
+        starts = {
+            key: await start_of(self._broker, group, each, is_new_topic=key[0] not in known)
+            for key, each in missing.items()
+        }
+        changes: dict[QueueKey, list[Operation]] = {}
+        for key, start in starts.items():
+            found = self.partition(key)
+            if found is not None and key not in group.queues:  # as it was before it was looked up
+                group.apply(key, opened := ops.Opened(start), found.state.lanes)
                 changes[key] = [opened]
         if changes:
             await self.shard_of(group).store(group, changes)
 
-    def _start(self, group: QueueGroup, partition: Partition, *, is_new_topic: bool) -> int:
-        """Where a group begins to read a partition.
-
-        Where consumers of the same name stopped, if there were any; partitions by which a topic
-        has grown are read whole.
-        """
-        topic, number = partition.id
-        coordinator = self._broker.groups.coordinator(group.group_id)
-        committed = coordinator.fetch_offsets(group.group_id, [(topic, number)])[topic, number]
-        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
-            return committed.offset
-        if group.settings.start_at_latest and is_new_topic:
-            return partition.readable_to(Isolation.READ_COMMITTED)
-        return partition.log_start
-
     async def reset(self, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
         """Let a group without members go on elsewhere; it forgets what it knew of the partitions.
+
+        A negative offset is where the group begins by its settings.
 
         Raises:
             GroupNotFoundError, NonEmptyGroupError: it cannot be reset.
@@ -348,12 +348,19 @@ class Queues:
                 f"group {group_id!r} has members, or messages that they have not acknowledged: "
                 "stop them, and wait for the visibility timeout"
             )
+        found = {each: self._broker.partitions.partition(each) for each in offsets}
+        starts = {
+            self.key(each): ops.Opened(offset, is_set=True)
+            if offset >= 0
+            else ops.Opened(await reset_start(self._broker, group.settings, found[each]))
+            for each, offset in offsets.items()
+        }
         changes: dict[QueueKey, list[Operation]] = {}
-        for partition_id, offset in offsets.items():
-            key, opened = self.key(partition_id), ops.Opened(offset)
-            lanes = self._broker.partitions.partition(partition_id).state.lanes
-            group.apply(key, opened, lanes)
-            changes[key] = [opened]
+        for key, opened in starts.items():
+            partition = self.partition(key)
+            if partition is not None:  # it may be gone by now
+                group.apply(key, opened, partition.state.lanes)
+                changes[key] = [opened]
         await self.shard_of(group).store(group, changes)
 
     async def close_topics(self, group_id: str, topics: Iterable[str]) -> None:

@@ -161,6 +161,12 @@ def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
         yield first, end
 
 
+def _holds_no_message(partition: Partition, batch: StoredBatch, isolation: Isolation) -> bool:
+    is_committed = isolation is Isolation.READ_COMMITTED
+    info = batch.info
+    return info.is_control or (is_committed and partition.transactions.is_aborted(info))
+
+
 def _decodes(data: memoryview, room: Room | None) -> bool:
     limits = {"max_value_bytes": MAX_BATCH_BYTES, "max_headers_bytes": MAX_BATCH_BYTES}
     try:
@@ -212,8 +218,9 @@ class RecordReader:
         *,
         opened: bool = True,
         max_bytes: int | None = None,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> Loaded:
-        """The batches that hold these offsets, which are all committed.
+        """The batches that hold these offsets, which can all be read at that isolation.
 
         Without `opened` whoever asks hands on whole batches: that they decode is made sure, and
         their records are not kept. With `max_bytes` the rest is left once the batches take so much
@@ -229,40 +236,53 @@ class RecordReader:
                 if max_bytes is not None and loaded.size_bytes >= max_bytes:
                     loaded.rest.append((at, end))
                     break
-                at = await self._load_next(partition, at, end, loaded, opened=opened)
+                at = await self._load_next(
+                    partition, at, end, loaded, opened=opened, isolation=isolation
+                )
         return loaded
 
     async def _load_next(
-        self, partition: Partition, first: int, end: int, loaded: Loaded, *, opened: bool
+        self,
+        partition: Partition,
+        first: int,
+        end: int,
+        loaded: Loaded,
+        *,
+        opened: bool,
+        isolation: Isolation,
     ) -> int:
         """Load what one batch holds of [first, end), or step over a gap; says where to go on."""
         batch = self._find(partition, first)
         resume_at = first
         if batch is None:
-            batch, resume_at = await self._read(partition, first)
+            batch, resume_at = await self._read(partition, first, isolation)
         if batch is not None and batch.info.base_offset <= first:
             resume_at = min(batch.info.next_offset, end)
-            if batch.needs(opened=opened) and not self._holds_no_message(partition, batch):
+            if batch.needs(opened=opened) and not _holds_no_message(partition, batch, isolation):
                 await self._opener.run(batch.open if opened else batch.check)
                 self._count(batch)
             if not loaded.parts or loaded.parts[-1][0] is not batch:
                 loaded.size_bytes += batch.cost_bytes
-            self._sort(partition, batch, (first, resume_at), loaded)
+            self.sort(partition, batch, (first, resume_at), loaded, isolation)
             return resume_at
         resume_at = min(end, resume_at if batch is None else batch.info.base_offset)
         loaded.gone.append((first, resume_at))
         return resume_at
 
-    @staticmethod
-    def _holds_no_message(partition: Partition, batch: StoredBatch) -> bool:
-        return batch.info.is_control or partition.transactions.is_aborted(batch.info)
-
-    def _sort(
-        self, partition: Partition, batch: StoredBatch, wanted: Range, loaded: Loaded
+    def sort(
+        self,
+        partition: Partition,
+        batch: StoredBatch,
+        wanted: Range,
+        loaded: Loaded,
+        isolation: Isolation,
     ) -> None:
-        """Tell messages from what only takes up offsets, and from what does not decode."""
+        """Tell messages from what only takes up offsets, and from what does not decode.
+
+        The batch was opened or checked before.
+        """
         first, end = wanted
-        if self._holds_no_message(partition, batch):
+        if _holds_no_message(partition, batch, isolation):
             loaded.gone.append((first, end))
             return
         sound = [(first, end)]
@@ -278,10 +298,12 @@ class RecordReader:
 
     # --- Reading ---------------------------------------------------------------------------------
 
-    async def _read(self, partition: Partition, offset: int) -> tuple[StoredBatch | None, int]:
+    async def _read(
+        self, partition: Partition, offset: int, isolation: Isolation
+    ) -> tuple[StoredBatch | None, int]:
         """Read on from `offset`: the first batch that reaches it, or where there may be one."""
         try:
-            region = partition.find(offset, READ_BYTES, Isolation.READ_COMMITTED)
+            region = partition.find(offset, READ_BYTES, isolation)
             if region is None:
                 return None, offset + 1
             chunk = region.load_cached()

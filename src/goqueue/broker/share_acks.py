@@ -131,8 +131,13 @@ def _checked(
     """
     queue = group.queues.get(key)
     held = group.unacked.get(member_id, 0)
-    for first, last, _ in judged:
+    for first, last, verdict in judged:
         # No more than it has in all, before anybody looks at each page of a range that claims so.
+        if verdict is Verdict.EXTEND and not group.settings.can_renew:
+            raise ForeignReceiptError(
+                f"group {group.group_id!r} lets nobody extend a lock: "
+                "share.renew.acknowledge.enable is false"
+            )
         if queue is None or last - first >= held or not _has(queue, first, last, member_id, now_ms):
             raise ForeignReceiptError(
                 f"member {member_id!r} does not have all of the offsets {first} to {last}, or not "

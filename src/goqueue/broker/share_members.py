@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.members import SharedMember
-from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.delivery.settings import NEW_SHARE_GROUP, Mode
 from goqueue.model.errors import (
+    GroupModeError,
     GroupNotFoundError,
     InvalidGroupIdError,
     InvalidGroupRequestError,
@@ -23,9 +24,6 @@ LEAVING_EPOCH: Final = -1
 MAX_MEMBER_ID_CHARS: Final = 256
 MAX_SUBSCRIPTION_CHARS: Final = 64 * 1024
 """Names of the topics of one member, its client id and its rack; more are refused."""
-
-NEW_SHARE_GROUP: Final = QueueSettings(mode=Mode.SHARED, start_at_latest=True)
-"""What a group is told that a share consumer makes: Kafka's begin with what comes next."""
 
 
 class ShareHeartbeat(NamedTuple):
@@ -59,21 +57,35 @@ class ShareMembers:
         self._queues = broker.queues
         self._topics = broker.topics
 
+    def find(self, group_id: str) -> QueueGroup | None:
+        """A group that share consumers may speak of, if there is one of that name."""
+        group = self._queues.find(group_id)
+        if group is None or group.is_dormant or group.is_internal:
+            return None
+        return group if group.settings.mode is Mode.SHARED else None
+
     def group(self, group_id: str) -> QueueGroup:
         """A group that share consumers may speak of.
 
         Raises:
             GroupNotFoundError: there is none of that name.
         """
-        group = self._queues.find(group_id)
-        if (
-            group is None
-            or group.is_dormant
-            or group.is_internal
-            or group.settings.mode is not Mode.SHARED
-        ):
+        group = self.find(group_id)
+        if group is None:
             raise GroupNotFoundError(f"there is no share group {group_id!r}")
         return group
+
+    async def make(self, group_id: str) -> QueueGroup:
+        """A group that share consumers may speak of, made if there is none of that name.
+
+        Raises:
+            GroupNotFoundError: there is a group of that name which is no share group.
+        """
+        check_is_free(group_id)
+        try:
+            return await self._queues.join(group_id, NEW_SHARE_GROUP)
+        except GroupModeError as error:
+            raise GroupNotFoundError(f"{group_id!r} is no share group") from error
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """Whether a member is there."""

@@ -11,6 +11,10 @@ class Waiter:
     __slots__ = ("_future", "_missing_bytes")
 
     def __init__(self, missing_bytes: int) -> None:
+        self.begin(missing_bytes)
+
+    def begin(self, missing_bytes: int) -> None:
+        """Begin to wait, perhaps anew; who waits already keeps its place among the others."""
         self._missing_bytes = missing_bytes
         self._future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -30,7 +34,7 @@ class Waiter:
         return self._future.done()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return when woken, or when the time is over; says whether it was woken. Once only.
+        """Return when woken, or when the time is over; says whether it was woken. Once a `begin`.
 
         By hand, since this happens at every poll: `asyncio.wait` costs several times as much.
         """

@@ -37,6 +37,8 @@ class Source(NamedTuple):
 
     key: QueueKey
     until: int
+    room: int | None = None
+    """How many messages may be taken from it, whoever takes them; None: as many as are ready."""
 
 
 class QueueGroup:
@@ -89,7 +91,8 @@ class QueueGroup:
         """Make an operation on one of the queues true; the first one opens the queue."""
         if isinstance(operation, Opened):
             self.close(key)
-            self.queues[key] = PartitionQueue(operation.start, lanes, self.unacked)
+            queue = self.queues[key] = PartitionQueue(operation.start, lanes, self.unacked)
+            queue.is_read = operation.is_set
         else:
             self.queues[key].apply(operation)
 
@@ -168,6 +171,12 @@ class QueueGroup:
             self._served[key] = self._takes
         return taken
 
+    def take_along(self, key: QueueKey, taken: Taken) -> None:
+        """Hand out messages beside those that `take` has chosen, whoever's turn it is."""
+        self.queues[key].apply(taken)
+        for lane, first, end in taken.ranges:
+            self.scheduler(taken.member).served_beside(lane, end - first)
+
     def _plan(
         self,
         member: str,
@@ -202,6 +211,11 @@ class QueueGroup:
             for lane in range(LANES):
                 if counts[lane] and queue.is_blocked(lane, member):
                     counts[lane] = 0
+        if source.room is not None:
+            room = source.room
+            for lane, count in enumerate(counts):
+                counts[lane] = min(count, room)
+                room -= counts[lane]
         return counts
 
     def _choose(

@@ -25,6 +25,8 @@ class Opened(msgspec.Struct, tag="o", array_like=True, frozen=True):
     """The group begins, or begins again, to read the partition at this offset."""
 
     start: int
+    is_set: bool = False
+    """Somebody has chosen the offset; otherwise it is where groups begin by their settings."""
 
 
 class Taken(msgspec.Struct, tag="t", array_like=True, frozen=True):

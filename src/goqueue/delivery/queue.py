@@ -30,6 +30,9 @@ _MANY: Final = 64
 """Heaps are cleared of what counts no more when that is most of them, and so many more."""
 
 
+_HANDING_OUT: Final = (ops.Taken, ops.Untaken)
+
+
 class Doom(NamedTuple):
     """Why and how a message died, for those who look into the dead-letter topic."""
 
@@ -49,6 +52,9 @@ class PartitionQueue:
         """Begin at `start`; `unacked` counts what each member of the group has."""
         self.window = Window(start, unacked)
         self.line = Line(start, lanes)
+        self.is_read = False
+        """Something became of a message, or somebody has chosen the offset: until then Kafka's
+        tools are shown no start offset."""
         self.dooms: dict[int, Doom] = {}
         """Messages that are dead and not yet put away."""
         self.moving: list[ops.Moving] = []
@@ -118,6 +124,11 @@ class PartitionQueue:
         (number,) = self.lease_numbers(1)
         return ops.Taken(number, member, now_ms, deadline_ms, seed, list(chosen))
 
+    def available(self, lane: int, first: int, end: int) -> Iterator[Range]:
+        """The messages of a lane in [first, end) that may be handed out."""
+        for run in self._lanes.runs(lane, max(first, self.start), end):
+            yield from self.window.in_state(*run, MessageState.AVAILABLE)
+
     def held_by(self, member: str) -> list[Range]:
         """Everything that a member has, in order."""
         return ops.joined(
@@ -182,7 +193,10 @@ class PartitionQueue:
 
     def apply(self, operation: Operation) -> None:
         """Make an operation true. `Opened` makes a queue, and is not for one that is there."""
-        self._appliers[type(operation)](operation)
+        kind = type(operation)
+        self._appliers[kind](operation)
+        if not self.is_read and kind not in _HANDING_OUT:
+            self.is_read = True
 
     def _take(self, taken: ops.Taken) -> None:
         self._add_lease(taken.lease, Lease(taken.member, taken.at_ms, taken.deadline_ms, []))
@@ -309,6 +323,7 @@ class PartitionQueue:
             "dooms": list(self.dooms.items()),
             "moving": list(self.moving),
             "next_lease": self.next_lease,
+            "is_read": self.is_read,
         }
 
     @classmethod
@@ -327,6 +342,7 @@ class PartitionQueue:
         for number, lease in queue.window.leases.items():
             heapq.heappush(queue._deadlines, (lease.deadline_ms, number))
         queue.next_lease = dumped["next_lease"]
+        queue.is_read = dumped.get("is_read", True)
         return queue
 
     def check_invariants(self) -> None:

@@ -192,6 +192,12 @@ class Scheduler:
             self._state = before._replace(waiting=waiting)
             self._planned = 0
 
+    def served_beside(self, lane: int, count: int) -> None:
+        """Count messages that were handed out beside the plan; they cost the lane no credit."""
+        served = self._state.served.copy()
+        served[lane] += count
+        self._state = self._state._replace(served=served)
+
     def became_ready(self, lane: int, now_ms: int) -> None:
         """A lane that had nothing has something: it waits from now on.
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 MAX_VISIBILITY_MS: Final = 12 * 3600 * 1000
 MAX_DELIVERIES: Final = 250
@@ -50,10 +53,62 @@ class QueueSettings(msgspec.Struct, frozen=True):
     """How often share consumers are told to let themselves be heard."""
     was_joined: bool = False
     """Somebody has been a member: the group exists until it is deleted, whatever it reads."""
-    isolation: str = "read_uncommitted"
-    """What share consumers asked for, and are shown; queue groups read what is committed."""
+    start_ago: str = ""
+    """Where the group has read nothing, what was published in this time counts too, in ISO 8601;
+    empty: `start_at_latest` decides."""
+    reads_uncommitted: bool = False
+    """Messages of open and aborted transactions are handed out like others."""
+    partition_locks: int = 2000
+    """How many messages of a partition share consumers may have together; at the bound they get no
+    more of it until some are acknowledged."""
+    can_renew: bool = True
+    """Share consumers may extend the time that they have a message."""
+    is_share: bool = False
+    """A share consumer was the first member: what is not set has the defaults of share groups."""
+    configured: tuple[str, ...] = ()
+    """The fields that an administrator has set, and that the first member does not decide."""
+
+    def with_changes(self, changes: Mapping[str, object]) -> QueueSettings:
+        """The same with some fields set by an administrator."""
+        configured = tuple(sorted({*self.configured, *changes}))
+        return msgspec.structs.replace(self, **{**changes, "configured": configured})
+
+    def without(self, names: Collection[str]) -> QueueSettings:
+        """The same with some fields back at their defaults."""
+        defaults = NEW_SHARE_GROUP if self.is_share or not self.was_joined else QueueSettings()
+        return msgspec.structs.replace(
+            self,
+            **{name: getattr(defaults, name) for name in names},
+            configured=tuple(name for name in self.configured if name not in names),
+        )
+
+    def joined_by(self, first: QueueSettings) -> QueueSettings:
+        """What the first member of a group asks for, but for what is set already."""
+        configured = self.configured or self._configured_before()
+        chosen = {name: getattr(self, name) for name in configured}
+        return msgspec.structs.replace(
+            first, **{**chosen, "configured": configured, "was_joined": True}
+        )
+
+    def _configured_before(self) -> tuple[str, ...]:
+        """What was set when it was not stored which fields were: those without their default."""
+        if self.is_share:
+            return ()
+        plain = QueueSettings(start_at_latest=True)
+        names = self.__struct_fields__
+        return tuple(name for name in names if getattr(self, name) != getattr(plain, name))
 
     def backoff(self, delivery_count: int) -> int:
         """How long a message waits that was handed back after so many deliveries."""
         doublings = min(max(delivery_count - 1, 0), 62)
         return min(self.backoff_ms << doublings, self.max_backoff_ms)
+
+
+NEW_SHARE_GROUP: Final = QueueSettings(
+    mode=Mode.SHARED,
+    max_deliveries=5,
+    start_at_latest=True,
+    reads_uncommitted=True,
+    is_share=True,
+)
+"""What a group is told that a share consumer makes: Kafka's defaults."""

@@ -113,6 +113,30 @@ class GroupSettings:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`, for groups that have members."""
 
+    share_min_session_timeout_ms: int = 45_000
+    """`group.share.min.session.timeout.ms`; a group cannot be set to a shorter one."""
+
+    share_max_session_timeout_ms: int = 60_000
+    """`group.share.max.session.timeout.ms`; nor to a longer one."""
+
+    share_min_heartbeat_interval_ms: int = 5_000
+    """`group.share.min.heartbeat.interval.ms`; likewise."""
+
+    share_max_heartbeat_interval_ms: int = 15_000
+    """`group.share.max.heartbeat.interval.ms`; likewise."""
+
+    share_min_record_lock_duration_ms: int = 15_000
+    """`group.share.min.record.lock.duration.ms`; likewise."""
+
+    share_max_record_lock_duration_ms: int = 60_000
+    """`group.share.max.record.lock.duration.ms`; likewise."""
+
+    share_max_delivery_count_limit: int = 10
+    """`group.share.max.delivery.count.limit`; a group cannot be set to more deliveries."""
+
+    share_max_partition_locks: int = 4_000
+    """`group.share.max.partition.max.record.locks`; a group cannot be set to more locks."""
+
     max_regex_chars: int = 1_000
     """A longer subscription pattern is refused."""
 

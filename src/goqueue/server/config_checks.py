@@ -79,6 +79,11 @@ def _check_groups(config: Config) -> Iterator[Problem]:
     if groups.streams_heartbeat_interval_ms >= groups.streams_session_timeout_ms:
         limit = f"less than groups.streams_session_timeout, {groups.streams_session_timeout_ms}ms"
         yield _problem(config, "groups.streams_heartbeat_interval", limit)
+    for what in ("session_timeout", "heartbeat_interval", "record_lock_duration"):
+        most_ms = getattr(groups, f"share_max_{what}_ms")
+        if getattr(groups, f"share_min_{what}_ms") > most_ms:
+            limit = f"at most groups.share_max_{what}, {most_ms}ms"
+            yield _problem(config, f"groups.share_min_{what}", limit)
 
 
 def _check_tls(config: Config) -> Iterator[Problem]:

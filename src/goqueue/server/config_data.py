@@ -9,6 +9,7 @@ from typing import Final
 
 from goqueue.broker.topic_setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.broker.upkeep import MaintenanceSettings
+from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
@@ -293,6 +294,54 @@ class GroupsSection:
         "KIP-848 one when a member of that protocol joins it, `downgrade` lets it become a classic "
         "one when the last such member has left, `bidirectional` both, `disabled` neither.",
         kafka="group.consumer.migration.policy",
+    )
+    share_min_session_timeout_ms: int = setting(
+        _GROUPS.share_min_session_timeout_ms,
+        Duration(1, _DAY),
+        "A share group cannot be set to a shorter `share.session.timeout.ms`.",
+        kafka="group.share.min.session.timeout.ms",
+    )
+    share_max_session_timeout_ms: int = setting(
+        _GROUPS.share_max_session_timeout_ms,
+        Duration(1, _DAY),
+        "A share group cannot be set to a longer `share.session.timeout.ms`.",
+        kafka="group.share.max.session.timeout.ms",
+    )
+    share_min_heartbeat_interval_ms: int = setting(
+        _GROUPS.share_min_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "A share group cannot be set to a shorter `share.heartbeat.interval.ms`.",
+        kafka="group.share.min.heartbeat.interval.ms",
+    )
+    share_max_heartbeat_interval_ms: int = setting(
+        _GROUPS.share_max_heartbeat_interval_ms,
+        Duration(1, _DAY),
+        "A share group cannot be set to a longer `share.heartbeat.interval.ms`.",
+        kafka="group.share.max.heartbeat.interval.ms",
+    )
+    share_min_record_lock_duration_ms: int = setting(
+        _GROUPS.share_min_record_lock_duration_ms,
+        Duration(1, MAX_VISIBILITY_MS),
+        "A share group cannot be set to a shorter `share.record.lock.duration.ms`.",
+        kafka="group.share.min.record.lock.duration.ms",
+    )
+    share_max_record_lock_duration_ms: int = setting(
+        _GROUPS.share_max_record_lock_duration_ms,
+        Duration(1, MAX_VISIBILITY_MS),
+        "A share group cannot be set to a longer `share.record.lock.duration.ms`.",
+        kafka="group.share.max.record.lock.duration.ms",
+    )
+    share_max_delivery_count_limit: int = setting(
+        _GROUPS.share_max_delivery_count_limit,
+        Whole(2, MAX_DELIVERIES),
+        "A share group cannot be set to a larger `share.delivery.count.limit`.",
+        kafka="group.share.max.delivery.count.limit",
+    )
+    share_max_partition_locks: int = setting(
+        _GROUPS.share_max_partition_locks,
+        Whole(100, 1_000_000),
+        "A share group cannot be set to a larger `share.partition.max.record.locks`.",
+        kafka="group.share.max.partition.max.record.locks",
     )
     offsets_partitions: int = setting(
         16,

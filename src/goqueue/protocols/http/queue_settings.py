@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from goqueue.broker.share_settings import OFFSET_RESET
 from goqueue.delivery.scheduler import MAX_WEIGHT, Weights
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
 from goqueue.model.delivery import Priority
@@ -138,7 +139,13 @@ class SettingsAnswer(msgspec.Struct):
 
     group: str
     mode: Annotated[str, doc("`exclusive` or `shared`.", "exclusive")]
-    start: Annotated[str, doc("Where it began what it had never read.", "earliest")]
+    start: Annotated[
+        str,
+        doc(
+            "Where it began what it had never read: `earliest`, `latest`, `by_duration:PT1H`.",
+            "earliest",
+        ),
+    ]
     settings: SettingsShape
 
 
@@ -166,5 +173,5 @@ class QueueSettingsRoutes:
 
     def _answer(self, group_id: str) -> SettingsAnswer:
         settings = self._queues.group(group_id).settings
-        start = "latest" if settings.start_at_latest else "earliest"
+        start = OFFSET_RESET.text(settings)
         return SettingsAnswer(group_id, settings.mode, start, settings_shape(settings))

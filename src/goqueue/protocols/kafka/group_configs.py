@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.group_configs import GROUP_SETTINGS, GroupConfigs
-from goqueue.broker.share_members import NEW_SHARE_GROUP
+from goqueue.broker.group_configs import GroupConfigs
+from goqueue.broker.share_settings import SHARE_SETTINGS
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
 from goqueue.protocols.kafka.config_entries import (
     DELETE,
@@ -147,7 +147,7 @@ class CoordinatedSection:
 class ShareSection:
     """Settings of share groups, which are those of queue groups."""
 
-    names = GROUP_SETTINGS
+    names = SHARE_SETTINGS
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
@@ -157,10 +157,11 @@ class ShareSection:
         """Every setting of a group."""
         settings = self._configs.settings(group_id)
         found = []
-        for setting in GROUP_SETTINGS.values():
-            value, default = setting.text(settings), setting.text(NEW_SHARE_GROUP)
-            synonyms = [Synonym(setting.name, default, SOURCE_DEFAULT)]
-            if value != default:
+        for setting in SHARE_SETTINGS.values():
+            value = setting.text(settings)
+            default = setting.text(settings.without(setting.fields))
+            synonyms = [Synonym(setting.broker_name, default, SOURCE_DEFAULT)]
+            if value != default or set(setting.fields) & set(settings.configured):
                 synonyms.insert(0, Synonym(setting.name, value, SOURCE_GROUP))
             found.append(described(setting, synonyms))
         return found

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS
 from goqueue.broker.broker_setting_table import BROKER_SETTINGS
 from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.group_configs import GROUP_SETTINGS
 from goqueue.broker.setting import MAX_LONG, Effect
-from goqueue.broker.share_members import NEW_SHARE_GROUP
+from goqueue.broker.share_settings import SHARE_SETTINGS
 from goqueue.broker.topic_setting_table import OWN_SETTINGS, SETTINGS
+from goqueue.delivery.settings import NEW_SHARE_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -156,7 +156,7 @@ def _group_rows() -> Iterator[str]:
         each.name: _row(each.name, each.kind, each.default, each.effect, each.note)
         for each in (row.setting for row in COORDINATED_SETTINGS.values())
     }
-    for each in GROUP_SETTINGS.values():
+    for each in SHARE_SETTINGS.values():
         default = each.text(NEW_SHARE_GROUP)
         rows[each.name] = _row(each.name, each.kind, default, Effect.OBEYED, each.documentation)
     for name, reason in ABSENT_OF_GROUPS.items():

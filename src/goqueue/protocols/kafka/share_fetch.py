@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.portions import acquired, batches
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import ShareAcks
 from goqueue.broker.share_members import ShareMembers
+from goqueue.broker.whole_batches import acquired, batches
 from goqueue.delivery.settings import Mode
 from goqueue.model.errors import (
     GoQueueError,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
     from goqueue.protocols.kafka.share_sessions import Place, ShareSessions
+
+BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
+"""What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
 
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """An answer holds no more, unless it is a single batch."""
@@ -82,12 +85,17 @@ class ShareFetchApi:
             raise InvalidGroupRequestError(
                 "the request that opens a share session cannot acknowledge anything"
             )
+        if request.share_acquire_mode not in {BATCH_OPTIMIZED, RECORD_LIMIT}:
+            raise InvalidGroupRequestError(
+                f"share_acquire_mode is {request.share_acquire_mode}: expected {BATCH_OPTIMIZED} "
+                f"(whole batches) or {RECORD_LIMIT} (at most max_records)"
+            )
         session = self._sessions.resume(key, request)
         self._members.group(key[0])
         outcomes = await self._acknowledge(key, said, can_renew=request.is_renew_ack)
         wanted, missing = self._partitions(session.places)
         portions: list[Portion] = []
-        if request.max_records > 0 and not request.is_renew_ack:
+        if request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
             max_wait_ms = 0 if missing or any(outcomes.values()) else request.max_wait_ms
             try:
                 portions = await self._acquire(ctx, request, wanted, max_wait_ms)
@@ -109,6 +117,7 @@ class ShareFetchApi:
             max_wait_ms=max_wait_ms,
             max_bytes=min(request.max_bytes, MAX_FETCH_BYTES),
             grant=ctx.peer.grant_answer_bytes,
+            rounds_up=request.share_acquire_mode == BATCH_OPTIMIZED,
         )
 
     def _partitions(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import Isolation, PartitionId
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.queue_start import isolation_of
 from goqueue.broker.share_members import ShareMembers
 from goqueue.delivery.pages import MessageState
-from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
+from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
+
+
+_UNREAD: Final = -1
 
 
 class ShareOffsetsApi:
@@ -43,46 +47,42 @@ class ShareOffsetsApi:
         return await encode_in_turns(ctx, {"groups": Each(groups, self._describe)})
 
     def _describe(self, asked: Struct) -> dict[str, Any]:
-        answer: dict[str, Any] = {"group_id": asked.group_id, "topics": []}
-        try:
-            group = self._members.group(asked.group_id)
-        except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        """What there is to say of a group; of one that is not there, that it has read nothing."""
+        group = self._members.find(asked.group_id)
         wanted: dict[str, list[int]] = defaultdict(list)
-        if asked.topics is None:
+        if asked.topics is None and group is not None:
             for key in group.queues:
                 partition = self._queues.partition(key)
                 if partition is not None:
                     wanted[partition.id.topic].append(partition.id.number)
         for topic in asked.topics or ():
             wanted[topic.topic_name] += topic.partitions
-        wanted = {name: list(dict.fromkeys(numbers)) for name, numbers in wanted.items()}
-        answer["topics"] = [
-            {
-                "topic_name": name,
-                "topic_id": self._topic_id(name),
-                "partitions": [self._place(group, PartitionId(name, each)) for each in numbers],
-            }
-            for name, numbers in sorted(wanted.items())
-        ]
-        return answer
-
-    def _place(self, group: QueueGroup, partition_id: PartitionId) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "partition_index": partition_id.number,
-            "start_offset": -1,
-            "leader_epoch": 0,
-            "lag": -1,
+        return {
+            "group_id": asked.group_id,
+            "topics": [
+                {
+                    "topic_name": name,
+                    "topic_id": self._topic_id(name),
+                    "partitions": [
+                        self._place(group, PartitionId(name, each))
+                        for each in dict.fromkeys(numbers)
+                    ],
+                }
+                for name, numbers in sorted(wanted.items())
+            ],
         }
-        try:
-            partition = self._broker.partitions.partition(partition_id)
-        except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
-        queue = group.queues.get(self._queues.key(partition_id))
-        if queue is None:
-            return answer
+
+    def _place(self, group: QueueGroup | None, partition_id: PartitionId) -> dict[str, Any]:
+        """Where a group is in a partition: -1 as long as it has acknowledged nothing of it."""
+        partition = self._broker.partitions.find(partition_id)
+        queue = None
+        if group is not None and partition is not None:
+            queue = group.queues.get(self._queues.key(partition_id))
+        answer = {"partition_index": partition_id.number, "leader_epoch": 0}
+        if group is None or partition is None or queue is None or not queue.is_read:
+            return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
         start = max(queue.start, partition.log_start)
-        end = partition.readable_to(Isolation.READ_COMMITTED)
+        end = partition.readable_to(isolation_of(group.settings))
         done = queue.window.in_state(start, end, MessageState.SETTLED)
         return {
             **answer,
@@ -99,7 +99,10 @@ class ShareOffsetsApi:
 
     @api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0)
     async def alter(self, ctx: RequestContext, request: Struct) -> Response:
-        """Let a group without members go on elsewhere; each partition for itself."""
+        """Let a group without members go on elsewhere; each partition for itself.
+
+        A group that does not exist is made.
+        """
         refused: dict[tuple[str, int], GoQueueError] = {}
         offsets: dict[PartitionId, int] = {}
         for topic in request.topics:
@@ -111,8 +114,9 @@ class ShareOffsetsApi:
                 except GoQueueError as error:
                     refused[partition_id] = error
         try:
-            self._members.group(request.group_id)
-            await self._queues.reset(request.group_id, offsets)
+            if offsets:
+                await self._members.make(request.group_id)
+                await self._queues.reset(request.group_id, offsets)
         except GoQueueError as error:
             return {"error_code": code_for(error), "error_message": str(error), "responses": []}
         return {
@@ -135,7 +139,7 @@ class ShareOffsetsApi:
 
     def _check(self, partition_id: PartitionId, offset: int) -> None:
         partition = self._broker.partitions.partition(partition_id)
-        if not partition.log_start <= offset <= partition.log_end:
+        if not _UNREAD <= offset <= partition.log_end:
             raise OffsetOutOfRangeError(offset, partition.log_start, partition.log_end)
 
     # --- DeleteShareGroupOffsets -----------------------------------------------------------------
@@ -143,16 +147,15 @@ class ShareOffsetsApi:
     @api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0)
     async def delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Let a group without members forget what it knows of topics."""
-        catalogue = self._broker.topics.catalogue
-        names = [each.topic_name for each in request.topics]
+        names = list(dict.fromkeys(each.topic_name for each in request.topics))
         refused: dict[str, GoQueueError] = {}
-        for name in names:
-            try:
-                catalogue.topic(name)
-            except GoQueueError as error:
-                refused[name] = error
         try:
-            self._members.group(request.group_id)
+            group = self._members.group(request.group_id)
+            for name in names:
+                if not any(key[0] == self._topic_id(name) for key in group.queues):
+                    refused[name] = UnknownTopicError(
+                        f"group {request.group_id!r} has no offsets of topic {name!r}"
+                    )
             known = [name for name in names if name not in refused]
             await self._queues.close_topics(request.group_id, known)
         except GoQueueError as error:

@@ -78,8 +78,10 @@ def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place
     found: dict[str, dict[Place, int]] = {}
     for connection, names in coordinators(cluster, [each.name for each in groups]):
         shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
-        found |= _offsets(connection, [name for name in names if name not in shared])
-        found |= _share_offsets(connection, shared)
+        # Of share groups, this tells where they begin to read what they have not read yet.
+        found |= _offsets(connection, names)
+        for name, places in _share_offsets(connection, shared).items():
+            found.setdefault(name, {}).update(places)
     return found
 
 

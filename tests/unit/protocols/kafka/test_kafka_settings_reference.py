@@ -10,8 +10,8 @@ import pytest
 from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, matches
 from goqueue.broker.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
 from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.group_configs import GROUP_SETTINGS
 from goqueue.broker.setting import Effect
+from goqueue.broker.share_settings import SHARE_SETTINGS
 from goqueue.broker.topic_setting_table import LISTED, OWN_SETTINGS, SETTINGS
 from goqueue.protocols.kafka.settings_reference import reference
 from goqueue.server.config import Config
@@ -55,7 +55,7 @@ def test_settings_of_the_broker_change_at_run_time_where_kafkas_do() -> None:
 
 
 def test_groups_have_every_setting_of_kafkas_or_a_reason() -> None:
-    ours = COORDINATED_SETTINGS.keys() | GROUP_SETTINGS.keys()
+    ours = COORDINATED_SETTINGS.keys() | SHARE_SETTINGS.keys()
     assert ours | ABSENT_OF_GROUPS.keys() == kafka.GROUP_SETTINGS
 
 

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.portions import acquired, around, batches
 from goqueue.broker.queue_members import QueueMember
+from goqueue.broker.record_reader import around
+from goqueue.broker.whole_batches import acquired, batches
+from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.model.delivery import Priority
 from goqueue.records import Record, encode, peek, walk
 from support.brokers import publish, running_broker
 
@@ -36,7 +40,9 @@ def test_what_lies_around_gaps_is_all_that_is_no_gap(
     assert found == [offset for offset in range(first, end) if offset not in missing]
 
 
-async def take(broker: Broker, limit: int = 500, max_bytes: int = 1 << 20) -> list[Portion]:
+async def take(
+    broker: Broker, limit: int = 500, max_bytes: int = 1 << 20, *, rounds_up: bool = False
+) -> list[Portion]:
     return await broker.deliverer.acquire(
         QueueMember("g", "me", Mode.SHARED),
         [PLACE],
@@ -44,6 +50,7 @@ async def take(broker: Broker, limit: int = 500, max_bytes: int = 1 << 20) -> li
         max_wait_ms=0,
         max_bytes=max_bytes,
         grant=lambda wanted: wanted,
+        rounds_up=rounds_up,
     )
 
 
@@ -61,7 +68,7 @@ def test_offsets_that_hold_no_message_are_nobodys(tmp_path: Path) -> None:
             broker.partitions.partition(PLACE).append(compacted, peek(compacted))
             (portion,) = await take(broker)
             assert list(acquired(portion, 500)) == [(1, 2, 1), (5, 5, 1)]
-            assert list(acquired(portion, 1)) == [(1, 1, 1), (2, 2, 1), (5, 5, 1)]
+            assert list(acquired(portion, 1)) == [(1, 2, 1), (5, 5, 1)]
 
     asyncio.run(scenario())
 
@@ -73,9 +80,9 @@ def test_a_batch_is_sent_once_however_many_pieces_of_it_are_taken(tmp_path: Path
             for _ in range(3):
                 publish(broker, "t", b"a", b"b", b"c", b"d")
             (first,) = await take(broker, 6)
-            assert list(acquired(first, 500)) == [(0, 3, 1), (4, 5, 1)]
+            assert list(acquired(first, 500)) == [(0, 5, 1)]
             (second,) = await take(broker)
-            assert list(acquired(second, 500)) == [(6, 7, 1), (8, 11, 1)]
+            assert list(acquired(second, 500)) == [(6, 11, 1)]
             bases = [info.base_offset for data in batches(second) for _, info in walk(data)]
             assert bases == [4, 8]
 
@@ -91,6 +98,58 @@ def test_there_is_always_room_for_one_batch_and_the_rest_goes_back(tmp_path: Pat
             (first,) = await take(broker, max_bytes=1)
             assert list(acquired(first, 500)) == [(0, 0, 1)]
             (second,) = await take(broker)
-            assert list(acquired(second, 500)) == [(1, 1, 1), (2, 2, 1)]  # not delivered before
+            assert list(acquired(second, 500)) == [(1, 2, 1)]  # not delivered before
+
+    asyncio.run(scenario())
+
+
+# --- Rounding up ---------------------------------------------------------------------------------
+
+
+def test_the_rest_of_a_batch_comes_along_but_for_what_is_not_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            left = [Record(offset, 1000, b"k", b"v") for offset in (1, 2, 5)]
+            compacted = bytes(encode(left, base_offset=0, last_offset_delta=7))
+            broker.partitions.partition(PLACE).append(compacted, peek(compacted))
+            publish(broker, "t", b"next")
+            (portion,) = await take(broker, 2, rounds_up=True)
+            assert list(acquired(portion, 500)) == [(1, 2, 1), (5, 5, 1)]
+            queue = broker.queues.group("g").queues[portion.key]
+            assert queue.total(MessageState.IN_FLIGHT) == 3
+            queue.check_invariants()
+
+    asyncio.run(scenario())
+
+
+def test_only_messages_of_the_same_priority_come_along(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            wanted = [Priority.HIGH if at % 2 else Priority.NORMAL for at in range(6)]
+            await broker.writer.publish("t", [NewMessage(b"", priority=each) for each in wanted])
+            (urgent,) = await take(broker, 1, rounds_up=True)
+            assert list(acquired(urgent, 500)) == [(1, 1, 1), (3, 3, 1), (5, 5, 1)]
+            (rest,) = await take(broker, 1, rounds_up=True)
+            assert list(acquired(rest, 500)) == [(0, 0, 1), (2, 2, 1), (4, 4, 1)]
+            served = [lane.served for lane in broker.queues.group("g").lane_stats()]
+            assert served == [0, 3, 3, 0, 0]
+
+    asyncio.run(scenario())
+
+
+def test_what_came_along_is_stored_and_comes_again_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await prepare(broker)
+            publish(broker, "t", *(b"%d" % number for number in range(5)))
+            await take(broker, 2, rounds_up=True)
+        async with running_broker(tmp_path) as broker:
+            group = broker.queues.group("g")
+            assert group.unacked == {"me": 5}
+            await broker.queues.release_member(group, "me")
+            (again,) = await take(broker, 1, rounds_up=True)
+            assert list(acquired(again, 500)) == [(0, 4, 2)]
 
     asyncio.run(scenario())

@@ -1,0 +1,53 @@
+"""Where queue groups begin to read a partition, and up to where they may."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.broker.partition import Isolation
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.iso_duration import iso_duration_ms
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import Partition
+    from goqueue.delivery.group import QueueGroup
+    from goqueue.delivery.settings import QueueSettings
+
+
+def isolation_of(settings: QueueSettings) -> Isolation:
+    """Which messages a queue group reads."""
+    return Isolation.READ_UNCOMMITTED if settings.reads_uncommitted else Isolation.READ_COMMITTED
+
+
+async def start_of(
+    broker: Broker, group: QueueGroup, partition: Partition, *, is_new_topic: bool
+) -> int:
+    """Where a group begins to read a partition.
+
+    Where consumers of the same name stopped, if there were any; partitions by which a topic has
+    grown are read whole.
+    """
+    topic, number = partition.id
+    coordinator = broker.groups.coordinator(group.group_id)
+    committed = coordinator.fetch_offsets(group.group_id, [(topic, number)])[topic, number]
+    if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
+        return committed.offset
+    if not is_new_topic:
+        return partition.log_start
+    return await reset_start(broker, group.settings, partition)
+
+
+async def reset_start(broker: Broker, settings: QueueSettings, partition: Partition) -> int:
+    """Where a group begins that knows nothing of a partition."""
+    ago_ms = iso_duration_ms(settings.start_ago)
+    if ago_ms is not None:
+        moment_ms = max(broker.clock.now_ms() - ago_ms, 0)
+        loop = asyncio.get_running_loop()
+        hit = await loop.run_in_executor(broker.executor, partition.log.find_time, moment_ms)
+        end = partition.readable_to(isolation_of(settings))
+        return end if hit is None else min(max(hit.offset, partition.log_start), end)
+    if settings.start_at_latest:
+        return partition.readable_to(isolation_of(settings))
+    return partition.log_start
