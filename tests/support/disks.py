@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -176,6 +177,7 @@ class FaultyFile:
     def sync(self) -> None:
         self._ensure_powered()
         with self._disk.lock:
+            self._disk.sync_threads.add(threading.current_thread().name)
             fault = self._disk.strike("sync", self.path)
             if fault is not None:
                 self._inode.pending.clear()
@@ -222,6 +224,10 @@ class FaultyDisk:
         self._past_names: dict[Path, list[_Inode | None]] = {}
         """What each name has meant since its folder was last synced."""
         self._renames: list[tuple[Path, Path, _Inode]] = []
+        self._unsynced_folders: set[Path] = set()
+        """Folders whose names are not on the disk; a power cut may take each with all in it."""
+        self.sync_threads: set[str] = set()
+        """The names of the threads that have waited for the disk."""
         self.settle()
 
     # --- What a test asks for --------------------------------------------------------------------
@@ -257,12 +263,20 @@ class FaultyDisk:
                 if survivor not in contents:
                     contents[survivor] = survivor.after_crash(self.rng)
                 survivors[path] = contents[survivor]
-        for path in self._files():
-            path.unlink()
-        for path, data in survivors.items():
-            path.write_bytes(data)
+        self._leave(survivors)
         self._reset()
         self.settle()
+
+    def _leave(self, survivors: dict[Path, bytes]) -> None:
+        """Have these files, as far as their folders are left, and no others."""
+        for path in self._files():
+            path.unlink()
+        for folder in sorted(self._unsynced_folders):
+            if self.rng.random() < 0.5:
+                shutil.rmtree(folder, ignore_errors=True)
+        for path, data in survivors.items():
+            if path.parent.exists():
+                path.write_bytes(data)
 
     def settle(self) -> None:
         """Take the folder as it is, with every byte and every name on the disk."""
@@ -270,6 +284,7 @@ class FaultyDisk:
         self._durable_names = dict(self._names)
         self._past_names.clear()
         self._renames.clear()
+        self._unsynced_folders.clear()
 
     def _reset(self) -> None:
         self.boots += 1
@@ -352,6 +367,14 @@ class FaultyDisk:
                 self.count_and_fail("make_folder", folder)
             self._real.make_folder(folder)
 
+    def create_folder(self, folder: Path) -> list[Path]:
+        with self.lock:
+            if not folder.exists():
+                self.count_and_fail("make_folder", folder)
+            made = self._real.create_folder(folder)
+            self._unsynced_folders.update(made)
+            return made
+
     def rename(self, source: Path, target: Path) -> None:
         with self.lock:
             self.count_and_fail("rename", target)
@@ -378,7 +401,11 @@ class FaultyDisk:
 
     def sync_folder(self, folder: Path) -> None:
         with self.lock:
+            self.sync_threads.add(threading.current_thread().name)
             self.count_and_fail("sync_folder", folder)
+            self._unsynced_folders = {
+                each for each in self._unsynced_folders if each.parent != folder
+            }
             self._renames = [rename for rename in self._renames if rename[1].parent != folder]
             for path in [path for path in self._past_names if path.parent == folder]:
                 inode = self._past_names.pop(path)[-1]

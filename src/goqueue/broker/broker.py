@@ -58,6 +58,8 @@ from goqueue.model.errors import (
 from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.storage.open_files import MAX_OPEN_SEGMENTS, OpenFiles
+from goqueue.storage.shared_files import SharedFiles
 from goqueue.tracing.store import TraceStore, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
 
@@ -104,6 +106,8 @@ class BrokerSettings:
     """What the server's configuration says, under Kafka's names: shown to administrators."""
     initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and passwords of users to make at the first start."""
+    max_open_segments: int = MAX_OPEN_SEGMENTS
+    """Of all logs together; see `goqueue.storage.open_files`."""
 
 
 class Broker:
@@ -135,7 +139,7 @@ class Broker:
         self.partitions = Partitions(
             settings.data_dir / TOPICS_FOLDER,
             self.topics,
-            self.disk,
+            SharedFiles(self.disk, OpenFiles(settings.max_open_segments), settings.data_dir),
             self.clock,
             executor=self._syncs,
             measures=self.measures,
@@ -201,8 +205,7 @@ class Broker:
         await self._restore_internal_settings()
         await self.users.load()
         await self.tracer.start()
-        for topic in self.topics.catalogue.by_name.values():
-            self.partitions.open_topic(topic)
+        await self.partitions.open_all()
         await self.groups.start()
         await self.transactions.start()
         await self.schemas.start()

@@ -82,7 +82,7 @@ class BrokerGauges:
             _put_topic(samples, topic.name, partitions)
             for partition in partitions:
                 while partition.log.stats.time_lookups_s:
-                    time_lookups.observe(partition.log.stats.time_lookups_s.popleft())
+                    time_lookups.observe(partition.log.stats.time_lookups_s.pop())
             yield
         # Every partition has one replica, this one, which leads; see `Partition`.
         samples.put(names.PARTITION_COUNT, count)

@@ -239,6 +239,7 @@ class Maintenance:
                 except GoQueueError as error:
                     marks.touch(partition.id)
                     logger.warning("%s: no checkpoint: %s", partition.id, error)
+        await self._broker.partitions.save_book()
         return count
 
     # --- The disk --------------------------------------------------------------------------------

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.damage import DamageReports
 from goqueue.broker.due_marks import MaintenanceMarks
-from goqueue.broker.log_state import LogState
 from goqueue.broker.measures import Measures
+from goqueue.broker.partition_log import LOG_STATE, rebuilt_state
 from goqueue.broker.waiting import Waiters
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
-    DiskError,
     FencedLeaderEpochError,
     InvariantError,
+    LogFailedError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
@@ -25,27 +24,29 @@ from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.config import Fsync
 from goqueue.storage.flush import Flusher
-from goqueue.storage.log import Log
-from goqueue.storage.snapshot import Snapshot, SnapshotFolder
+from goqueue.storage.snapshot import Snapshot
 from goqueue.transactions.markers import encode_marker
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-    from pathlib import Path
 
+    from goqueue.broker.partition_log import PartitionLog
     from goqueue.delivery.lane_index import LaneIndex
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.runtime.disk import Bytes
+    from goqueue.storage.checkpoint_book import CheckpointBook
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.flush_schedule import FlushSchedule
     from goqueue.storage.region import Region
     from goqueue.transactions.isolation import PartitionTransactions
     from goqueue.transactions.markers import Marker
     from goqueue.transactions.sequences import ProducerSequences
 
-LOG_STATE: Final = 6
-"""The kind of snapshot that holds what follows from a log."""
 LOG_STATE_NAME: Final = "producers"
+"""What metrics call the snapshots of what follows from a log."""
+MAX_SUMMARISED_BYTES: Final = 4096
+"""What follows from a log goes into its summary up to this size; more gets a file of its own."""
 
 
 class Isolation(IntEnum):
@@ -90,26 +91,30 @@ class Partition:
     def __init__(
         self,
         partition_id: PartitionId,
-        folder: Path,
-        config: LogConfig,
+        stored: PartitionLog,
         *,
-        disk: Disk,
         clock: Clock,
         executor: Executor,
         leader_epoch: int = 0,
+        schedule: FlushSchedule | None = None,
+        book: CheckpointBook | None = None,
         measures: Measures | None = None,
         marks: MaintenanceMarks | None = None,
         damage: DamageReports | None = None,
     ) -> None:
+        """Lead the log in `stored`; flushes and summaries are shared with others, if there are."""
         self.id = partition_id
         self.damage = damage or DamageReports(Metrics(""))
         self._marks = marks or MaintenanceMarks()
         self._is_marked = False
         self.leader_epoch = leader_epoch
-        self.log = Log(folder, config, disk=disk, clock=clock)
+        self.log, self.state, self._snapshots = stored
         self.log.on_failure = self._note_failure
+        self._book = book
         self._measures = measures or Measures(Metrics(""))
-        self.flusher = Flusher(self.log, executor, self._after_flush, self._measures.synced)
+        self.flusher = Flusher(
+            self.log, executor, self._after_flush, self._measures.synced, schedule
+        )
         self.waiters = Waiters()
         self.stable_waiters = Waiters()
         """Readers of committed records: what they cannot see yet does not wake them."""
@@ -119,32 +124,18 @@ class Partition:
         self.is_closed = False
         self._clock = clock
         self._executor = executor
-        self._snapshots = SnapshotFolder(disk, folder, LOG_STATE)
         self.damage.recovered(partition_id, self.log.recovery)
+        self.damage.snapshots(partition_id, self.log.folder, self._snapshots.damaged)
         self.opened_at = self.log.end_offset
         """Where the log ended at the start: what lies before may be what a power cut has left."""
-        self._show_what_was_shown()
-        self.state = self._rebuilt()
         self._visible_to = self.high_watermark
         self._stable_to = self.last_stable
         if self.log.end_offset > 0:
             self._mark()
         if self.log.failure is not None:
             self._note_failure()
-
-    def _show_what_was_shown(self) -> None:
-        """After a crash, sync what recovery found: readers may have seen it, and will ask for it.
-
-        A disk that refuses leaves a failed log, which is looked after like any other. Where nobody
-        has to wait for the disk, it is synced in time, as if it had just been appended.
-        """
-        if self.log.flushed_offset == self.log.end_offset:
-            return
-        if self.log.config.fsync is Fsync.ALWAYS:
-            with suppress(DiskError):
-                self.log.flush()
-        else:
-            self.flusher.appended()
+        elif self.log.flushed_offset < self.log.end_offset:
+            self.flusher.appended()  # what a crash has left is synced as if it had just come
 
     # --- Watermarks ------------------------------------------------------------------------------
 
@@ -309,12 +300,6 @@ class Partition:
         """Which messages are more or less urgent than others."""
         return self.state.lanes
 
-    def _rebuilt(self) -> LogState:
-        snapshot = self._snapshots.load(self.log.end_offset)
-        self.damage.snapshots(self.id, self.log.folder, self._snapshots.damaged)
-        on_damage = partial(self.damage.damaged, self.id)
-        return LogState.rebuilt(self.log, snapshot, self._clock.now_ms(), on_damage)
-
     def _state_now(self) -> Snapshot:
         return Snapshot(LOG_STATE, self.log.end_offset - 1, self._clock.now_ms(), self.state.dump())
 
@@ -366,11 +351,32 @@ class Partition:
             if self.is_closed or self.log.end_offset == 0:
                 return
             snapshot = self._state_now()
-            await self.flusher.checkpoint()
-            started_s = self._clock.monotonic_s()
-            await in_thread(self._executor, partial(self._snapshots.save, snapshot))
-            took_s = self._clock.monotonic_s() - started_s
-            self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
+            if not await self._summarise(snapshot):
+                await self.flusher.checkpoint()
+                await in_thread(self._executor, partial(self._save_snapshot, snapshot))
+
+    async def _summarise(self, snapshot: Snapshot) -> bool:
+        """Enter the log, as it is now, into the book that all logs share, if that is enough.
+
+        The book counts from when it is saved. Raises `LogFailedError` if the disk refuses.
+        """
+        if self._book is None or not self.log.is_summarisable:
+            return False
+        state = snapshot.encode()
+        if len(state) > MAX_SUMMARISED_BYTES:
+            return False
+        summary = self.log.summary(state)
+        await self.flusher.flush_to(summary.checkpoint.recovery_point)
+        if not self.log.summarised(summary):
+            return False
+        self._book.put(self.log.folder, summary)
+        return True
+
+    def _save_snapshot(self, snapshot: Snapshot) -> None:
+        started_s = self._clock.monotonic_s()
+        self._snapshots.save(snapshot)
+        took_s = self._clock.monotonic_s() - started_s
+        self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
 
     @property
     def snapshot_bytes(self) -> int:
@@ -384,22 +390,39 @@ class Partition:
             if self.is_closed or self.log.failure is None:
                 return
             self.log.recover()
-            self.state = self._rebuilt()
+            on_damage = partial(self.damage.damaged, self.id)
+            self.state = rebuilt_state(self.log, self._snapshots, self._clock, on_damage)
+            self.damage.snapshots(self.id, self.log.folder, self._snapshots.damaged)
             self._mark()
             self._after_flush()
 
     # --- Ending ----------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Flush, keep what the next start needs, and let every waiting reader go."""
+        """Flush, keep what the next start needs, and let every waiting reader go.
+
+        Raises:
+            DiskError, LogFailedError: the disk refused; the next start recovers the log.
+        """
         async with self.upkeep:
             self.is_closed = True
-            await self.flusher.stop()
             self._wake_all()
-            is_whole = self.log.failure is None and self.log.end_offset > 0
-            self.log.close()
-            if is_whole:
-                self._snapshots.save(self._state_now())
+            await self.flusher.stop()
+            if self.log.failure is not None:
+                self.log.let_go()
+                raise LogFailedError(f"it refuses writes: {self.log.failure}")
+            if self.log.end_offset == 0:
+                self.log.let_go()
+                return
+            snapshot = self._state_now()
+            if await self._summarise(snapshot):
+                self.log.let_go()
+            else:
+                await in_thread(self._executor, partial(self._close, snapshot))
+
+    def _close(self, snapshot: Snapshot) -> None:
+        self.log.close()
+        self._snapshots.save(snapshot)
 
     def _wake_all(self) -> None:
         self.waiters.wake()
@@ -412,6 +435,8 @@ class Partition:
         async with self.upkeep:
             await self.flusher.stop()
             await in_thread(self._executor, self.log.delete)
+            if self._book is not None:
+                self._book.forget(self.log.folder)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the watermarks or what lies under them contradict."""

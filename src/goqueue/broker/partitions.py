@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.broker.partition import Partition, PartitionId
-from goqueue.model.errors import UnknownPartitionError, UnknownTopicError
+from goqueue.broker.partition_log import open_partition_log
+from goqueue.model.errors import StorageError, UnknownPartitionError, UnknownTopicError
+from goqueue.runtime.tasks import in_thread
+from goqueue.storage.checkpoint_book import CheckpointBook
+from goqueue.storage.flush_schedule import MAX_WAITING, FlushSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
     from uuid import UUID
@@ -18,11 +23,23 @@ if TYPE_CHECKING:
     from goqueue.broker.damage import DamageReports
     from goqueue.broker.due_marks import MaintenanceMarks
     from goqueue.broker.measures import Measures
+    from goqueue.broker.partition_log import PartitionLog
     from goqueue.broker.topics import Topic, Topics
     from goqueue.runtime.clock import Clock
-    from goqueue.runtime.disk import Disk
+    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.summary import LogSummary
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+BOOK_FILE: Final = "log-summaries"
+PORTION: Final = 64
+"""Partitions that one thread opens, or one task closes, in one go."""
+PORTIONS_OPENING: Final = 2
+"""More would mostly wait for each other: opening is half Python."""
+PORTIONS_CLOSING: Final = 8
+"""Each waits for a few syncs, where a partition is too large for a summary."""
 
 
 class Partitions:
@@ -35,7 +52,7 @@ class Partitions:
         self,
         folder: Path,
         topics: Topics,
-        disk: Disk,
+        shared: SharedFiles,
         clock: Clock,
         *,
         executor: Executor,
@@ -45,9 +62,14 @@ class Partitions:
     ) -> None:
         self._folder = folder
         self._topics = topics
-        self._disk = disk
+        self._shared = shared
+        self._disk = shared.disk
         self._clock = clock
         self._executor = executor
+        max_waiting = min(shared.open_files.limit, MAX_WAITING)
+        self._schedule = FlushSchedule(executor, max_waiting)
+        self.book = CheckpointBook(self._disk, folder.parent / BOOK_FILE, folder)
+        """What the next start need not find out by itself."""
         self._measures = measures
         self._marks = marks
         self._damage = damage
@@ -82,22 +104,61 @@ class Partitions:
         """A partition, if it is open."""
         return self._open.get(partition_id)
 
+    async def open_all(self) -> None:
+        """Open every partition of every topic, in threads, recovering those that need it.
+
+        Raises:
+            StorageError: the stored data of a partition cannot be opened.
+        """
+        summaries = await in_thread(self._executor, self.book.load)
+        wanted = [
+            (topic, number)
+            for topic in self._topics.catalogue.by_name.values()
+            for number in range(topic.partition_count)
+        ]
+
+        def open_logs(portion: Sequence[tuple[Topic, int]]) -> list[PartitionLog]:
+            return [self._open_log(topic, number, summaries) for topic, number in portion]
+
+        async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
+            opened = await in_thread(self._executor, partial(open_logs, portion))
+            for (topic, number), stored in zip(portion, opened, strict=True):
+                self._add(PartitionId(topic.name, number), stored)
+
+        await _in_portions(wanted, open_portion, PORTIONS_OPENING)
+
     def open_topic(self, topic: Topic) -> None:
         """Open every partition of a topic that is not open yet; new ones start empty."""
         for number in range(topic.partition_count):
             partition_id = PartitionId(topic.name, number)
             if partition_id not in self._open:
-                self._open[partition_id] = Partition(
-                    partition_id,
-                    self._topic_folder(topic) / str(number),
-                    topic.settings.log_config(),
-                    disk=self._disk,
-                    clock=self._clock,
-                    executor=self._executor,
-                    measures=self._measures,
-                    marks=self._marks,
-                    damage=self._damage,
-                )
+                self._add(partition_id, self._open_log(topic, number, {}))
+
+    def _open_log(
+        self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
+    ) -> PartitionLog:
+        folder = self._folder / topic.name / topic.topic_id.hex / str(number)
+        return open_partition_log(
+            folder,
+            topic.settings.log_config(),
+            shared=self._shared,
+            clock=self._clock,
+            summary=summaries.get(self.book.name_of(folder)),
+            on_damage=partial(self._damage.damaged, PartitionId(topic.name, number)),
+        )
+
+    def _add(self, partition_id: PartitionId, stored: PartitionLog) -> None:
+        self._open[partition_id] = Partition(
+            partition_id,
+            stored,
+            clock=self._clock,
+            executor=self._executor,
+            schedule=self._schedule,
+            book=self.book,
+            measures=self._measures,
+            marks=self._marks,
+            damage=self._damage,
+        )
 
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
@@ -144,8 +205,9 @@ class Partitions:
             if (name, topic_id) not in known
         ]
 
-    def _topic_folder(self, topic: Topic) -> Path:
-        return self._folder / topic.name / topic.topic_id.hex
+    async def save_book(self) -> None:
+        """Make the summaries of all logs durable. Raises `DiskError` if the disk refuses."""
+        await in_thread(self._executor, self.book.save)
 
     async def close(self) -> None:
         """Close all, so that the next start has nothing to recover.
@@ -153,9 +215,29 @@ class Partitions:
         One that cannot be closed does not keep the others open; the next start recovers it.
         """
         partitions = tuple(self)
-        closing = (partition.close() for partition in partitions)
-        outcomes = await asyncio.gather(*closing, return_exceptions=True)
+        await self._schedule.flush([each.flusher for each in partitions])
+        await _in_portions(partitions, self._close_portion, PORTIONS_CLOSING)
         self._open.clear()
-        for partition, outcome in zip(partitions, outcomes, strict=True):
+        try:
+            await self.save_book()
+        except StorageError:
+            logger.exception("%s was not written: the next start scans more", BOOK_FILE)
+
+    async def _close_portion(self, portion: Sequence[Partition]) -> None:
+        for partition in portion:
+            (outcome,) = await asyncio.gather(partition.close(), return_exceptions=True)
             if outcome is not None:
                 logger.error("%s was not closed cleanly: %s", partition.id, outcome)
+
+
+async def _in_portions(
+    items: Sequence[_T], work: Callable[[Sequence[_T]], Awaitable[None]], at_a_time: int
+) -> None:
+    """Give the items to `work` in portions, several portions at a time."""
+    portions = iter([items[at : at + PORTION] for at in range(0, len(items), PORTION)])
+
+    async def some() -> None:
+        for portion in portions:
+            await work(portion)
+
+    await asyncio.gather(*(some() for _ in range(at_a_time)))

@@ -39,7 +39,7 @@ def read_process() -> ProcessUse:
         threads=_threads(fields),
         resident_bytes=_resident_bytes(fields),
         open_files=_open_files(),
-        max_open_files=_max_open_files(),
+        max_open_files=max_open_files(),
         age_s=_age_s(fields),
     )
 
@@ -77,7 +77,8 @@ def _open_files() -> int | None:
         return None
 
 
-def _max_open_files() -> int | None:
+def max_open_files() -> int | None:
+    """How many files this process may have open; None where there is no limit."""
     if sys.platform == "win32":
         return None
     import resource  # noqa: PLC0415 - absent on Windows

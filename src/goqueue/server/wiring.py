@@ -10,7 +10,9 @@ from goqueue.broker.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS
 from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings, SaslSettings
+from goqueue.runtime.process import max_open_files
 from goqueue.server.config_docs import kafka_view
+from goqueue.storage.open_files import open_segments_within
 from goqueue.tracing.files import FileLimits
 from goqueue.tracing.store import OtlpSettings, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
@@ -41,6 +43,7 @@ def broker_settings(config: Config, cluster_id: str) -> BrokerSettings:
             id_expiration_ms=config.transactions.id_expiration_ms,
         ),
         tracing=tracing_settings(config),
+        max_open_segments=open_segments_within(max_open_files()),
         initial_users=config.sasl.users if config.sasl.enabled else (),
     )
 

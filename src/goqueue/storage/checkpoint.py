@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Disk
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Of everything in a log's folder. A higher number in a file means: written by a newer version."""
 
 
@@ -52,6 +52,9 @@ class Checkpoint:
     """Below this offset, compaction has seen every record."""
 
     epochs: tuple[EpochStart, ...] = ()
+
+    generation: int = 0
+    """How often the file was replaced; 0 in files of format 1, which do not say."""
 
     def encode(self) -> bytes:
         """One JSON document that carries its own checksum."""
@@ -100,16 +103,25 @@ def load_checkpoint(disk: Disk, folder: Path) -> Checkpoint | None:
 class CheckpointFile:
     """The checkpoint of one log, changed field by field from the writer and from a flush thread."""
 
-    def __init__(self, disk: Disk, folder: Path, value: Checkpoint) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, value: Checkpoint, stored: Checkpoint | None
+    ) -> None:
         self._disk = disk
         self._path = folder / CHECKPOINT
         self._changing = threading.Lock()
+        self.stored = stored
+        """What is in the folder; None when there is nothing, or something damaged."""
         self.value = value
-        """What the next start will find, or what was found at this one."""
+        """What is known now: what is stored, or something newer that need not be."""
 
     def update(self, **changes: Any) -> None:
         """Change some fields, durably; the others stay as whoever wrote last has left them."""
         with self._changing:
-            value = replace(self.value, **changes)
+            value = replace(self.value, generation=self.value.generation + 1, **changes)
             replace_file(self._disk, self._path, value.encode())
-            self.value = value
+            self.value = self.stored = value
+
+    def assume(self, **changes: Any) -> None:
+        """Change some fields that a start could find out by itself, in memory."""
+        with self._changing:
+            self.value = replace(self.value, **changes)

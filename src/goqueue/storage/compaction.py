@@ -365,7 +365,7 @@ class Compaction:
                 copy_path(store.folder, base, suffix), segment_path(store.folder, base, suffix)
             )
         segment = Segment(
-            store.disk,
+            store.shared,
             store.folder,
             base,
             store.config,

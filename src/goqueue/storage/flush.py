@@ -18,28 +18,34 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
+from goqueue.storage.flush_schedule import FlushSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from goqueue.runtime.disk import Disk, DiskFile
+    from goqueue.runtime.disk import DiskFile
     from goqueue.storage.checkpoint import CheckpointFile
+    from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.log import Log
     from goqueue.storage.segment import Segment
+    from goqueue.storage.shared_files import SharedFiles
 
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
     """What has to reach the disk so that everything up to `end_offset` is there."""
 
-    disk: Disk
+    shared: SharedFiles
     folder: Path
+    folder_names: UnsyncedNames
+    """Folders above, in which the name of this one is not yet durable."""
     end_offset: int
     marks: tuple[tuple[Segment, int], ...]
     """The segments to sync, and how long each is now."""
@@ -56,7 +62,8 @@ class FlushPlan:
         for file in self.files:
             file.sync()
         if self.name_changes:
-            self.disk.sync_folder(self.folder)
+            self.shared.disk.sync_folder(self.folder)
+        self.shared.folders.sync(self.folder_names)
         if self.checkpoint is not None:
             self.checkpoint.update(**self.recovery)
         return time.perf_counter() - started_s
@@ -71,17 +78,20 @@ class Flusher:
         executor: Executor | None = None,
         on_flushed: Callable[[], None] = lambda: None,
         on_synced: Callable[[float | None], None] = lambda _: None,
+        schedule: FlushSchedule | None = None,
     ) -> None:
         """Flush `log` in `executor`, or in the loop's own threads; call back after each flush.
 
-        `on_synced` is told how many seconds the disk took, or None when it refused.
+        `on_synced` is told how many seconds the disk took, or None when it refused. Flushes that
+        nobody waits for are left to `schedule`, which many logs may share.
         """
         self._log = log
         self._executor = executor
         self._on_flushed = on_flushed
         self._on_synced = on_synced
-        self._running: asyncio.Task[StorageError | None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._schedule = FlushSchedule(executor) if schedule is None else schedule
+        self._running: asyncio.Future[StorageError | None] | None = None
+        self._is_scheduled = False
 
     async def durable(self, end_offset: int) -> None:
         """Return when an append that ended at `end_offset` is as durable as the policy says.
@@ -92,6 +102,14 @@ class Flusher:
         if not self.promises_sync(end_offset):
             self.appended()
             return
+        await self.flush_to(end_offset)
+
+    async def flush_to(self, end_offset: int) -> None:
+        """Return when everything below an offset is on the disk, whatever the policy says.
+
+        Raises:
+            LogFailedError: the disk refused.
+        """
         while self._log.flushed_offset < end_offset:
             await self.flush()
 
@@ -104,11 +122,12 @@ class Flusher:
 
     def appended(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
+        config = self._log.config
         if self._log.checkpoint_due or self.promises_sync(self._log.end_offset):
             self._start()
-        elif self._log.config.fsync is Fsync.INTERVAL and self._timer is None:
-            delay_s = self._log.config.fsync_interval_ms / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        elif config.fsync is Fsync.INTERVAL and not self._is_scheduled:
+            self._is_scheduled = True
+            self._schedule.add(self, config.fsync_interval_ms / 1000)
 
     async def flush(self) -> None:
         """Join the flush that is running, or start one; it may not cover the newest appends.
@@ -133,49 +152,74 @@ class Flusher:
             await asyncio.shield(self._running)
 
     @staticmethod
-    async def _join(running: asyncio.Task[StorageError | None]) -> None:
+    async def _join(running: asyncio.Future[StorageError | None]) -> None:
         error = await asyncio.shield(running)
         if error is not None:
             raise LogFailedError(f"not on the disk: {error}") from error
 
     async def stop(self) -> None:
-        """Cancel the timer and wait for a flush that is under way.
+        """Let no flush begin by itself, and wait for one that is under way.
 
         Cancelling the wait leaves the flush alone: its thread would run on, and nobody would know.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._is_scheduled = False
+        self._schedule.discard(self)
         await self.settle()
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._start()
+    # --- One flush -------------------------------------------------------------------------------
 
-    def _start(self, *, checkpoint: bool = False) -> asyncio.Task[StorageError | None]:
+    def _start(self, *, checkpoint: bool = False) -> asyncio.Future[StorageError | None]:
+        """A flush of this log alone, in a thread of its own."""
         if self._running is None:
-            flush = self._flush_once(checkpoint=checkpoint)
+            flush = self._flush_alone(checkpoint=checkpoint)
             self._running = asyncio.get_running_loop().create_task(flush)
         return self._running
 
-    async def _flush_once(self, *, checkpoint: bool) -> StorageError | None:
+    async def _flush_alone(self, *, checkpoint: bool) -> StorageError | None:
         """One flush; why it failed is for everyone who waits for it, whatever happens since."""
-        log = self._log
         try:
-            plan = log.plan_flush(checkpoint=checkpoint or log.checkpoint_due)
-            took_s = await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
-        except DiskError as error:
-            log.flush_failed(error)
-            self._on_synced(None)
-            return error
+            plan = self._log.plan_flush(checkpoint=checkpoint or self._log.checkpoint_due)
+            run = partial(_run, plan)
+            outcome = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except StorageError as error:
             return error
-        else:
-            log.flushed(plan)
-            self._on_synced(took_s)
-            self._on_flushed()
         finally:
             self._running = None
+        return self._finished(plan, outcome)
+
+    def begin(self) -> Callable[[], Callable[[], None]] | None:
+        """A flush together with other logs; see `Due`."""
+        self._is_scheduled = False
+        if self._running is not None or self._log.flushed_offset >= self._log.end_offset:
+            return None  # whoever flushes it now arranges for what comes meanwhile
+        try:
+            plan = self._log.plan_flush(checkpoint=self._log.checkpoint_due)
+        except StorageError:
+            return None  # it is failed or closed
+        running = self._running = asyncio.get_running_loop().create_future()
+
+        def run() -> Callable[[], None]:
+            try:
+                outcome = _run(plan)
+            except BaseException as error:  # noqa: BLE001 - whoever waits must not wait for ever
+                return partial(self._broken, running, error)
+            return lambda: running.set_result(self._finished(plan, outcome))
+
+        return run
+
+    def _broken(self, running: asyncio.Future[StorageError | None], error: BaseException) -> None:
+        self._running = None
+        running.set_exception(error)
+
+    def _finished(self, plan: FlushPlan, outcome: float | DiskError) -> StorageError | None:
+        self._running = None
+        if isinstance(outcome, DiskError):
+            self._log.flush_failed(outcome)
+            self._on_synced(None)
+            return outcome
+        self._log.flushed(plan)
+        self._on_synced(outcome)
+        self._on_flushed()
         self._go_on()
         return None
 
@@ -186,3 +230,11 @@ class Flusher:
         """
         if self._log.flushed_offset < self._log.end_offset:
             self.appended()
+
+
+def _run(plan: FlushPlan) -> float | DiskError:
+    """Run a plan in a thread; returns the seconds that it took, or why the disk refused."""
+    try:
+        return plan.run()
+    except DiskError as error:
+        return error

@@ -47,20 +47,18 @@ class SparseIndex:
         self._entries: bytearray | mmap.mmap = bytearray() if entries is None else entries
         self._last_key = self.last.key if self.last else _BELOW_ALL
         self._saved_bytes = 0
-        self._file: DiskFile | None = None
 
     @classmethod
     def load(cls, disk: Disk, path: Path, size_bytes: int, *, sealed: bool) -> SparseIndex | None:
         """Read the index of a segment of `size_bytes`; None when it must be built again."""
         if not disk.exists(path):
             return None
-        file = disk.open(path, write=not sealed)
+        file = disk.open(path, write=False)
         data = file.read(0, file.size())
         entries, seal = data[: -ENTRY.size], data[-ENTRY.size :]
         if seal != _seal(path, size_bytes, entries):
             return None
         index = cls(disk, path, bytearray(entries))
-        index._file = file
         index._saved_bytes = len(entries)
         if sealed:
             index._map(file)
@@ -104,28 +102,25 @@ class SparseIndex:
             self._last_key = key
 
     def save(self, size_bytes: int) -> DiskFile:
-        """Write to the page cache what is only in memory; the caller decides when to sync.
+        """Write to the page cache what is only in memory; the caller syncs the file, or not.
 
         The file never gets shorter: readers of the same segment may have it mapped.
         """
-        file = self._file or self._disk.open(self._path, create=True)
+        file = self._disk.open(self._path, create=True)
         if isinstance(self._entries, bytearray):
             unsaved = bytes(self._entries[self._saved_bytes :])
             file.write(self._saved_bytes, unsaved + _seal(self._path, size_bytes, self._entries))
             self._saved_bytes = len(self._entries)
-            self._file = file
         return file
 
-    def seal(self) -> None:
-        """Let the kernel hold the entries that were saved; no more will come."""
-        if self._file is not None:
-            self._map(self._file)
+    def seal(self, file: DiskFile) -> None:
+        """Let the kernel hold the entries that were saved in `file`; no more will come."""
+        self._map(file)
 
     def _map(self, file: DiskFile) -> None:
-        """The mapping has a descriptor of its own, so the file's can go."""
+        """The mapping has a descriptor of its own, so the file's can go: nobody keeps it."""
         if isinstance(self._entries, bytearray) and self._entries:
             self._entries = mmap.mmap(file.fileno(), len(self._entries), access=mmap.ACCESS_READ)
-            self._file = None
 
 
 def _seal(path: Path, size_bytes: int, entries: bytes | bytearray) -> bytes:

@@ -110,8 +110,8 @@ class SegmentIndexes:
         opened then could not be trimmed either.
         """
         try:
-            self.save(size_bytes)
+            offsets, times = self.save(size_bytes)
         except DiskFullError:
             return
-        self.offsets.seal()
-        self.times.seal()
+        self.offsets.seal(offsets)
+        self.times.seal(times)

@@ -27,10 +27,10 @@ from goqueue.model.errors import (
 )
 from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, validate, walk
 from goqueue.runtime.clock import SystemClock
-from goqueue.runtime.disk import SystemDisk
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
 from goqueue.storage.retention import expired_count, is_aged, newest_ms
+from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.store import SegmentStore
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from goqueue.storage.region import Chunk, Region
     from goqueue.storage.segments import Segments
     from goqueue.storage.store import StoreStats
+    from goqueue.storage.summary import LogSummary
 
 
 def _nobody() -> None:
@@ -78,16 +79,28 @@ class Log:
         *,
         disk: Disk | None = None,
         clock: Clock | None = None,
+        shared: SharedFiles | None = None,
+        summary: LogSummary | None = None,
     ) -> None:
-        """Open the log in `folder`, recovering it first; `recovery` tells what that took."""
+        """Open the log in `folder`, recovering it first; `recovery` tells what that took.
+
+        Args:
+            folder: Where its files are; it is made with the first append.
+            config: How the log is kept.
+            disk: For a log that shares nothing with others; the machine's if left out.
+            clock: What says how old segments are.
+            shared: What the logs of this process share, with the disk in it.
+            summary: What an earlier process knew of the log, if that was kept elsewhere.
+        """
         self.config = config or LogConfig()
         self._clock = clock or SystemClock()
         self._failure: DiskError | None = None
         self._closed = False
         self.on_failure: Callable[[], None] = _nobody
         """Called when a write or a sync fails, and the log refuses appends from then on."""
-        self._store = SegmentStore(folder, self.config, disk or SystemDisk(), self._clock)
-        if not self.recovery.clean or self.recovery.checkpoint_missing:
+        shared = shared or SharedFiles(disk)
+        self._store = SegmentStore(folder, self.config, shared, self._clock, summary)
+        if not self.recovery.clean or self._store.needs_checkpoint:
             with suppress(DiskFullError):  # then it is failed: it can be read and trimmed
                 self.flush(checkpoint=True)
 
@@ -137,6 +150,11 @@ class Log:
     def recovery(self) -> RecoveryReport:
         """What the last recovery found and did."""
         return self._store.report
+
+    @property
+    def opened_from(self) -> LogSummary | None:
+        """The summary that spared the last recovery some work, if there was one."""
+        return self._store.opened_from
 
     @property
     def stats(self) -> StoreStats:
@@ -223,18 +241,18 @@ class Log:
         return Appended(infos[0].base_offset, infos[-1].next_offset)
 
     def _note_epochs(self, infos: list[BatchInfo]) -> None:
-        """Make a new leader's epoch durable before the first batch that carries it."""
+        """Note a new leader's epoch before the first batch that carries it."""
         latest = self.epochs.latest
         for info in infos:
             if info.leader_epoch != latest:
                 latest = info.leader_epoch
-                self._store.note(epochs=self.epochs.with_epoch(latest, info.base_offset))
+                self._store.note_epoch(latest, info.base_offset)
 
     # --- Making durable --------------------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
-        """A segment was sealed since the last checkpoint, so recovery would scan too much."""
+        """Recovery would scan too much: a segment was sealed since the last checkpoint."""
         return self._store.checkpoint_due
 
     def flush(self, *, checkpoint: bool = False) -> None:
@@ -264,6 +282,25 @@ class Log:
     def flush_failed(self, error: DiskError) -> None:
         """Note that a plan could not be run: what it covers may not be on the disk."""
         self._fail(error)
+
+    # --- Summaries -------------------------------------------------------------------------------
+
+    @property
+    def is_summarisable(self) -> bool:
+        """Whether a summary can take the place of a newer checkpoint in the folder."""
+        return self._failure is None and self._store.is_summarisable
+
+    def summary(self, state: bytes = b"") -> LogSummary:
+        """The log as it is now, with what its owner knows of its batches.
+
+        It counts only once everything up to now is flushed and `summarised` has accepted it.
+        """
+        self._ensure_writable()
+        return self._store.summary(state)
+
+    def summarised(self, summary: LogSummary) -> bool:
+        """Take a summary for the newest checkpoint; false when the log has changed too much."""
+        return self._store.summarised(summary)
 
     # --- Reading ---------------------------------------------------------------------------------
 
@@ -334,8 +371,7 @@ class Log:
         """Note a search by time, and how long it takes."""
         started_s = time.perf_counter()
         yield
-        self.stats.time_lookups += 1
-        self.stats.time_lookups_s.append(time.perf_counter() - started_s)
+        self.stats.note_time_lookup(time.perf_counter() - started_s)
 
     # --- Removing --------------------------------------------------------------------------------
 
@@ -436,16 +472,17 @@ class Log:
             return
         if self._failure is None:
             self.flush(checkpoint=True)
-        self._let_go()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """End without a checkpoint: there is a summary, or the next start scans the tail."""
+        self._closed = True
+        self._store.let_go()
 
     def delete(self) -> None:
         """Remove the log and everything in its folder."""
-        self._let_go()
+        self.let_go()
         self._store.disk.remove_folder(self.folder)
-
-    def _let_go(self) -> None:
-        self._closed = True
-        self._store.let_go()
 
     def _ensure_open(self) -> None:
         if self._closed:

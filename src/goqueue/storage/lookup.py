@@ -68,15 +68,16 @@ def offset_before(segments: Segments, end: int, size_bytes: int) -> int:
     """An offset below `end` from which on about `size_bytes` lie before it, by the index alone.
 
     It is the first of a batch. Between it and `end` are no more than `size_bytes`, what lies
-    between two entries of the index, and a batch.
+    between two entries of the index, and a batch; or all of a segment that is too short for one.
     """
     segment = next(iter(segments.since(end - 1)), None)
     if segment is None or segment.base_offset >= end:
         return end - 1
-    offsets = segment.indexes.offsets
-    last = offsets.at_or_before(end - 1)
-    if last is None:
+    indexes = segment.indexes
+    last = None if indexes is None else indexes.offsets.at_or_before(end - 1)
+    if indexes is None or last is None:
         return segment.base_offset
+    offsets = indexes.offsets
     first = offsets.first_from(last.value - size_bytes)
     if first is None or first.key > last.key or last.value <= size_bytes:
         return segment.base_offset
@@ -88,7 +89,8 @@ def find_time(
 ) -> TimestampHit | None:
     """The first record from `log_start` on whose timestamp is `timestamp_ms` or later."""
     for segment in segments.reaching(timestamp_ms):
-        entry = segment.indexes.times.before(timestamp_ms)
+        indexes = segment.indexes
+        entry = None if indexes is None else indexes.times.before(timestamp_ms)
         first = max(entry.value if entry else segment.base_offset, log_start)
         for record in _records(segment, first, timestamp_ms, context):
             if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
@@ -114,9 +116,10 @@ def _latest_in(segment: Segment, log_start: int, context: Context) -> TimestampH
     As a rule that is where the index says. But that record may lie below the start of the log, or
     compaction may have left its batch without records: then all have to be looked at.
     """
-    first = max(segment.indexes.max_timestamp_offset, segment.base_offset)
-    for record in _records(segment, first, segment.max_timestamp, context):
-        if record.offset >= log_start and record.timestamp_ms == segment.max_timestamp:
+    newest = segment.newest
+    first = max(newest.offset, segment.base_offset)
+    for record in _records(segment, first, newest.timestamp_ms, context):
+        if record.offset >= log_start and record.timestamp_ms == newest.timestamp_ms:
             return TimestampHit(record.offset, record.timestamp_ms)
     best = None
     for record in _records(segment, max(segment.base_offset, log_start), NO_TIMESTAMP, context):

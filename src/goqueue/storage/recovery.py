@@ -8,10 +8,11 @@ told about. Compactions that were caught half-way are finished or forgotten.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError, ForeignFileError
-from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.model.ids import TimestampMs
+from goqueue.records.batch import HEADER_BYTES, MAGIC, peek_header
 from goqueue.storage.checkpoint import Checkpoint, load_checkpoint
 from goqueue.storage.epochs import EpochStart, LeaderEpochs
 from goqueue.storage.naming import (
@@ -28,8 +29,8 @@ from goqueue.storage.naming import (
     swap_path,
     swap_ranges,
 )
-from goqueue.storage.scan import ANY_OFFSET, Context, Damage, Found, scan
-from goqueue.storage.segment import Segment
+from goqueue.storage.scan import ANY_OFFSET, MAGIC_AT, Context, Damage, Found, scan
+from goqueue.storage.segment import Newest, Segment
 from goqueue.storage.segments import Segments
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import Disk
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.storage.summary import LogSummary
+
+
+_BASE_OFFSET_BYTES: Final = 8
 
 
 @dataclass(slots=True)
@@ -57,6 +63,10 @@ class RecoveryReport:
     """Files that are not ours and could not be taken for ours; left alone."""
     checkpoint_missing: bool = False
     """There were segments and no checkpoint, or a damaged one: the whole log was scanned."""
+    has_snapshots: bool = False
+    """There are snapshots of state in the folder."""
+    checkpoint_damaged: bool = False
+    """There was a checkpoint in the folder, and it could not be read."""
     missing_below_checkpoint: int = 0
     """How many offsets the checkpoint vouched for that are not there any more."""
 
@@ -72,11 +82,17 @@ class Recovered:
 
     segments: Segments
     checkpoint: Checkpoint
+    stored: Checkpoint | None
+    """The checkpoint in the folder, from which the other one may have gone on."""
+    summary: LogSummary | None
+    """The summary that was given, if it still counts."""
     end_offset: int
     report: RecoveryReport
 
 
-def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
+def recover(
+    shared: SharedFiles, folder: Path, config: LogConfig, summary: LogSummary | None = None
+) -> Recovered:
     """Read the folder, mend it, and say what is in it.
 
     Raises:
@@ -84,15 +100,21 @@ def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
         UnsupportedFormatError: a newer version wrote the log.
         DiskError: the folder cannot be read or mended.
     """
-    report = RecoveryReport()
-    known = load_checkpoint(disk, folder)
-    _finish_swaps(disk, folder, report)
-    bases = segment_bases(disk.names(folder))
-    _tidy(disk, folder, bases, report)
+    report, disk = RecoveryReport(), shared.disk
+    names = disk.names(folder)
+    stored = load_checkpoint(disk, folder) if CHECKPOINT in names else None
+    if summary is not None and not _extends(summary, stored, names):
+        summary = None
+    if _finish_swaps(disk, folder, names, report):
+        names = disk.names(folder)
+    bases = segment_bases(names)
+    _tidy(disk, folder, names, bases, report)
+    known = stored if summary is None else summary.checkpoint
     report.checkpoint_missing = bool(bases) and known is None
+    report.checkpoint_damaged = CHECKPOINT in names and stored is None
     segments = [
         Segment(
-            disk,
+            shared,
             folder,
             base,
             config,
@@ -102,7 +124,7 @@ def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
         for base, following in zip(bases, [*bases[1:], None], strict=False)
     ]
     if known is not None:
-        tail = _Tail(known, report)
+        tail = _Tail(known, report, summary)
     else:
         start = bases[0] if bases else 0
         blank = Checkpoint(log_start=start, recovery_point=start, recovery_segment=start)
@@ -113,15 +135,22 @@ def recover(disk: Disk, folder: Path, config: LogConfig) -> Recovered:
     report.missing_below_checkpoint = max(checkpoint.recovery_point - end, 0)
     # Never below an offset that was given out: what is missing stays missing, under its own number.
     end = max(end, checkpoint.log_start, checkpoint.recovery_point)
-    return Recovered(Segments(tuple(segments)), checkpoint, end, report)
+    return Recovered(Segments(tuple(segments)), checkpoint, stored, summary, end, report)
 
 
-def _finish_swaps(disk: Disk, folder: Path, report: RecoveryReport) -> None:
+def _extends(summary: LogSummary, stored: Checkpoint | None, names: list[str]) -> bool:
+    """Whether a summary was made from the checkpoint that is in the folder, or from none."""
+    if CHECKPOINT not in names:
+        return summary.generation == 0
+    return stored is not None and 0 < summary.generation == stored.generation
+
+
+def _finish_swaps(disk: Disk, folder: Path, names: list[str], report: RecoveryReport) -> int:
     """Put finished compactions in the place of the segments that they stand for."""
-    names = disk.names(folder)
     for base, end in swap_ranges(names):
         finish_swap(disk, folder, base, end)
         report.finished_swaps += 1
+    return report.finished_swaps
 
 
 def finish_swap(disk: Disk, folder: Path, base_offset: int, end_offset: int) -> None:
@@ -140,11 +169,16 @@ def finish_swap(disk: Disk, folder: Path, base_offset: int, end_offset: int) -> 
     disk.sync_folder(folder)
 
 
-def _tidy(disk: Disk, folder: Path, bases: list[int], report: RecoveryReport) -> None:
+def _tidy(
+    disk: Disk, folder: Path, names: list[str], bases: list[int], report: RecoveryReport
+) -> None:
     """Remove what an interrupted write left behind; leave what is not ours."""
     kept = {f"{base:020d}{suffix}" for base in bases for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
-    for name in disk.names(folder):
-        if name in kept or name == CHECKPOINT or name.startswith(SNAPSHOT_PREFIX):
+    for name in names:
+        if name in kept or name == CHECKPOINT:
+            continue
+        if name.startswith(SNAPSHOT_PREFIX):
+            report.has_snapshots = True
             continue
         if name.endswith((CLEANED, TEMPORARY, SWAP, OFFSET_INDEX, TIME_INDEX)):
             disk.remove(folder / name)
@@ -156,9 +190,12 @@ def _tidy(disk: Disk, folder: Path, bases: list[int], report: RecoveryReport) ->
 class _Tail:
     """The segments at and past the recovery point, scanned and made ready to grow."""
 
-    def __init__(self, checkpoint: Checkpoint, report: RecoveryReport) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, report: RecoveryReport, summary: LogSummary | None = None
+    ) -> None:
         self.checkpoint = checkpoint
         self._report = report
+        self._summary = summary
 
     def mend(self, segments: list[Segment]) -> None:
         """Scan every segment that the checkpoint does not vouch for, and open the last one."""
@@ -171,8 +208,10 @@ class _Tail:
         position, offset = self._start(segment)
         if sealed_at is not None and position == segment.size_bytes:
             return
-        segment.resume(position, offset)
+        segment.resume(position, offset, self._newest(segment, position))
         segment.synced_bytes = position
+        if sealed_at is None and position == segment.size_bytes:
+            return
         self._report.scanned_bytes += segment.size_bytes - position
         context = replace(self._context(), end_offset=sealed_at)
         for item in scan(segment.file, position, segment.size_bytes, offset, context):
@@ -185,6 +224,18 @@ class _Tail:
         if sealed_at is not None:
             self._ended(segment, sealed_at)
             segment.seal(sealed_at)
+
+    def _newest(self, segment: Segment, position: int) -> Newest | None:
+        """What the summary says of a segment, up to where the scan begins."""
+        summary = self._summary
+        if (
+            summary is None
+            or not position
+            or segment.base_offset != summary.checkpoint.recovery_segment
+        ):
+            return None
+        segment.created_ms = TimestampMs(summary.created_ms)
+        return summary.newest
 
     def _ended(self, segment: Segment, sealed_at: int) -> None:
         """Report the offsets between the last batch of a segment and the next segment."""
@@ -254,7 +305,7 @@ class _LearningTail(_Tail):
             self.checkpoint = replace(self.checkpoint, gaps_below=sealed_at)
 
     def _cut(self, segment: Segment, damage: Damage) -> None:
-        if not self.checkpoint.epochs:
+        if not self.checkpoint.epochs and not _may_be_torn(segment):
             raise ForeignFileError(
                 f"{segment.path(LOG)} holds no intact batch, and its folder no checkpoint: it is "
                 "not a log of this product; move it away"
@@ -277,3 +328,15 @@ def _epochs(segments: list[Segment]) -> Iterator[EpochStart]:
         for item in scan(segment.file, 0, segment.size_bytes, segment.base_offset, context):
             if isinstance(item, Found):
                 yield EpochStart(item.info.leader_epoch, item.info.base_offset)
+
+
+def _may_be_torn(segment: Segment) -> bool:
+    """Whether a file without an intact batch begins as one of ours, or a hole, would.
+
+    A log has no checkpoint before its first batch, and a power cut can take any part of that.
+    """
+    start = segment.file.read(0, MAGIC_AT + 1)
+    magic, offset = start[MAGIC_AT:], start[:_BASE_OFFSET_BYTES]
+    expected = segment.base_offset.to_bytes(_BASE_OFFSET_BYTES, "big")
+    torn = magic in {b"", bytes([MAGIC])} and offset == expected[: len(offset)]
+    return torn or not any(start)

@@ -28,7 +28,7 @@ READ_NEAR_BYTES: Final = 16 * 1024
 """Enough for a search that begins at an index entry."""
 ANY_OFFSET: Final = 1 << 63
 """As `Context.gaps_below`: gaps between batches are expected everywhere."""
-_MAGIC_AT: Final = 16
+MAGIC_AT: Final = 16
 _MAGIC_BYTE: Final = b"\x02"
 
 
@@ -179,11 +179,11 @@ def _resync(window: _Window, position: int, next_offset: int, context: Context) 
         data, at = window.at(position, READ_BYTES)
         if len(data) - at < HEADER_BYTES:
             return None  # the file was cut meanwhile
-        magic = data.find(_MAGIC_BYTE, at + _MAGIC_AT)
+        magic = data.find(_MAGIC_BYTE, at + MAGIC_AT)
         if magic < 0:
-            position += len(data) - at - _MAGIC_AT
+            position += len(data) - at - MAGIC_AT
             continue
-        position += magic - _MAGIC_AT - at
+        position += magic - MAGIC_AT - at
         found = _intact(window, position, next_offset, context, exact=False)
         if isinstance(found, Found):
             return found

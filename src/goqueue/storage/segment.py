@@ -1,16 +1,18 @@
 """One segment: a file of batches and the two indexes that make it quick to search.
 
 The last segment of a log is active and grows; the others are sealed and never change (compaction
-replaces them, it does not edit them). Files of sealed segments are opened when first read, and
-closed when the segment and every reader of it are gone.
+replaces them, it does not edit them). Files are opened when first used, and closed when others need
+the descriptors (see `goqueue.storage.open_files`) or when the segment and every reader are gone.
+
+An active segment that is still short has no index, in memory or on the disk: a search reads it from
+its start. So a log of a few messages is one file.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from goqueue.model.errors import BatchError, DiskFullError
@@ -33,17 +35,50 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.records.batch import BatchInfo
-    from goqueue.runtime.disk import Bytes, Disk, DiskFile
+    from goqueue.runtime.disk import Bytes, DiskFile
     from goqueue.storage.config import LogConfig
     from goqueue.storage.index import Entry
+    from goqueue.storage.shared_files import SharedFiles
+
+UNINDEXED_ENTRIES: Final = 16
+"""An active segment gets its indexes once they would have more entries than this."""
+
+
+class Newest(NamedTuple):
+    """The highest timestamp of a segment, and the base offset of the first batch that has it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+NOTHING: Final = Newest(NO_TIMESTAMP, 0)
 
 
 class Segment:
     """The batches from `base_offset` up to `end_offset`, of which `size_bytes` are readable."""
 
+    __slots__ = (
+        "_file",
+        "_folder",
+        "_indexes",
+        "_interval_bytes",
+        "_newest",
+        "_shared",
+        "_stored_bytes",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "index_rebuilds",
+        "is_dirty",
+        "sealed",
+        "size_bytes",
+        "synced_bytes",
+        "was_used",
+    )
+
     def __init__(
         self,
-        disk: Disk,
+        shared: SharedFiles,
         folder: Path,
         base_offset: int,
         config: LogConfig,
@@ -51,7 +86,7 @@ class Segment:
         size_bytes: int = 0,
         sealed_at: int | None = None,
     ) -> None:
-        self._disk = disk
+        self._shared = shared
         self._folder = folder
         self._interval_bytes = config.index_interval_bytes
         self.base_offset = base_offset
@@ -70,6 +105,17 @@ class Segment:
         """When the segment was started; of one found at start not known until `born_ms` asks."""
 
         self.index_rebuilds = 0
+        self.was_used = False
+
+        self.is_dirty = False
+        """This process has written to it since it was last synced."""
+
+        self._file: DiskFile | None = None
+        self._indexes: SegmentIndexes | None = None
+        self._newest = NOTHING
+        """Of the batches so far, as long as there is no index."""
+        self._stored_bytes = -1
+        """How long the segment was when its indexes were stored, if that was before the start."""
 
     @property
     def sealed_at(self) -> int | None:
@@ -84,29 +130,57 @@ class Segment:
     def _index_paths(self) -> IndexPaths:
         return IndexPaths(self.path(OFFSET_INDEX), self.path(TIME_INDEX))
 
+    # --- Files -----------------------------------------------------------------------------------
+
     def create(self) -> None:
         """Make the file of a new segment, so that a full disk is noticed before anything else."""
-        self.__dict__["file"] = self._disk.open(self.path(LOG), create=True)
+        self._file = self._shared.disk.open(self.path(LOG), create=True)
+        self._shared.open_files.opened(self)
 
-    @cached_property
+    @property
     def file(self) -> DiskFile:
         """The batches."""
-        return self._disk.open(self.path(LOG), write=not self.sealed)
+        self.was_used = True
+        file = self._file
+        if file is None:
+            may_write = not self.sealed or self.synced_bytes < self.size_bytes
+            file = self._file = self._shared.disk.open(self.path(LOG), write=may_write)
+            self._shared.open_files.opened(self)
+        return file
 
-    @cached_property
-    def indexes(self) -> SegmentIndexes:
-        """What makes it quick to search."""
-        if not self.sealed:
-            return SegmentIndexes.fresh(self._disk, self._index_paths, self._interval_bytes)
-        loaded = SegmentIndexes.load(
-            self._disk, self._index_paths, self._interval_bytes, self.size_bytes, sealed=True
-        )
-        return loaded or self._rebuilt(self.size_bytes)
+    @property
+    def indexes(self) -> SegmentIndexes | None:
+        """What makes it quick to search; None while it is active and short."""
+        indexes = self._indexes
+        if indexes is None and self.sealed:
+            indexes = self._indexes = self._loaded(self.size_bytes)
+            self._shared.open_files.opened(self)
+        return indexes
+
+    @property
+    def newest(self) -> Newest:
+        """The highest timestamp of any record, -1 when there is none, and where it is."""
+        indexes = self.indexes
+        if indexes is None:
+            return self._newest
+        return Newest(indexes.max_timestamp, indexes.max_timestamp_offset)
 
     @property
     def max_timestamp(self) -> int:
         """The highest timestamp of any record, or -1 when there is none."""
-        return self.indexes.max_timestamp
+        return self.newest.timestamp_ms
+
+    def hold(self) -> None:
+        """Open what there is: whoever has this segment can read it when its names are gone."""
+        file, indexes = self.file, self.indexes
+        self._shared.open_files.forget(self)
+        self._file, self._indexes = file, indexes  # also if they were just given back
+
+    def rest(self) -> None:
+        """Give the descriptors back; whoever uses the segment next opens it again."""
+        self._file = None
+        if self.sealed:
+            self._indexes = None
 
     # --- Age -------------------------------------------------------------------------------------
 
@@ -139,9 +213,10 @@ class Segment:
         its age would stand still until the clock gets there.
         """
         path = self.path(LOG)
-        modified_ms = self._disk.modified_ms(path)
+        disk = self._shared.disk
+        modified_ms = disk.modified_ms(path)
         if modified_ms > now_ms:
-            self._disk.set_modified_ms(path, now_ms)
+            disk.set_modified_ms(path, now_ms)
             return now_ms
         return modified_ms
 
@@ -166,12 +241,22 @@ class Segment:
             position = self.size_bytes
             self.end_offset = info.next_offset
             self.size_bytes = position + info.size_bytes
-            self.indexes.note(position, info)
+            self._note(position, info)
 
     def note(self, position: int, info: BatchInfo) -> None:
         """Remember a batch that lies at `position`."""
-        self.indexes.note(position, info)
+        self._note(position, info)
         self.end_offset = info.next_offset
+
+    def _note(self, position: int, info: BatchInfo) -> None:
+        """Let searches find a batch; only the writer comes here, so that none is left out."""
+        if self._indexes is None and position > UNINDEXED_ENTRIES * self._interval_bytes:
+            stored = position == self._stored_bytes
+            self._indexes = self._loaded(position) if stored else self._built(position)
+        if self._indexes is not None:
+            self._indexes.note(position, info)
+        elif info.max_timestamp > self._newest.timestamp_ms:
+            self._newest = Newest(info.max_timestamp, info.base_offset)
 
     def cut(self, size_bytes: int) -> None:
         """Drop everything from this position on, also what was never published."""
@@ -181,21 +266,27 @@ class Segment:
 
     def seal(self, end_offset: int) -> None:
         """No more batches will come; the next segment starts at `end_offset`."""
-        self.indexes.seal(self.size_bytes)
+        self._built_now().seal(self.size_bytes)
         self.end_offset = end_offset
         self.sealed = True
 
-    def hold(self) -> None:
-        """Open what there is: whoever has this segment can read it when its names are gone."""
-        _ = self.file, self.indexes
+    def _built_now(self) -> SegmentIndexes:
+        """The indexes, also of a short segment; only the writer may ask."""
+        if self._indexes is None:
+            self._indexes = self.indexes or self._built(self.size_bytes)
+        return self._indexes
 
-    def rest(self) -> None:
-        """Give the descriptors of a sealed segment back; whoever reads it next opens it again.
+    def save_indexes(self) -> tuple[DiskFile, DiskFile]:
+        """Write the indexes to their files; the caller syncs them."""
+        return self._built_now().save(self.size_bytes)
 
-        Only once all of it, indexes included, is on the disk.
+    def keep_indexes(self) -> None:
+        """Write the indexes to their files, if there are any, without waiting for the disk.
+
+        What a power cut takes of them is made again.
         """
-        self.__dict__.pop("file", None)
-        self.__dict__.pop("indexes", None)
+        if self._indexes is not None:
+            self._indexes.save(self.size_bytes)
 
     # --- Searching -------------------------------------------------------------------------------
 
@@ -243,6 +334,8 @@ class Segment:
 
     def _entry_for(self, offset: int) -> Entry | None:
         """The index entry to start from: the last one before `offset` whose batch is intact."""
+        if self.indexes is None:
+            return None
         offsets = self.indexes.offsets
         entry = offsets.at_or_before(offset)
         while entry is not None and not self._starts_batch(entry):
@@ -257,22 +350,41 @@ class Segment:
 
     # --- Making the indexes anew -----------------------------------------------------------------
 
-    def resume(self, position: int, end_offset: int) -> None:
-        """Make this segment grow again from `position`, with the indexes of what lies below."""
+    def resume(self, position: int, end_offset: int, newest: Newest | None = None) -> None:
+        """Make this segment grow again from `position`, with the indexes of what lies below.
+
+        If the newest batch below `position` is known, they are read with the next append.
+        """
+        if self.sealed:
+            self._file = None  # it was opened for reading
         self.sealed = False
         self.end_offset = end_offset
-        loaded = SegmentIndexes.load(
-            self._disk, self._index_paths, self._interval_bytes, position, sealed=False
-        )
-        self.indexes = loaded or self._rebuilt(position)
+        self._stored_bytes = position
+        if position == 0 or newest is not None:
+            self._newest = newest or NOTHING
+            self._indexes = None
+        else:
+            self._indexes = self._loaded(position)
 
-    def _rebuilt(self, size_bytes: int) -> SegmentIndexes:
+    def _loaded(self, size_bytes: int) -> SegmentIndexes:
+        """The indexes of the first `size_bytes`, as they are stored if those can be used."""
+        stored = SegmentIndexes.load(
+            self._shared.disk,
+            self._index_paths,
+            self._interval_bytes,
+            size_bytes,
+            sealed=self.sealed,
+        )
+        if stored is None:
+            self.index_rebuilds += 1
+        return stored or self._built(size_bytes)
+
+    def _built(self, size_bytes: int) -> SegmentIndexes:
         """The indexes of the first `size_bytes`, from the batches themselves."""
-        self.index_rebuilds += 1
         anything = Context(gaps_below=ANY_OFFSET, end_offset=self.end_offset)
         batches = scan(self.file, 0, size_bytes, self.base_offset, anything)
         indexes = SegmentIndexes.rebuild(
-            self._disk, self._index_paths, self._interval_bytes, batches
+            self._shared.disk, self._index_paths, self._interval_bytes, batches
         )
         if self.sealed:
             with suppress(DiskFullError):

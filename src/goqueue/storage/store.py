@@ -5,9 +5,8 @@ Everything here happens on the writer's thread; what readers look at is replaced
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
 from goqueue.storage.checkpoint import CheckpointFile
@@ -18,6 +17,7 @@ from goqueue.storage.recovery import recover
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
+from goqueue.storage.summary import CHEAP_SCAN_BYTES, LogSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +28,14 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoint import Checkpoint
     from goqueue.storage.config import LogConfig
+    from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.lookup import Cut
     from goqueue.storage.recovery import RecoveryReport
+    from goqueue.storage.shared_files import SharedFiles
+
+
+MAX_TIMED_LOOKUPS: Final = 1000
+"""Of one log, until somebody takes them out; the time that more of them took is not noted."""
 
 
 @dataclass(slots=True)
@@ -45,29 +51,50 @@ class StoreStats:
     """Of segments that are gone; those that are there count their own."""
     time_lookups: int = 0
     """Searches happen in threads too: a count that two of them lose is not worth a lock."""
-    time_lookups_s: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    """How long searches by time took, for whoever measures it to take out; the oldest go first."""
+    time_lookups_s: list[float] = field(default_factory=list)
+    """How long searches by time took, for whoever measures it to take out."""
+
+    def note_time_lookup(self, took_s: float) -> None:
+        """Count a search by time."""
+        self.time_lookups += 1
+        if len(self.time_lookups_s) < MAX_TIMED_LOOKUPS:
+            self.time_lookups_s.append(took_s)
 
 
 class SegmentStore:
     """A folder of segments that grows at one end and is trimmed at the other."""
 
-    def __init__(self, folder: Path, config: LogConfig, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: LogConfig,
+        shared: SharedFiles,
+        clock: Clock,
+        summary: LogSummary | None = None,
+    ) -> None:
         self.folder = folder
         self.config = config
-        self.disk = disk
+        self.shared = shared
         self.stats = StoreStats()
         self._clock = clock
         self.report: RecoveryReport
         self.segments = Segments()
-        self.load()
+        self.load(summary=summary)
 
-    def load(self, *, given_to: int = 0) -> None:
+    @property
+    def disk(self) -> Disk:
+        """Where the files are."""
+        return self.shared.disk
+
+    def load(self, *, given_to: int = 0, summary: LogSummary | None = None) -> None:
         """Recover the folder and start from what is there; offsets below `given_to` are taken."""
-        recovered = recover(self.disk, self.folder, self.config)
+        recovered = recover(self.shared, self.folder, self.config, summary)
         self.report = recovered.report
+        self.opened_from = recovered.summary
         self._keep(recovered.segments)
-        self._checkpoint = CheckpointFile(self.disk, self.folder, recovered.checkpoint)
+        self._checkpoint = CheckpointFile(
+            self.disk, self.folder, recovered.checkpoint, recovered.stored
+        )
         self.epochs = LeaderEpochs(recovered.checkpoint.epochs)
         self.end_offset = max(recovered.end_offset, given_to)
         self.flushed_offset = min(recovered.checkpoint.recovery_point, self.end_offset)
@@ -76,6 +103,9 @@ class SegmentStore:
         self._name_changes = len(self.segments)  # who made them may not have synced the folder
         self._durable_name_changes = 0
         self._has_folder = len(self.segments) > 0
+        self._folder_names: UnsyncedNames = ()
+        if self.report.checkpoint_missing:
+            self._folder_names = self.shared.folders.doubt(self.folder)  # likewise
         active = self.segments.active
         if active is not None and active.end_offset < self.end_offset:
             self.roll()  # offsets that were given out are not given again
@@ -103,22 +133,46 @@ class SegmentStore:
 
     @property
     def checkpoint_due(self) -> bool:
-        """A segment was sealed since the last checkpoint, so recovery would scan too much."""
-        return bool(self._sealed_since_checkpoint)
+        """Recovery would scan too much: a segment was sealed since the last checkpoint."""
+        return bool(self._sealed_since_checkpoint) or (
+            self._checkpoint.stored is None and self._first_segment_is_long
+        )
+
+    @property
+    def _first_segment_is_long(self) -> bool:
+        active = self.segments.active
+        return active is not None and active.size_bytes > CHEAP_SCAN_BYTES
 
     def note(self, *, epochs: LeaderEpochs | None = None, **changes: int) -> None:
         """Make changes to the checkpoint durable, here and now."""
         self._make_folder()
+        self.shared.folders.sync(self._folder_names)
         if epochs is None:
             self._checkpoint.update(**changes)
         else:
             self._checkpoint.update(epochs=epochs.starts, **changes)
             self.epochs = epochs
 
+    def note_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader begins to write at an offset.
+
+        It is made durable here and now, unless it is the first leader of a log without a
+        checkpoint: until it has one, recovery learns the epoch from the batches.
+        """
+        epochs = self.epochs.with_epoch(epoch, start_offset)
+        if self._checkpoint.stored or self.epochs.starts or start_offset > 0:
+            self.note(epochs=epochs)
+        else:
+            self._checkpoint.assume(epochs=epochs.starts)
+            self.epochs = epochs
+
     def _make_folder(self) -> None:
-        """A log that was never written has no folder, so that thousands of them start at once."""
+        """A log that was never written has no folder, so that thousands of them start at once.
+
+        Its name is not durable before the next flush.
+        """
         if not self._has_folder:
-            self.disk.make_folder(self.folder)
+            self._folder_names = self.shared.folders.make(self.folder)
             self._has_folder = True
 
     # --- Growing ---------------------------------------------------------------------------------
@@ -126,10 +180,13 @@ class SegmentStore:
     def write(self, data: Bytes, infos: list[BatchInfo]) -> None:
         """Put stamped batches at the end, in one write, and let readers see them."""
         segment = self._segment_for(len(data))
+        if not segment.is_dirty:
+            segment.is_dirty = True
+            self.shared.open_files.written(segment)
+            if segment not in self._unsynced:
+                self._unsynced.append(segment)
         segment.write(data)
         segment.publish(infos)
-        if segment not in self._unsynced:
-            self._unsynced.append(segment)
         self.end_offset = infos[-1].next_offset
         self.stats.bytes_written += len(data)
 
@@ -142,9 +199,15 @@ class SegmentStore:
         return self.roll()
 
     def roll(self) -> Segment:
-        """Seal the active segment and start the next one at the end of the log."""
+        """Seal the active segment and start the next one at the end of the log.
+
+        A log of several segments has a checkpoint in its folder: without one, recovery could not
+        tell a segment that is missing from one that compaction has removed.
+        """
         self._make_folder()
-        segment = Segment(self.disk, self.folder, self.end_offset, self.config)
+        if len(self.segments) and self._checkpoint.stored is None:
+            self.note()
+        segment = Segment(self.shared, self.folder, self.end_offset, self.config)
         segment.created_ms = self._clock.now_ms()
         segment.create()
         active = self.segments.active
@@ -166,15 +229,16 @@ class SegmentStore:
         active = self.segments.active
         if checkpoint and active is not None:
             for segment in (*self._sealed_since_checkpoint, active):
-                files.extend(segment.indexes.save(segment.size_bytes))
+                files.extend(segment.save_indexes())
             recovery = {
                 "recovery_point": self.end_offset,
                 "recovery_segment": active.base_offset,
                 "recovery_position": active.size_bytes,
             }
         return FlushPlan(
-            disk=self.disk,
+            shared=self.shared,
             folder=self.folder,
+            folder_names=self._folder_names,
             end_offset=self.end_offset,
             marks=tuple((segment, segment.size_bytes) for segment in self._unsynced),
             files=tuple(files),
@@ -187,7 +251,11 @@ class SegmentStore:
         """Note that `plan` has run. This is the line where appends become durable."""
         for segment, size_bytes in plan.marks:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
+            if segment.is_dirty and segment.synced_bytes >= segment.size_bytes:
+                segment.is_dirty = False
+                self.shared.open_files.synced(segment)
         self._unsynced = [s for s in self._unsynced if s.synced_bytes < s.size_bytes]
+        self._folder_names = self._folder_names if self._folder_names != plan.folder_names else ()
         self._durable_name_changes = max(self._durable_name_changes, plan.name_changes)
         if plan.checkpoint is not None:
             self._let_rest(plan.end_offset)
@@ -199,6 +267,7 @@ class SegmentStore:
         sealed = self._sealed_since_checkpoint
         for segment in sealed:
             if segment.end_offset <= end_offset and segment not in self._unsynced:
+                self.shared.open_files.forget(segment)
                 segment.rest()
         self._sealed_since_checkpoint = [s for s in sealed if s.end_offset > end_offset]
 
@@ -216,6 +285,54 @@ class SegmentStore:
         active = self.segments.active
         if active is not None:
             active.cut(active.size_bytes)
+
+    # --- Summaries -------------------------------------------------------------------------------
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Recovery had to find out by itself what the folder should say."""
+        too_long = self.report.checkpoint_missing and self.segments.size_bytes > CHEAP_SCAN_BYTES
+        return self.report.checkpoint_damaged or too_long
+
+    @property
+    def is_summarisable(self) -> bool:
+        """Whether a start that knew only the checkpoint in the folder would have little to do."""
+        active, stored = self.segments.active, self._checkpoint.stored
+        if active is None or self._sealed_since_checkpoint or self.report.checkpoint_damaged:
+            return False
+        if active.size_bytes > CHEAP_SCAN_BYTES:
+            return False
+        if stored is None:
+            return len(self.segments) == 1
+        return stored.generation > 0 and stored.recovery_segment == active.base_offset
+
+    def summary(self, state: bytes) -> LogSummary:
+        """The log as it is now."""
+        active, stored = self.segments.active, self._checkpoint.stored
+        if active is None:
+            raise InvariantError(f"the log in {self.folder} is empty: there is nothing to sum up")
+        active.keep_indexes()
+        point = replace(
+            self.checkpoint,
+            recovery_point=self.end_offset,
+            recovery_segment=active.base_offset,
+            recovery_position=active.size_bytes,
+        )
+        generation = 0 if stored is None else stored.generation
+        return LogSummary(generation, point, active.newest, active.created_ms, state)
+
+    def summarised(self, summary: LogSummary) -> bool:
+        """Note that what a summary says is on the disk; false when it does not count any more."""
+        stored, point = self._checkpoint.stored, summary.checkpoint
+        generation = 0 if stored is None else stored.generation
+        if summary.generation != generation or point.recovery_point > self.flushed_offset:
+            return False
+        self._checkpoint.assume(
+            recovery_point=point.recovery_point,
+            recovery_segment=point.recovery_segment,
+            recovery_position=point.recovery_position,
+        )
+        return True
 
     # --- Removing --------------------------------------------------------------------------------
 
@@ -264,6 +381,7 @@ class SegmentStore:
         for segment in segments:
             for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
                 self.disk.remove(segment.path(suffix))
+            self.shared.open_files.forget(segment)
             self._unsynced = [s for s in self._unsynced if s is not segment]
             self._sealed_since_checkpoint = [
                 s for s in self._sealed_since_checkpoint if s is not segment
@@ -273,8 +391,10 @@ class SegmentStore:
     def _keep(self, segments: Segments) -> None:
         """Have these segments; what the others have counted stays counted."""
         kept = set(segments)
-        gone = (each for each in self.segments if each not in kept)
-        self.stats.index_rebuilds += sum(each.index_rebuilds for each in gone)
+        for each in self.segments:
+            if each not in kept:
+                self.shared.open_files.forget(each)
+                self.stats.index_rebuilds += each.index_rebuilds
         self.segments = segments
 
     def let_go(self) -> None:

@@ -286,7 +286,7 @@ def test_sequences_are_kept_only_once_their_batches_are_on_the_disk(tmp_path: Pa
             disk.trace.clear()
             await Maintenance(broker).checkpoint()
             synced = disk.trace.index("sync 00000000000000000000.log")
-            kept = next(n for n, told in enumerate(disk.trace) if "rename snapshot-" in told)
+            kept = next(n for n, told in enumerate(disk.trace) if "rename log-summaries" in told)
             assert synced < kept
 
     asyncio.run(scenario())

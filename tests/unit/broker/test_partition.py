@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker.partition import Isolation, Partition, PartitionId
+from goqueue.broker.partition_log import open_partition_log
 from goqueue.broker.waiting import Waiter
 from goqueue.model.errors import DiskError, LogFailedError, OffsetOutOfRangeError
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync, LogConfig
+from goqueue.storage.shared_files import SharedFiles
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk, HastyFile
 
@@ -35,9 +37,9 @@ _folders = count()
 
 def _open(folder: Path, config: LogConfig, disk: Disk, pool: ThreadPoolExecutor) -> Partition:
     partition_id = PartitionId("t", 0)
-    return Partition(
-        partition_id, folder / "0", config, disk=disk, clock=ManualClock(), executor=pool
-    )
+    clock = ManualClock()
+    stored = open_partition_log(folder / "0", config, shared=SharedFiles(disk), clock=clock)
+    return Partition(partition_id, stored, clock=clock, executor=pool)
 
 
 @asynccontextmanager

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker.partition import Partition, PartitionId
+from goqueue.broker.partition_log import open_partition_log
 from goqueue.broker.state_log import StateLog
 from goqueue.storage.config import Fsync, LogConfig
+from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.clocks import ManualClock
 from support.disks import HastyDisk
@@ -30,13 +32,14 @@ class Store:
         self.open()
 
     def open(self):
-        self.partition = Partition(
-            PartitionId("__state", 0),
+        stored = open_partition_log(
             self.folder,
             LogConfig(fsync=Fsync.NEVER, segment_bytes=1024),
-            disk=self.disk,
+            shared=SharedFiles(self.disk),
             clock=self.clock,
-            executor=self.pool,
+        )
+        self.partition = Partition(
+            PartitionId("__state", 0), stored, clock=self.clock, executor=self.pool
         )
         self.log = StateLog(self.partition, KIND, self.disk, self.clock)
 

@@ -65,7 +65,9 @@ def test_something_else_is_no_checkpoint(data: bytes) -> None:
 
 
 def test_a_checkpoint_of_a_newer_version_is_refused_by_name(memory_path: Path) -> None:
-    fill(open_log(memory_path), 2)
+    log = open_log(memory_path)
+    fill(log, 2)
+    log.close()
     path = memory_path / "log.checkpoint"
     body = json.loads(path.read_bytes())
     path.write_text(json.dumps({**body, "format": FORMAT_VERSION + 1, "more": "fields"}))

@@ -13,6 +13,7 @@ import pytest
 from goqueue.model.errors import DiskError, LogFailedError
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.flush import Flusher
+from goqueue.storage.flush_schedule import FlushSchedule
 from goqueue.storage.log import Log
 from support.batches import batch, fill
 from support.disks import FaultyDisk, FaultyFile
@@ -261,13 +262,13 @@ def test_interval_an_append_during_the_flush_of_a_roll_is_synced_an_interval_lat
             if log.flushed_offset == log.end_offset:
                 all_flushed.set()
 
-        flusher = Flusher(log, on_flushed=on_flushed)
+        schedule = FlushSchedule()
+        flusher = Flusher(log, on_flushed=on_flushed, schedule=schedule)
         while len(log.segments) < 2:
             await append(log, flusher, batch(value=b"x" * 100))
         await entered(disk)
-        if flusher._timer is not None:  # of the appends before the roll: it ends meanwhile
-            flusher._timer.cancel()
-            flusher._on_timer()
+        schedule.discard(flusher)  # the interval of the appends before the roll ends meanwhile
+        await schedule.flush([flusher])
         await append(log, flusher)
         disk.gate.set()
         await asyncio.wait_for(all_flushed.wait(), 60)
@@ -298,10 +299,11 @@ def test_interval_an_idle_log_is_left_alone(memory_path: Path) -> None:
         disk = FaultyDisk(memory_path)
         log = open_log(disk, Fsync.INTERVAL, fsync_interval_ms=1)
         flushed = asyncio.Event()
-        flusher = Flusher(log, on_flushed=flushed.set)
+        schedule = FlushSchedule()
+        flusher = Flusher(log, on_flushed=flushed.set, schedule=schedule)
         await append(log, flusher)
         await asyncio.wait_for(flushed.wait(), 60)
-        assert flusher._timer is None
+        assert len(schedule) == 0
         await flusher.stop()
 
     asyncio.run(scenario())

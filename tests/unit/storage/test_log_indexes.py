@@ -228,9 +228,9 @@ def test_a_sparse_index_finds_what_a_list_finds(
     for key in keys:
         index.append(key, key * 2)
         index.append(key, 99)  # a key that does not grow is left out
-    index.save(77)
+    file = index.save(77)
     if sealed:
-        index.seal()
+        index.seal(file)
     loaded = SparseIndex.load(HastyDisk(), path, 77, sealed=sealed)
     assert SparseIndex.load(HastyDisk(), path, 78, sealed=sealed) is None
     assert loaded is not None

@@ -1,0 +1,130 @@
+"""Flushes that are due some time later, of many logs, with one timer and a few threads.
+
+A log that was appended to waits here for its interval. All logs that are due together are flushed
+together: a few threads each take a portion, so that the disk has several syncs to join at a time,
+and no portion holds more than a few files open. When many logs wait, they are flushed before their
+time: each keeps a file open until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+PORTION: Final = 32
+"""Logs that one thread flushes in one go."""
+PORTIONS_AT_A_TIME: Final = 4
+"""Portions under way at a time. Others wait, so that syncs which publishers wait for find a free
+thread."""
+MAX_WAITING: Final = 256
+"""Logs that wait for their interval; with more, all of them are flushed now."""
+
+
+_EARLY: Final = 0.2
+"""The last part of its interval in which a log is flushed together with one that is due."""
+
+
+class Due(Protocol):
+    """A log that waits to be flushed."""
+
+    def begin(self) -> Callable[[], Callable[[], None]] | None:
+        """On the loop: what to do in a thread, which returns what to do on the loop afterwards.
+
+        None when there is nothing to flush any more.
+        """
+        ...
+
+
+class FlushSchedule:
+    """The logs of one event loop that wait to be flushed."""
+
+    def __init__(self, executor: Executor | None = None, max_waiting: int = MAX_WAITING) -> None:
+        self._executor = executor
+        self._max_waiting = max_waiting
+        self._waiting: OrderedDict[Due, tuple[float, float]] = OrderedDict()
+        """From when on each may be flushed, and when it is due, on the clock of the loop."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
+        self._flushing: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """How many logs wait."""
+        return len(self._waiting)
+
+    def add(self, due: Due, delay_s: float) -> None:
+        """Flush a log after so long at the latest; one that waits already keeps its time."""
+        if due in self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + delay_s
+        self._waiting[due] = (due_s - _EARLY * delay_s, due_s)
+        if self._flushing is not None:
+            return  # what is left is looked at afterwards
+        if len(self._waiting) > self._max_waiting:
+            self._start()
+        elif self._timer is None or due_s < self._timer_at_s:
+            self._set_timer(due_s)
+
+    def discard(self, due: Due) -> None:
+        """A log is flushed by somebody else, or is gone."""
+        self._waiting.pop(due, None)
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = due_s
+        self._timer = asyncio.get_running_loop().call_at(due_s, self._start)
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush_due())
+
+    async def _flush_due(self) -> None:
+        try:
+            await self.flush(self._take_due())
+            while len(self._waiting) > self._max_waiting:
+                await self.flush(self._take_due())
+        finally:
+            self._flushing = None
+        if self._waiting:
+            self._set_timer(min(due_s for _, due_s in self._waiting.values()))
+
+    def _take_due(self) -> list[Due]:
+        """Those whose time has come or nearly so; all, when there are too many."""
+        now_s = asyncio.get_running_loop().time()
+        crowded = len(self._waiting) > self._max_waiting
+        due = [each for each, (from_s, _) in self._waiting.items() if crowded or from_s <= now_s]
+        for each in due:
+            del self._waiting[each]
+        return due
+
+    async def flush(self, logs: Sequence[Due]) -> None:
+        """Flush these logs now, and return when all of that is over."""
+        portions = iter([logs[at : at + PORTION] for at in range(0, len(logs), PORTION)])
+
+        async def work() -> None:
+            for portion in portions:
+                await self._flush_portion(portion)
+
+        workers = min(PORTIONS_AT_A_TIME, -(-len(logs) // PORTION))
+        await asyncio.gather(*(work() for _ in range(workers)))
+
+    async def _flush_portion(self, portion: Sequence[Due]) -> None:
+        begun = [run for each in portion if (run := each.begin()) is not None]
+        if not begun:
+            return
+        loop = asyncio.get_running_loop()
+        endings = await loop.run_in_executor(self._executor, lambda: [run() for run in begun])
+        for end in endings:
+            end()
