@@ -79,6 +79,7 @@ class SegmentStore:
         self._clock = clock
         self.report: RecoveryReport
         self.segments = Segments()
+        self._folder_names: UnsyncedNames = ()
         self.load(summary=summary)
 
     @property
@@ -103,7 +104,6 @@ class SegmentStore:
         self._name_changes = len(self.segments)  # who made them may not have synced the folder
         self._durable_name_changes = 0
         self._has_folder = len(self.segments) > 0
-        self._folder_names: UnsyncedNames = ()
         if self.report.checkpoint_missing:
             self._folder_names = self.shared.folders.doubt(self.folder)  # likewise
         active = self.segments.active
