@@ -120,6 +120,12 @@ class BrokerProcess:
             self._process.wait()
         self._reader.join()
 
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
     # --- What it uses ----------------------------------------------------------------------------
 
     def cpu_s(self) -> float:

@@ -43,15 +43,15 @@ def create(address: str, topic: str, topics: int, partitions: int) -> None:
 
 
 def publish(
-    port: int, topic: str, topics: int, partitions: int, each: int, connections: int
+    *, port: int, topic: str, topics: int, partitions: int, each: int, connections: int
 ) -> dict[str, Any]:
     """Publish `each` messages to every partition; the seconds and what was acknowledged."""
-    batch = batch_of(_MESSAGE_BYTES)
+    batch, names = batch_of(_MESSAGE_BYTES), topic_names(topic, topics)
     requests = (
         (name, produce_frame(name, partition, batch))
         for _ in range(each)
         for partition in range(partitions)
-        for name in topic_names(topic, topics)
+        for name in names
     )
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     with runner:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 PORTION: Final = 32
-"""Logs that one thread flushes in one go."""
+"""Logs that one thread flushes in one go, at most: each holds a file open until then."""
 PORTIONS_AT_A_TIME: Final = 4
 """Portions under way at a time. Others wait, so that syncs which publishers wait for find a free
 thread."""
@@ -46,6 +46,8 @@ class FlushSchedule:
     def __init__(self, executor: Executor | None = None, max_waiting: int = MAX_WAITING) -> None:
         self._executor = executor
         self._max_waiting = max_waiting
+        # All portions under way hold no more files open than may wait to be flushed.
+        self._portion = max(1, min(PORTION, max_waiting // (2 * PORTIONS_AT_A_TIME)))
         self._waiting: OrderedDict[Due, tuple[float, float]] = OrderedDict()
         """From when on each may be flushed, and when it is due, on the clock of the loop."""
         self._timer: asyncio.TimerHandle | None = None
@@ -111,14 +113,14 @@ class FlushSchedule:
 
     async def flush(self, logs: Sequence[Due]) -> None:
         """Flush these logs now, and return when all of that is over."""
-        portions = iter([logs[at : at + PORTION] for at in range(0, len(logs), PORTION)])
+        size = self._portion
+        portions = iter([logs[at : at + size] for at in range(0, len(logs), size)])
 
         async def work() -> None:
             for portion in portions:
                 await self._flush_portion(portion)
 
-        workers = min(PORTIONS_AT_A_TIME, -(-len(logs) // PORTION))
-        await asyncio.gather(*(work() for _ in range(workers)))
+        await asyncio.gather(*(work() for _ in range(PORTIONS_AT_A_TIME)))
 
     async def _flush_portion(self, portion: Sequence[Due]) -> None:
         begun = [run for each in portion if (run := each.begin()) is not None]
