@@ -63,12 +63,14 @@ class FolderNames:
             self._changed[parent] = next(self._versions)
 
     def _unsynced(self, folder: Path) -> UnsyncedNames:
+        found = []
         with self._lock:
-            return tuple(
-                (parent, self._changed[parent])
-                for parent in folder.parents
-                if parent in self._changed
-            )
+            for parent in folder.parents:
+                if parent in self._changed:
+                    found.append((parent, self._changed[parent]))
+                if parent == self._root:
+                    break
+        return tuple(found)
 
     def sync(self, names: UnsyncedNames) -> None:
         """Return when these changes are on the disk; in any thread.
