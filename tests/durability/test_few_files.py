@@ -83,13 +83,13 @@ def test_more_partitions_and_segments_than_files_outlive_a_stop_and_a_kill(
     admin = AdminClient({"bootstrap.servers": server.kafka_address})
     topics = [
         NewTopic("wide", num_partitions=PARTITIONS),
-        NewTopic("long", num_partitions=SEGMENTED, config={"segment.bytes": "16384"}),
+        NewTopic("long", num_partitions=SEGMENTED, config={"segment.bytes": "1048576"}),
     ]
     for made in admin.create_topics(topics).values():
         made.result(120)
     values = {("wide", number): [b"%d" % number] for number in range(PARTITIONS)}
     values |= {
-        ("long", number): [b"%d-%d" % (number, n) + bytes(6000) for n in range(60)]
+        ("long", number): [b"%d-%d" % (number, n) + bytes(600_000) for n in range(15)]
         for number in range(SEGMENTED)
     }
     produce(server, values)
