@@ -362,6 +362,7 @@ class Partition:
         """
         if self._book is None or not self.log.is_summarisable:
             return False
+        started_s = self._clock.monotonic_s()
         state = snapshot.encode()
         if len(state) > MAX_SUMMARISED_BYTES:
             return False
@@ -370,6 +371,9 @@ class Partition:
         if not self.log.summarised(summary):
             return False
         self._book.put(self.log.folder, summary)
+        self._snapshots.size_bytes = len(state)
+        took_s = self._clock.monotonic_s() - started_s
+        self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
         return True
 
     def _save_snapshot(self, snapshot: Snapshot) -> None:

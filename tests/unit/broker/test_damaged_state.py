@@ -13,6 +13,7 @@ from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.metrics import names
 from goqueue.model.errors import SchemaError
 from goqueue.schemas.model import Schema, SchemaType
+from goqueue.storage.summary import CHEAP_SCAN_BYTES
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.bad_bits import damaged_copies, flip, stored_batches
@@ -146,6 +147,8 @@ def test_a_bad_bit_in_a_snapshot_of_producers_is_reported(tmp_path: Path) -> Non
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 1)
             publish(broker, "t", b"x", producer_id=7, producer_epoch=0, base_sequence=0)
+            for _ in range(2):  # a short log is kept in its summary
+                publish(broker, "t", bytes(CHEAP_SCAN_BYTES // 2))
         (path,) = (tmp_path / "topics" / "t").rglob("snapshot-*.bin")
         flip(path, 20)
         async with running_broker(tmp_path) as broker:

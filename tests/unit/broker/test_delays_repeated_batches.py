@@ -136,6 +136,7 @@ async def _play(folder, seed, policy):
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_a_batch_that_is_repeated_after_a_power_cut_is_stored_once_and_whole(memory_path, seed):
     asyncio.run(_play(memory_path, seed, "always" if seed % 3 else "interval"))
     gc.collect()
