@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks._brokers import HOST
 from benchmarks._client import serve_calls
