@@ -133,6 +133,10 @@ class HastyDisk(SystemDisk):
     def sync_folder(self, folder: Path) -> None:
         """Pretend."""
 
+    def sync_all(self, folder: Path) -> bool:
+        """Pretend."""
+        return folder.exists()
+
 
 class FaultyFile:
     """A file of a `FaultyDisk`."""
@@ -399,6 +403,17 @@ class FaultyDisk:
             for path in [path for path in self._names if path.is_relative_to(folder)]:
                 self._rename_to(path, None)
 
+    def sync_all(self, folder: Path) -> bool:
+        with self.lock:
+            self.sync_threads.add(threading.current_thread().name)
+            self.count_and_fail("sync_all", folder)
+            for inode in self._names.values():
+                inode.sync()
+            self._keep_names(list(self._past_names))
+            self._renames.clear()
+            self._unsynced_folders.clear()
+            return True
+
     def sync_folder(self, folder: Path) -> None:
         with self.lock:
             self.sync_threads.add(threading.current_thread().name)
@@ -407,12 +422,16 @@ class FaultyDisk:
                 each for each in self._unsynced_folders if each.parent != folder
             }
             self._renames = [rename for rename in self._renames if rename[1].parent != folder]
-            for path in [path for path in self._past_names if path.parent == folder]:
-                inode = self._past_names.pop(path)[-1]
-                if inode is None:
-                    self._durable_names.pop(path, None)
-                else:
-                    self._durable_names[path] = inode
+            self._keep_names([path for path in self._past_names if path.parent == folder])
+
+    def _keep_names(self, paths: list[Path]) -> None:
+        """Let names mean on the disk what they mean now."""
+        for path in paths:
+            inode = self._past_names.pop(path)[-1]
+            if inode is None:
+                self._durable_names.pop(path, None)
+            else:
+                self._durable_names[path] = inode
 
     def usage(self, folder: Path) -> DiskUsage:
         return self._real.usage(folder)

@@ -67,7 +67,8 @@ class Partitions:
         self._clock = clock
         self._executor = executor
         max_waiting = min(shared.open_files.limit, MAX_WAITING)
-        self._schedule = FlushSchedule(executor, max_waiting)
+        sync_all = partial(self._disk.sync_all, folder.parent)
+        self._schedule = FlushSchedule(executor, max_waiting, sync_all)
         self.book = CheckpointBook(self._disk, folder.parent / BOOK_FILE, folder)
         """What the next start need not find out by itself."""
         self._measures = measures

@@ -12,6 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from goqueue.model.errors import DiskError, DiskFullError, DiskPermissionError
+from goqueue.runtime.sync_all import SyncAll
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,6 +129,13 @@ class Disk(Protocol):
         """Return when all names made, changed and removed in the folder are on the disk."""
         ...
 
+    def sync_all(self, folder: Path) -> bool:
+        """Return when all that was written to any file, and all names, are on the disk.
+
+        False when this disk cannot do that for the file system of `folder`; nothing is synced then.
+        """
+        ...
+
     def usage(self, folder: Path) -> DiskUsage:
         """How large the disk is that holds the folder, and what is left of it."""
         ...
@@ -220,6 +228,10 @@ class SystemFile:
 class SystemDisk:
     """The file system of the machine."""
 
+    def __init__(self) -> None:
+        self._syncs: dict[Path, SyncAll | None] = {}
+        """One for each folder of which all was to be synced: the data folder."""
+
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> SystemFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
         try:
@@ -305,6 +317,18 @@ class SystemDisk:
                 os.close(descriptor)
         except OSError as error:
             raise translate(error, "syncing the folder", folder) from error
+
+    def sync_all(self, folder: Path) -> bool:
+        if folder not in self._syncs:
+            self._syncs[folder] = SyncAll.of(folder)
+        sync = self._syncs[folder]
+        if sync is None:
+            return False
+        try:
+            sync.sync()
+        except OSError as error:
+            raise translate(error, "syncing the file system of", folder) from error
+        return True
 
     def usage(self, folder: Path) -> DiskUsage:
         try:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.disk import DiskFile
     from goqueue.storage.checkpoint import CheckpointFile
+    from goqueue.storage.flush_schedule import End, Run
     from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.log import Log
     from goqueue.storage.segment import Segment
@@ -56,17 +57,24 @@ class FlushPlan:
     recovery: Mapping[str, int]
     """The recovery point to note in the checkpoint once everything is there."""
 
-    def run(self) -> float:
-        """Do it; in any thread, while the log goes on. Returns how many seconds it took."""
+    def run(self, *, is_synced: bool = False) -> float:
+        """Do it; in any thread, while the log goes on. Returns how many seconds it took.
+
+        With `is_synced` all files and names are on the disk since the plan was made.
+        """
         started_s = time.perf_counter()
+        if not is_synced:
+            self._sync()
+        if self.checkpoint is not None:
+            self.checkpoint.update(**self.recovery)
+        return time.perf_counter() - started_s
+
+    def _sync(self) -> None:
         for file in self.files:
             file.sync()
         if self.name_changes:
             self.shared.disk.sync_folder(self.folder)
         self.shared.folders.sync(self.folder_names)
-        if self.checkpoint is not None:
-            self.checkpoint.update(**self.recovery)
-        return time.perf_counter() - started_s
 
 
 class Flusher:
@@ -187,7 +195,7 @@ class Flusher:
             self._running = None
         return self._finished(plan, outcome)
 
-    def begin(self) -> Callable[[], Callable[[], None]] | None:
+    def begin(self) -> Run | None:
         """A flush together with other logs; see `Due`."""
         self._is_scheduled = False
         if self._running is not None or self._log.flushed_offset >= self._log.end_offset:
@@ -198,9 +206,9 @@ class Flusher:
             return None  # it is failed or closed
         running = self._running = asyncio.get_running_loop().create_future()
 
-        def run() -> Callable[[], None]:
+        def run(is_synced: bool) -> End:  # noqa: FBT001 - the schedule says one thing to all
             try:
-                outcome = _run(plan)
+                outcome = _run(plan, is_synced=is_synced)
             except BaseException as error:  # noqa: BLE001 - whoever waits must not wait for ever
                 return partial(self._broken, running, error)
             return lambda: running.set_result(self._finished(plan, outcome))
@@ -232,9 +240,9 @@ class Flusher:
             self.appended()
 
 
-def _run(plan: FlushPlan) -> float | DiskError:
+def _run(plan: FlushPlan, *, is_synced: bool = False) -> float | DiskError:
     """Run a plan in a thread; returns the seconds that it took, or why the disk refused."""
     try:
-        return plan.run()
+        return plan.run(is_synced=is_synced)
     except DiskError as error:
         return error

@@ -4,17 +4,25 @@ A log that was appended to waits here for its interval. All logs that are due to
 together: a few threads each take a portion, so that the disk has several syncs to join at a time,
 and no portion holds more than a few files open. When many logs wait, they are flushed before their
 time: each keeps a file open until then.
+
+Where the disk can sync all files at once, that is done for a large group instead: a log of one
+message is a new file in a new folder, and two syncs for each would make everybody wait who makes
+files meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+
+from goqueue.model.errors import DiskError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
+
+_T = TypeVar("_T")
 
 PORTION: Final = 32
 """Logs that one thread flushes in one go, at most: each holds a file open until then."""
@@ -25,17 +33,24 @@ MAX_WAITING: Final = 256
 """Logs that wait for their interval; with more, all of them are flushed now."""
 
 
+MANY: Final = 64
+"""Logs that are due together for which all files of the disk are synced at once. Fewer are synced
+one by one, since others may have much more to write to the same disk."""
 _EARLY: Final = 0.2
 """The last part of its interval in which a log is flushed together with one that is due."""
+
+
+End: TypeAlias = "Callable[[], None]"
+Run: TypeAlias = "Callable[[bool], End]"
 
 
 class Due(Protocol):
     """A log that waits to be flushed."""
 
-    def begin(self) -> Callable[[], Callable[[], None]] | None:
+    def begin(self) -> Run | None:
         """On the loop: what to do in a thread, which returns what to do on the loop afterwards.
 
-        None when there is nothing to flush any more.
+        It is told whether all files are on the disk already. None when there is nothing to flush.
         """
         ...
 
@@ -43,10 +58,16 @@ class Due(Protocol):
 class FlushSchedule:
     """The logs of one event loop that wait to be flushed."""
 
-    def __init__(self, executor: Executor | None = None, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        executor: Executor | None = None,
+        max_waiting: int = MAX_WAITING,
+        sync_all: Callable[[], bool] | None = None,
+    ) -> None:
+        """Flush in `executor`; `sync_all` syncs all files at once and says whether it could."""
         self._executor = executor
+        self._sync_all = sync_all
         self._max_waiting = max_waiting
-        # All portions under way hold no more files open than may wait to be flushed.
         self._portion = max(1, min(PORTION, max_waiting // (2 * PORTIONS_AT_A_TIME)))
         self._waiting: OrderedDict[Due, tuple[float, float]] = OrderedDict()
         """From when on each may be flushed, and when it is due, on the clock of the loop."""
@@ -113,20 +134,32 @@ class FlushSchedule:
 
     async def flush(self, logs: Sequence[Due]) -> None:
         """Flush these logs now, and return when all of that is over."""
-        size = self._portion
-        portions = iter([logs[at : at + size] for at in range(0, len(logs), size)])
+        for group in _portions(logs, self._max_waiting):
+            begun = [run for each in group if (run := each.begin()) is not None]
+            is_synced = len(begun) >= MANY and await self._in_thread(self._synced_all)
+            await self._finish(begun, is_synced=is_synced)
+
+    def _synced_all(self) -> bool:
+        """Whether all files are on the disk now; if something was refused, each log finds out."""
+        try:
+            return self._sync_all is not None and self._sync_all()
+        except DiskError:
+            return False
+
+    async def _finish(self, begun: Sequence[Run], *, is_synced: bool) -> None:
+        portions = _portions(begun, self._portion)
 
         async def work() -> None:
             for portion in portions:
-                await self._flush_portion(portion)
+                endings = await self._in_thread(lambda runs: [r(is_synced) for r in runs], portion)
+                for end in endings:
+                    end()
 
         await asyncio.gather(*(work() for _ in range(PORTIONS_AT_A_TIME)))
 
-    async def _flush_portion(self, portion: Sequence[Due]) -> None:
-        begun = [run for each in portion if (run := each.begin()) is not None]
-        if not begun:
-            return
-        loop = asyncio.get_running_loop()
-        endings = await loop.run_in_executor(self._executor, lambda: [run() for run in begun])
-        for end in endings:
-            end()
+    async def _in_thread(self, work: Callable[..., _T], *given: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *given)
+
+
+def _portions(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    return iter([items[at : at + size] for at in range(0, len(items), size)])

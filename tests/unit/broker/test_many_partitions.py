@@ -12,6 +12,7 @@ from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.partition import PartitionId
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
+from goqueue.storage.flush_schedule import MANY, FlushSchedule
 from support.brokers import read_all, running_broker
 from support.disks import FaultyDisk, HastyDisk
 
@@ -48,6 +49,34 @@ def test_nothing_is_synced_on_the_thread_of_the_event_loop(tmp_path: Path, fsync
             await Maintenance(broker).checkpoint()
         assert disk.sync_threads
         assert threading.current_thread().name not in disk.sync_threads
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_logs_that_are_flushed_together_outlive_a_power_cut(
+    tmp_path: Path, seed: int, refused: bool
+) -> None:
+    """All files at once, or one by one where that is refused."""
+
+    async def scenario() -> None:
+        disk = FaultyDisk(tmp_path / "topics", seed=seed)
+        async with running_broker(tmp_path, disk=disk, clean=False) as broker:
+            await broker.create_topic("t", MANY, {"goqueue.fsync": "never"})
+            for number in range(MANY):
+                append(broker, "t", number)
+            if refused:
+                disk.fail_next("sync_all")
+            disk.counts.clear()
+            flushers = [each.flusher for each in broker.partitions if each.id.topic == "t"]
+            await FlushSchedule(sync_all=lambda: disk.sync_all(tmp_path)).flush(flushers)
+            assert disk.counts["sync_all"] == 1
+            assert disk.counts["sync .log"] == (MANY if refused else 0)
+        disk.crash()
+        async with running_broker(tmp_path, disk=disk) as broker:
+            found = [each for each in broker.partitions if each.id.topic == "t"]
+            assert [each.log_end for each in found] == [1] * MANY
 
     asyncio.run(scenario())
 

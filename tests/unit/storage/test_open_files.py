@@ -78,6 +78,7 @@ def test_a_file_with_unsynced_bytes_stays_open_until_they_are_synced(memory_path
 def test_more_unsynced_files_than_may_be_open_are_synced_by_their_flush(memory_path: Path) -> None:
     for seed in range(20):
         disk = FaultyDisk(memory_path / str(seed), seed=seed)
+        disk.make_folder(disk.root)
         shared = SharedFiles(disk, OpenFiles(LIMIT), disk.root)
         logs = logs_in(disk.root, shared, 5 * LIMIT)
         for log in logs:
