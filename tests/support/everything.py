@@ -43,7 +43,7 @@ from goqueue.server.node import Node
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.batches import garbage_batch
-from support.brokers import publish
+from support.brokers import publish, publish_checked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,9 +137,9 @@ async def _validate(broker: Broker) -> None:
     await broker.create_topic("checked", 1, {"goqueue.schema.validation": "latest"})
     schema = Schema(SchemaType.JSON, '{"type":"integer"}')
     await broker.schemas.change(lambda registry: registry.register("checked-value", schema))
-    publish(broker, "checked", b"1")
+    await publish_checked(broker, "checked", b"1")
     with pytest.raises(SchemaValidationError):
-        publish(broker, "checked", b'"one"')
+        await publish_checked(broker, "checked", b'"one"')
 
 
 async def _transact(broker: Broker) -> None:

@@ -133,6 +133,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.GroupError: Kind(400, "group_refused"),
     model.InvalidGroupIdError: Kind(400, "invalid_group", "group"),
     model.InvalidGroupRequestError: Kind(400, "invalid_group_request"),
+    model.InvalidTopologyError: Kind(400, "invalid_topology"),
     model.GroupNotFoundError: Kind(404, "unknown_group", "group"),
     model.NonEmptyGroupError: Kind(409, "group_not_empty", "group"),
     model.GroupSubscribedError: Kind(409, "group_subscribed", "topic"),
