@@ -9,6 +9,7 @@ import pytest
 from support import group_wire as wire
 from support.groups import (
     FAST_GROUPS,
+    PATIENT_GROUPS,
     Stream,
     cast,
     check_all_delivered,
@@ -115,7 +116,7 @@ def test_members_of_both_kinds_are_shown_as_what_they_are(
 def test_a_mixed_group_goes_on_after_a_kill_of_the_broker(
     start_server: Callable[..., ServerProcess],
 ) -> None:
-    server = start_server(*FAST_GROUPS)
+    server = start_server(*PATIENT_GROUPS)
     make_topic(server, TOPIC, PARTITIONS)
     with Stream.into(server, TOPIC, PARTITIONS, EACH_S) as stream, cast() as start:
         members = [

@@ -36,6 +36,8 @@ _FAST: Final = (
 )
 FAST_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "2m")
 """For tests in which nobody is silent for so long, however busy the machine is."""
+PATIENT_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "30s")
+"""For tests in which a client may leave while it has no connection, and nobody hears of it."""
 MORTAL_GROUPS: Final = (*_FAST, "--groups-consumer-session-timeout", "6s")
 """For tests that wait until somebody is given up."""
 WAIT_S: Final = 90.0

@@ -33,7 +33,7 @@ from goqueue.model.errors import (
     SchemaError,
     TopicError,
 )
-from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
 from goqueue.records.batch import peek, validate
 from goqueue.records.opening import check_count, room_for
@@ -437,7 +437,8 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             f"{info.count} records in a batch of {info.size_bytes} bytes: each takes at least "
             f"{LEAST_RECORD_BYTES}"
         )
-    check_count(info, room_for(info.size_bytes))  # no reader here could open it
+    if info.count > FREE_BATCH_ITEMS:
+        check_count(info, room_for(info.size_bytes))  # no reader here could open it
     validate(batch, 0, info)
     return info
 

@@ -97,7 +97,7 @@ class TraceNotes:
 
     def _may_trace(self, now_s: float) -> bool:
         """Whether one more batch of a topic that follows the broker's sampling may be traced."""
-        return self._share.has_room(self.store.files.written_bytes) and self._budget.take(now_s)
+        return self._budget.take(now_s) and self._share.has_room(self.store.files.written_bytes)
 
     # --- Noting ----------------------------------------------------------------------------------
 

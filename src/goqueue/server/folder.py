@@ -24,7 +24,15 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = "goqueue.lock"
 PID_FILE: Final = "goqueue.pid"
-OUR_NAMES: Final = ("goqueue.", "metadata.db", "topics", "traces", "delay-slots", "tls")
+OUR_NAMES: Final = (
+    "goqueue.",
+    "metadata.db",
+    "log-summaries",
+    "topics",
+    "traces",
+    "delay-slots",
+    "tls",
+)
 """What names in the folder begin with that the server makes."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 

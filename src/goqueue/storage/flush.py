@@ -130,10 +130,11 @@ class Flusher:
 
     def appended(self) -> None:
         """Arrange, without waiting, for what was just appended to be flushed in time."""
-        config = self._log.config
-        if self._log.checkpoint_due or self.promises_sync(self._log.end_offset):
+        log = self._log
+        config = log.config
+        if log.checkpoint_due or self.promises_sync(log.end_offset):
             self._start()
-        elif config.fsync is Fsync.INTERVAL and not self._is_scheduled:
+        elif not self._is_scheduled and config.fsync is Fsync.INTERVAL:
             self._is_scheduled = True
             self._schedule.add(self, config.fsync_interval_ms / 1000)
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
-from goqueue.model.errors import GoQueueError, MalformedBatchError, TopicError
+from goqueue.model.errors import GoQueueError, MalformedBatchError
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from goqueue.broker.broker import Broker
+    from goqueue.broker.settings import TopicSettings
     from goqueue.protocols.kafka.codec import Encoded, Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest
@@ -53,7 +54,7 @@ class ProduceApi:
         What is opened, and too large for the event loop, and what is held against schemas is
         appended when that has been done. What is sent behind it waits.
         """
-        if self._has_large(request) or any(map(self._is_checked, request.topics)):
+        if self._must_prepare(request):
             ctx.is_large = True
         if request.transactional_id is not None and ctx.version >= IMPLICIT_FROM:
             wanted = self._joining.wanted(request)
@@ -140,36 +141,33 @@ class ProduceApi:
 
     # --- Batches that are opened or checked before they are published -----------------------------
 
-    def _is_checked(self, topic: TopicData) -> bool:
-        """Whether the topic holds messages against schemas."""
-        try:
-            found = self._broker.topics.catalogue.by_name.get(self._name(topic))
-        except TopicError:
-            return False  # which is said when it is published
-        return found is not None and found.settings.validates
+    def _must_prepare(self, request: ProduceRequest) -> bool:
+        """Whether a batch is to be opened or checked first. Most topics do neither."""
+        for topic in request.topics:
+            settings = self._settings(topic)
+            if settings is None or not (settings.may_open or settings.validates):
+                continue
+            if settings.validates or any(self._is_large(topic, data) for data in topic.partitions):
+                return True
+        return False
+
+    def _settings(self, topic: TopicData) -> TopicSettings | None:
+        """None for a topic that does not exist, which is said when it is published."""
+        catalogue = self._broker.topics.catalogue
+        if topic.topic_id is None:
+            found = catalogue.by_name.get(topic.name or "")
+        else:
+            found = catalogue.by_id.get(topic.topic_id)
+        return None if found is None else found.settings
 
     async def _prepared(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
         """A batch with what has to be known of it first; None where that is nothing."""
         request = await self._opened(topic, data)
-        if data.records is None or not self._is_checked(topic):
+        settings = self._settings(topic)
+        if data.records is None or settings is None or not settings.validates:
             return request
         place = PartitionId(self._name(topic), data.partition)
         return await self._broker.publisher.checked(request or PublishRequest(place, data.records))
-
-    def _has_large(self, request: ProduceRequest) -> bool:
-        return any(
-            self._is_large(topic, data)
-            for topic in request.topics
-            if self._may_open(topic)
-            for data in topic.partitions
-        )
-
-    def _may_open(self, topic: TopicData) -> bool:
-        try:
-            found = self._broker.topics.catalogue.by_name.get(self._name(topic))
-        except TopicError:
-            return False  # which is said when it is published
-        return found is not None and found.settings.may_open
 
     def _is_large(self, topic: TopicData, data: PartitionData) -> bool:
         place = PartitionId(self._name(topic), data.partition)
@@ -177,8 +175,10 @@ class ProduceApi:
 
     async def _opened(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
         """A large batch with its records. One at a time is kept open, until it is published."""
-        if data.records is None or not self._may_open(topic) or not self._is_large(topic, data):
+        settings = self._settings(topic)
+        if settings is None or not settings.may_open or not self._is_large(topic, data):
             return None
+        assert data.records is not None  # a batch that is large is there
         place = PartitionId(self._name(topic), data.partition)
         return await self._broker.large_batches.opened(PublishRequest(place, data.records))
 
@@ -194,8 +194,11 @@ class ProduceApi:
         if sent.refusal is not None:
             self._broker.partitions.resolve(partition)  # that it is missing is said first
             raise sent.refusal
-        request = prepared or PublishRequest(partition, data.records)
-        return self._broker.publisher.publish(request._replace(acks=acks))
+        if prepared is None:
+            request = PublishRequest(partition, data.records, acks)
+        else:
+            request = prepared._replace(acks=acks)
+        return self._broker.publisher.publish(request)
 
 
 class _Sent(NamedTuple):
