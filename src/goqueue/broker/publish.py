@@ -35,7 +35,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
-from goqueue.records.batch import peek, validate
+from goqueue.records.batch import CONTROL, DELETE_HORIZON, peek, validate
 from goqueue.records.opening import check_count, room_for
 from goqueue.records.section import LEAST_RECORD_BYTES
 from goqueue.storage.config import Fsync
@@ -70,6 +70,8 @@ _REFUSALS: Final = (
     PriorityError,
 )
 """What a topic has against messages, rather than against a batch."""
+_GIVEN_BY_THE_BROKER: Final = CONTROL | DELETE_HORIZON
+"""Attributes that no producer may set."""
 
 
 class Acks(IntEnum):
@@ -239,9 +241,10 @@ class Publisher:
         limits = topic.settings.timestamp_limits
         if limits is not None and not request.internal:
             now_ms = self._clock.now_ms()
-            check_timestamps(
-                limits, request.batch, info, now_ms, self.steady_ms, known=request.records
-            )
+            if not limits.hold_by_header(info, now_ms):
+                check_timestamps(
+                    limits, request.batch, info, now_ms, self.steady_ms, known=request.records
+                )
         if info.has_delivery_headers and not request.delivery:
             raise MalformedBatchError(
                 "the batch has the attribute bit 7, which the broker alone gives"
@@ -262,7 +265,8 @@ class Publisher:
         )
         if batch is not request.batch:
             info = peek(batch)
-            _check_size(topic, info)  # compressed anew it may be larger, or not compressed at all
+            # Compressed anew it may be larger, or not compressed at all.
+            _check_size(topic, info.size_bytes)
         placed = partition.append(batch, info)
         if info.has_delivery_headers and not placed.duplicate:
             lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)
@@ -413,16 +417,17 @@ async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
 def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
     """Hold a batch to what every batch must be, at the cost of its header."""
     info = peek(batch)
-    if info.size_bytes != len(batch):
+    size_bytes = info.size_bytes
+    if size_bytes != len(batch):
         raise MalformedBatchError(
-            f"{len(batch) - info.size_bytes} bytes behind the batch: publish one batch at a time"
+            f"{len(batch) - size_bytes} bytes behind the batch: publish one batch at a time"
         )
-    _check_size(topic, info)
-    if info.is_control:
-        raise MalformedBatchError("control batches are written by the broker alone")
-    if info.has_delete_horizon:
+    _check_size(topic, size_bytes)
+    if info.attributes & _GIVEN_BY_THE_BROKER:
         raise MalformedBatchError(
-            "the batch has a delete horizon, which compaction alone gives: it would say when "
+            "control batches are written by the broker alone"
+            if info.is_control
+            else "the batch has a delete horizon, which compaction alone gives: it would say when "
             "tombstones go"
         )
     if info.count == 0 or info.count != info.last_offset_delta + 1:
@@ -430,15 +435,17 @@ def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
             f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "
             "has one record for each offset, and at least one"
         )
-    Compression.of(info.compression)  # nobody could read a codec that does not exist
-    most_bytes = MAX_BATCH_BYTES if info.compression else info.size_bytes - HEADER_BYTES
+    codec = info.compression
+    if codec:
+        Compression.of(codec)  # nobody could read a codec that does not exist
+    most_bytes = MAX_BATCH_BYTES if codec else size_bytes - HEADER_BYTES
     if info.count * LEAST_RECORD_BYTES > most_bytes:
         raise MalformedBatchError(
-            f"{info.count} records in a batch of {info.size_bytes} bytes: each takes at least "
+            f"{info.count} records in a batch of {size_bytes} bytes: each takes at least "
             f"{LEAST_RECORD_BYTES}"
         )
     if info.count > FREE_BATCH_ITEMS:
-        check_count(info, room_for(info.size_bytes))  # no reader here could open it
+        check_count(info, room_for(size_bytes))  # no reader here could open it
     validate(batch, 0, info)
     return info
 
@@ -451,10 +458,10 @@ def _count(batch: memoryview) -> int:
         return 1
 
 
-def _check_size(topic: Topic, info: BatchInfo) -> None:
+def _check_size(topic: Topic, size_bytes: int) -> None:
     limit = topic.settings.max_message_bytes
-    if info.size_bytes > limit:
+    if size_bytes > limit:
         raise BatchTooLargeError(
-            f"a batch of {info.size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
+            f"a batch of {size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
             "(max.message.bytes)"
         )

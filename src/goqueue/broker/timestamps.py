@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.rewrite import records_of
 from goqueue.model.errors import InvalidTimestampError
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.records.batch import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,14 @@ class TimestampLimits(NamedTuple):
     after_ms: int | None
     before_ms: int | None
     """None is without bound."""
+
+    def hold_by_header(self, info: BatchInfo, now_ms: int) -> bool:
+        """Whether the header alone says that every record is within the limits."""
+        return (
+            self.before_ms is None
+            and not info.attributes & LOG_APPEND_TIME
+            and (self.after_ms is None or info.max_timestamp <= now_ms + self.after_ms)
+        )
 
 
 def check_timestamps(

@@ -76,7 +76,7 @@ class Tracer(TraceLogGroups):
         first, end, is_duplicate = placed
         if is_duplicate:
             return None
-        self._share.publish(len(request.batch))
+        self._share.published_bytes += len(request.batch)
         is_chosen = is_sampled(place.threshold, first) and (
             not place.is_bounded or self._may_trace(started_s)
         )

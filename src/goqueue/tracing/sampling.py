@@ -50,20 +50,19 @@ class DiskShare:
     and one that takes many small batches traces as many of them as the share pays for.
     """
 
-    __slots__ = ("_allowed", "_share")
+    __slots__ = ("_floor_bytes", "_share", "published_bytes")
 
     def __init__(self, share: float) -> None:
         """Without bound when `share` is 1 or more."""
         self._share = share
-        self._allowed = float(SHARE_FLOOR_BYTES)
+        self._floor_bytes = SHARE_FLOOR_BYTES
+        self.published_bytes = 0
+        """Since the start; whoever publishes adds to it."""
 
-    def publish(self, size: int) -> None:
-        """Count bytes that were published."""
-        self._allowed += self._share * size
-
-    def has_room(self, written: int) -> bool:
+    def has_room(self, written_bytes: int) -> bool:
         """Whether another batch may be traced, when the files have so many bytes."""
-        return written < self._allowed or self._share >= 1
+        allowed = self._floor_bytes + self._share * self.published_bytes
+        return written_bytes < allowed or self._share >= 1
 
 
 class Budget:

@@ -130,7 +130,8 @@ class Cursor:
     def array_length(self, *, compact: bool) -> int:
         """Of an array; counted against the bound that all arrays of a request share."""
         length = self._checked(self.uvarint() - 1 if compact else self.int32())
-        self._count(max(length, 0))
+        if length > 0:
+            self._count(length)
         return length
 
     def tag_count(self) -> int:
@@ -175,6 +176,10 @@ class Cursor:
 
     def skip_tags(self) -> None:
         """Tagged fields, known or not: stepped over."""
+        position = self.position
+        if position < self.end and not self.buffer[position]:  # as a rule there are none
+            self.position = position + 1
+            return
         for _ in range(self.tag_count()):
             self.uvarint()
             self.view(self.uvarint())
