@@ -2,9 +2,10 @@
 
 Of requests: at the limit every connection stops reading, except one: a request that is half
 received would otherwise never be completed, and its bytes never given back. Connections that hold
-little read on from a reserve. So the total stays under the limit plus two of the largest requests,
-the reserve, and what all may read in one turn of the event loop, whatever the clients do. Of
-answers: at the limit nobody waits, and answers become small.
+little read on from a reserve; those of them that have sent a whole request before do not wait for
+the half-sent frames of others at all. So the total stays under the limit plus two of the largest
+requests, the reserve, and what all may read in one turn of the event loop, whatever the clients do.
+Of answers: at the limit nobody waits, and answers become small.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class RequestBudget:
         """Who waits, oldest first, and whether it is in the middle of a request."""
         self._waiting_small: dict[Waiter, None] = {}
         """Who holds little and waits for the reserve, oldest first."""
+        self._waiting_known: dict[Waiter, None] = {}
+        """Likewise, of those that have sent a whole request before."""
         self._favoured: Waiter | None = None
         """The one that reads although the budget is full, until its request is whole."""
         self.used_bytes = 0
@@ -70,9 +73,14 @@ class RequestBudget:
         )
 
     @property
+    def _has_room_for_known(self) -> bool:
+        """Half-sent frames do not count: they stand still, and are closed for it."""
+        return self.used_bytes < self._limit + self._reserve
+
+    @property
     def waiting_count(self) -> int:
         """Connections that would read if they might."""
-        return len(self._waiting) + len(self._waiting_small)
+        return len(self._waiting) + len(self._waiting_small) + len(self._waiting_known)
 
     def take(self, size: int) -> None:
         """Bytes have arrived."""
@@ -89,16 +97,23 @@ class RequestBudget:
         if difference < 0:
             self.let_in()
 
-    def must_wait(self, waiter: Waiter, held_bytes: int, *, is_mid_request: bool) -> bool:
-        """Whether this connection has to stop reading; if so it is told when to go on."""
+    def must_wait(
+        self, waiter: Waiter, held_bytes: int, *, is_mid_request: bool, is_known: bool = False
+    ) -> bool:
+        """Whether this connection has to stop reading; if so it is told when to go on.
+
+        One that `is_known` has sent a whole request before.
+        """
         if not self.is_full or waiter is self._favoured:
             return False
         if held_bytes < self._small:
             if not self.is_exhausted:
                 return False
             self._on_exhausted()
+            if is_known and self._has_room_for_known:
+                return False
             if not is_mid_request:
-                self._waiting_small[waiter] = None
+                (self._waiting_known if is_known else self._waiting_small)[waiter] = None
                 return True
         if is_mid_request and self._may_favour():
             self._favoured = waiter
@@ -116,6 +131,7 @@ class RequestBudget:
         """The connection is gone."""
         self._waiting.pop(waiter, None)
         self._waiting_small.pop(waiter, None)
+        self._waiting_known.pop(waiter, None)
         self.request_complete(waiter)
 
     def _may_favour(self) -> bool:
@@ -125,6 +141,8 @@ class RequestBudget:
 
     def let_in(self) -> None:
         """Wake those that wait, as many as there is room for what each may read at once."""
+        if self._waiting_known and self._has_room_for_known:
+            self._wake(self._waiting_known, self._limit + self._reserve - self.used_bytes)
         if self._waiting_small and not self.is_exhausted:
             self._wake(self._waiting_small, self._room_bytes + self._reserve)
         if not self._waiting:

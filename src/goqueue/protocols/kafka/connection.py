@@ -323,7 +323,10 @@ class Connection(asyncio.Protocol):
             return False
         is_mid_request = not is_busy and self._frames.buffered_bytes > 0
         return not self._owner.budget.must_wait(
-            self, self._held_bytes, is_mid_request=is_mid_request
+            self,
+            self._held_bytes,
+            is_mid_request=is_mid_request,
+            is_known=self._frames.frame_count > 0,
         )
 
     # --- Deadlines --------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class ListenerSettings:
     small_unfinished_bytes: int = 32 * 1024
     """A connection that holds less than this is read beyond both bounds, so that small requests
     need not wait for large ones, until all connections hold `reserved_bytes` more."""
-    reserved_bytes: int = 16 * _MIB
+    reserved_bytes: int = 8 * _MIB
     pressed_frame_s: float = 2.0
     exhausted_frame_s: float = 0.1
     """In place of `pressed_frame_s` when the reserve is used up too, and small requests wait."""

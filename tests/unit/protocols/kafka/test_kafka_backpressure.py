@@ -418,6 +418,26 @@ def test_who_holds_nothing_waits_only_for_the_reserve():
     assert budget.waiting_count == 0
 
 
+def test_who_has_sent_a_whole_request_does_not_wait_for_half_sent_frames():
+    log: list[str] = []
+    settings = ListenerSettings(
+        max_listener_bytes=100,
+        max_unfinished_bytes=40,
+        small_unfinished_bytes=10,
+        reserved_bytes=20,
+    )
+    budget = RequestBudget(settings)
+    budget.take(90)
+    budget.unfinished_changed(90)
+    known = waiter(log, "known")
+    assert not budget.must_wait(known, 0, is_mid_request=False, is_known=True)
+    assert budget.must_wait(waiter(log, "new"), 0, is_mid_request=False)
+    budget.take(30)
+    assert budget.must_wait(known, 0, is_mid_request=False, is_known=True)
+    budget.give(10)
+    assert log == ["known"]
+
+
 def test_half_received_frames_have_a_bound_of_their_own():
     log: list[str] = []
     budget = small_budget(max_unfinished_bytes=40, reserved_bytes=0)
