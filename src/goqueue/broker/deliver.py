@@ -150,7 +150,7 @@ class Deliverer:
     ) -> list[Portion]:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
-        waiter = Waiter(1)  # one for the whole wait: whoever is woken in vain keeps its turn
+        waiter = Waiter(1)  # one for the whole wait: a waiter that finds nothing keeps its turn
         heard: set[PartitionId] = set()
         try:
             while True:
