@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -34,10 +35,13 @@ _PROC: Final = Path("/proc/self")
 
 
 def batch_of(size_bytes: int) -> bytearray:
-    """One batch of 100-byte messages, about as large as asked for."""
+    """One batch of 100-byte messages, about as large as asked for, dated now.
+
+    Retention would delete messages of another year within a minute, in the middle of a measurement.
+    """
     count = max(1, round((size_bytes - _HEADER_BYTES) / _RECORD_BYTES))
-    value = os.urandom(VALUE_BYTES)
-    return encode([Record(n, FIRST_TIMESTAMP_MS + n, None, value) for n in range(count)])
+    value, now_ms = os.urandom(VALUE_BYTES), time.time_ns() // 1_000_000
+    return encode([Record(n, now_ms, None, value) for n in range(count)])
 
 
 def numbered_value(offset: int) -> bytes:
