@@ -103,7 +103,7 @@ async def _publish_and_fetch(broker: Broker) -> None:
     await broker.create_topic("trimmed", 1, {"internal.segment.bytes": "1024"})
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
-    broker.delete_records(PartitionId("trimmed", 0), None)
+    await broker.delete_records(PartitionId("trimmed", 0), None)
     await broker.create_topic("garbage", 1)
     place = PartitionId("garbage", 0)
     broker.publisher.publish(PublishRequest(place, memoryview(garbage_batch(3))))

@@ -373,7 +373,7 @@ class Broker:
 
     # --- Records ---------------------------------------------------------------------------------
 
-    def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
+    async def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
         """Let a partition start at `offset`, or at its high watermark; returns the new start.
 
         Raises:
@@ -391,4 +391,4 @@ class Broker:
         start = partition.high_watermark if offset is None else offset
         if not 0 <= start <= partition.high_watermark:
             raise OffsetOutOfRangeError(start, partition.log_start, partition.high_watermark)
-        return partition.delete_before(start)
+        return await partition.delete_before(start)

@@ -161,24 +161,23 @@ class DelayKeeper:
             await self._clear_away(lowest)
 
     async def _clear_away(self, lowest: tuple[int, ...]) -> None:
-        self._ledger.log.trim()
+        await self._ledger.log.trim()
         if len(self._ends) == KEPT:
             for class_number, (low, end) in enumerate(zip(lowest, self._ends[0], strict=True)):
-                self._trim(class_number, min(low, end))
-                await asyncio.sleep(0)
+                await self._trim(class_number, min(low, end))
         try:
             over = slot_of(self._clock.now_ms())
             await in_thread(self._executor, partial(self._slots.drop_before, over))
         except StorageError as error:
             logger.warning("slots of delayed messages are left for later: %s", error)
 
-    def _trim(self, class_number: int, offset: int) -> None:
+    async def _trim(self, class_number: int, offset: int) -> None:
         """Drop the segments of which no message waits, when there is at least one."""
         partition = self._store.partitions[class_number]
         if not any(segment.end_offset <= offset for segment in partition.log.segments.sealed):
             return
         try:
-            start = partition.delete_before(offset)
+            start = await partition.delete_before(offset)
         except StorageError as error:
             logger.warning("%s: not trimmed: %s", partition.id, error)
         else:

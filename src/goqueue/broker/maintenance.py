@@ -119,7 +119,7 @@ class Maintenance:
                 self._broker.marks.retention.touch(partition.id)
                 break
             try:
-                dropped += self._expire(partition, settings)
+                dropped += await self._expire(partition, settings)
             except GoQueueError as error:
                 self._broker.marks.retention.touch(partition.id)
                 logger.warning("%s: retention failed: %s", partition.id, error)
@@ -128,7 +128,7 @@ class Maintenance:
             logger.info("retention removed %d segments", dropped)
         return dropped
 
-    def _expire(self, partition: Partition, settings: TopicSettings) -> int:
+    async def _expire(self, partition: Partition, settings: TopicSettings) -> int:
         """Apply retention to one partition, and note when it needs the next look."""
         now_ms, log = self._broker.clock.now_ms(), partition.log
         changed_ms = self._broker.configs.changed(PRODUCER_EXPIRY)
@@ -137,7 +137,9 @@ class Maintenance:
         retention_ms = settings.retention_ms if settings.deletes else None
         retention_bytes = settings.retention_bytes if settings.deletes else None
         segments_before = log.stats.segments_created
-        dropped = partition.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        dropped = await partition.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        if partition.is_closed:
+            return dropped  # there is no next look
         if log.stats.segments_created > segments_before:
             self._broker.marks.compaction.touch(partition.id)  # what was sealed may be dirty
         next_ms = next_look_ms(log.segments, now_ms, log.config, retention_ms)

@@ -14,6 +14,7 @@ from goqueue.broker.partition_log import LOG_STATE, rebuilt_state
 from goqueue.broker.waiting import Waiters
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
+    DiskFullError,
     FencedLeaderEpochError,
     InvariantError,
     LogFailedError,
@@ -121,6 +122,9 @@ class Partition:
         self.upkeep = asyncio.Lock()
         """Held by whatever works on the files for longer than a moment: one thing at a time, and
         the partition is neither closed nor deleted under it."""
+        self._removing = asyncio.Lock()
+        """Held while segments are removed: recovery must not meet files that are on their way out,
+        and of two removals the later start counts."""
         self.is_closed = False
         self._clock = clock
         self._executor = executor
@@ -317,18 +321,40 @@ class Partition:
     def _note_failure(self) -> None:
         self._marks.failing.add(self.id)
 
-    def delete_before(self, offset: int) -> int:
+    async def delete_before(self, offset: int) -> int:
         """Let the log start at `offset`. Returns where it starts now. Raises like the log."""
-        start = self.log.delete_before(offset)
-        self.state.forget_before(start)
-        return start
+        async with self._removing:
+            await self._remove_before(offset)
+        return self.log_start
 
-    def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
+    async def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
         """Drop the segments that have outlived the limits; returns how many."""
-        count = self.log.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
-        if count:
-            self.state.forget_before(self.log_start)
-        return count
+        async with self._removing:
+            if self.is_closed:
+                return 0
+            expired = self.log.expired_before(
+                retention_ms=retention_ms, retention_bytes=retention_bytes
+            )
+            return await self._remove_before(expired)
+
+    async def _remove_before(self, offset: int) -> int:
+        """Let the log start at `offset`; returns how many segments went.
+
+        On a full disk there may be no room for saying so until something is removed: then all of
+        it happens here and now.
+        """
+        before = self.log.stats.segments_deleted
+        removal = self.log.plan_removal(offset)
+        if not removal.is_due:
+            return 0
+        try:
+            await in_thread(self._executor, removal.announce)
+        except DiskFullError:
+            self.log.delete_before(offset)
+        removal.let_go()
+        self.state.forget_before(self.log_start)
+        await in_thread(self._executor, removal.remove_files)
+        return self.log.stats.segments_deleted - before
 
     def configure(self, config: LogConfig) -> None:
         """Follow other settings from now on, also with what is already in the log."""
@@ -389,7 +415,7 @@ class Partition:
 
     async def recover(self) -> None:
         """Bring a failed log back. Raises `DiskError` while the disk still refuses."""
-        async with self.upkeep:
+        async with self.upkeep, self._removing:
             await self.flusher.stop()
             if self.is_closed or self.log.failure is None:
                 return
@@ -408,7 +434,7 @@ class Partition:
         Raises:
             DiskError, LogFailedError: the disk refused; the next start recovers the log.
         """
-        async with self.upkeep:
+        async with self.upkeep, self._removing:
             self.is_closed = True
             self._wake_all()
             await self.flusher.stop()
@@ -436,7 +462,7 @@ class Partition:
         """Remove the partition and its files; in a thread, since large files take a while."""
         self.is_closed = True
         self._wake_all()
-        async with self.upkeep:
+        async with self.upkeep, self._removing:
             await self.flusher.stop()
             await in_thread(self._executor, self.log.delete)
             if self._book is not None:

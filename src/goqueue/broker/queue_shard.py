@@ -147,7 +147,7 @@ class QueueShard:
     async def _save(self) -> None:
         try:
             await self._state.save_snapshot_aside(dump(self.groups.values()), self._executor)
-            self._state.trim()
+            await self._state.trim()
         finally:
             self._saving = None
 

@@ -205,7 +205,7 @@ class Redrives:
         async with self._moving:
             purged = await self._letters.count(source)
             for partition in self._letters.partitions(source):
-                self._broker.delete_records(partition.id, None)
+                await self._broker.delete_records(partition.id, None)
         return purged
 
     async def note_moved(self, source: str, number: int, ranges: Sequence[Range]) -> int:

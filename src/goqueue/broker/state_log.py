@@ -157,7 +157,7 @@ class StateLog:
         else:
             self._on_saved(self._clock.monotonic_s() - started_s)
 
-    def trim(self) -> None:
+    async def trim(self) -> None:
         """Let go what only snapshots older than the oldest that is kept would need.
 
         For logs whose entries are changes rather than newest values: compaction cannot know which
@@ -168,7 +168,7 @@ class StateLog:
         if oldest is None or len(segments.since(oldest + 1)) == len(segments):
             return
         try:
-            self.partition.delete_before(oldest + 1)
+            await self.partition.delete_before(oldest + 1)
         except StorageError as error:
             _log.warning("%s: not trimmed: %s", self.partition.id, error)
 

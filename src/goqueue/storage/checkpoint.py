@@ -108,7 +108,10 @@ class CheckpointFile:
     ) -> None:
         self._disk = disk
         self._path = folder / CHECKPOINT
+        self._writing = threading.Lock()
+        """Held while the file is replaced, which waits for the disk."""
         self._changing = threading.Lock()
+        """Held for a moment, while `value` is replaced."""
         self.stored = stored
         """What is in the folder; None when there is nothing, or something damaged."""
         self.value = value
@@ -116,10 +119,12 @@ class CheckpointFile:
 
     def update(self, **changes: Any) -> None:
         """Change some fields, durably; the others stay as whoever wrote last has left them."""
-        with self._changing:
+        with self._writing:
             value = replace(self.value, generation=self.value.generation + 1, **changes)
             replace_file(self._disk, self._path, value.encode())
-            self.value = self.stored = value
+            self.stored = value
+            with self._changing:  # what was assumed meanwhile stays
+                self.value = replace(self.value, generation=value.generation, **changes)
 
     def assume(self, **changes: Any) -> None:
         """Change some fields that a start could find out by itself, in memory."""

@@ -29,6 +29,7 @@ from goqueue.records.batch import LENGTH_PREFIX_BYTES, BatchInfo, peek, stamp, v
 from goqueue.runtime.clock import SystemClock
 from goqueue.storage import lookup
 from goqueue.storage.config import LogConfig
+from goqueue.storage.removal import Removal
 from goqueue.storage.retention import expired_count, is_aged, newest_ms
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.store import SegmentStore
@@ -375,33 +376,46 @@ class Log:
 
     # --- Removing --------------------------------------------------------------------------------
 
+    def plan_removal(self, offset: int) -> Removal:
+        """What `delete_before` would do, for a caller that runs its slow steps in a thread."""
+        self._ensure_open()
+        return Removal(self._store, min(offset, self.end_offset))
+
     def delete_before(self, offset: int) -> int:
         """Let the log start at `offset`; whole segments below are removed. Returns the start."""
-        self._ensure_open()
-        start = min(offset, self.end_offset)
-        if start > self.start_offset:
-            # The segment that holds the start stays whole, so its first epoch stays known too.
-            oldest = next((s.base_offset for s in self.segments.since(start)), start)
-            epochs = self.epochs.starting_at(min(oldest, start))
-            try:
-                self._store.note(epochs=epochs, log_start=start)
-            except DiskFullError:
-                self._store.drop_below(start)  # which makes room for saying so
-                self._store.note(epochs=epochs, log_start=start)
-        self._store.drop_below(self.start_offset)
+        removal = self.plan_removal(offset)
+        try:
+            removal.announce()
+        except DiskFullError:
+            removal.let_go()
+            removal.remove_files()  # which makes room for saying so
+            removal.announce()
+        removal.let_go()
+        removal.remove_files()
         return self.start_offset
 
-    def expire(self, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> int:
-        """Drop the segments that have outlived the limits; returns how many."""
+    def expired_before(
+        self, *, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> int:
+        """Below which offset the segments have outlived the limits; seals one that is old enough.
+
+        The start of the log when there are none.
+        """
         self._ensure_open()
         now_ms = self._clock.now_ms()
         self._roll_if_old(now_ms, retention_ms)
         count = expired_count(
             self.segments, now_ms=now_ms, retention_ms=retention_ms, retention_bytes=retention_bytes
         )
-        if count:
-            self.delete_before(self.segments.sealed[count - 1].end_offset)
-        return count
+        return self.segments.sealed[count - 1].end_offset if count else self.start_offset
+
+    def expire(self, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> int:
+        """Drop the segments that have outlived the limits; returns how many."""
+        before = self.stats.segments_deleted
+        self.delete_before(
+            self.expired_before(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        )
+        return self.stats.segments_deleted - before
 
     def _roll_if_old(self, now_ms: int, retention_ms: int | None) -> None:
         """Seal an active segment whose records are all due, or that has been open for too long."""

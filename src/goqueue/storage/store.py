@@ -12,8 +12,9 @@ from goqueue.model.errors import InvariantError
 from goqueue.storage.checkpoint import CheckpointFile
 from goqueue.storage.epochs import LeaderEpochs
 from goqueue.storage.flush import FlushPlan
-from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX
+from goqueue.storage.naming import LOG
 from goqueue.storage.recovery import recover
+from goqueue.storage.removal import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
@@ -145,13 +146,18 @@ class SegmentStore:
 
     def note(self, *, epochs: LeaderEpochs | None = None, **changes: int) -> None:
         """Make changes to the checkpoint durable, here and now."""
-        self._make_folder()
+        self.make_folder()
         self.shared.folders.sync(self._folder_names)
         if epochs is None:
             self._checkpoint.update(**changes)
         else:
             self._checkpoint.update(epochs=epochs.starts, **changes)
             self.epochs = epochs
+
+    def note_start(self, log_start: int) -> None:
+        """Make the start of a log that has a folder durable; in any thread, while it goes on."""
+        self.shared.folders.sync(self._folder_names)
+        self._checkpoint.update(log_start=log_start)
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader begins to write at an offset.
@@ -166,7 +172,7 @@ class SegmentStore:
             self._checkpoint.assume(epochs=epochs.starts)
             self.epochs = epochs
 
-    def _make_folder(self) -> None:
+    def make_folder(self) -> None:
         """A log that was never written has no folder, so that thousands of them start at once.
 
         Its name is not durable before the next flush.
@@ -204,7 +210,7 @@ class SegmentStore:
         A log of several segments has a checkpoint in its folder: without one, recovery could not
         tell a segment that is missing from one that compaction has removed.
         """
-        self._make_folder()
+        self.make_folder()
         if len(self.segments) and self._checkpoint.stored is None:
             self.note()
         segment = Segment(self.shared, self.folder, self.end_offset, self.config)
@@ -336,11 +342,21 @@ class SegmentStore:
 
     # --- Removing --------------------------------------------------------------------------------
 
-    def drop_below(self, offset: int) -> None:
-        """Remove the sealed segments that end at `offset` or before."""
+    def drop_below(self, offset: int) -> list[Segment]:
+        """Take the sealed segments that end at `offset` or before out of the log.
+
+        Returns them; their files are the caller's to remove. Epochs that wrote nothing else are
+        forgotten. The segment that holds `offset` stays whole, so its first epoch stays known.
+        """
         dropped = [segment for segment in self.segments.sealed if segment.end_offset <= offset]
         self._keep(self.segments.without_first(len(dropped)))
-        self._remove(dropped)
+        self._forget(dropped)
+        oldest = next((segment.base_offset for segment in self.segments), offset)
+        epochs = self.epochs.starting_at(min(oldest, offset))
+        if epochs != self.epochs:
+            self._checkpoint.assume(epochs=epochs.starts)
+            self.epochs = epochs
+        return dropped
 
     def cut(self, cut: Cut) -> None:
         """Remove everything behind a place, from the end backwards; `load` must follow.
@@ -362,7 +378,8 @@ class SegmentStore:
         for segment in reversed(tuple(self.segments)):
             if segment is cut.keeper:
                 break
-            self._remove([segment])
+            self._forget([segment])
+            remove_files(self.disk, [segment])
             self.disk.sync_folder(self.folder)  # one by one, so that no hole can be left
         if cut.keeper is not None:
             file = self.disk.open(cut.keeper.path(LOG))
@@ -377,10 +394,9 @@ class SegmentStore:
         self.stats.segments_created += 1
         self.stats.segments_deleted += before + 1 - len(self.segments)
 
-    def _remove(self, segments: Iterable[Segment]) -> None:
+    def _forget(self, segments: Iterable[Segment]) -> None:
+        """Have nothing more to do with segments that leave the log."""
         for segment in segments:
-            for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
-                self.disk.remove(segment.path(suffix))
             self.shared.open_files.forget(segment)
             self._unsynced = [s for s in self._unsynced if s is not segment]
             self._sealed_since_checkpoint = [

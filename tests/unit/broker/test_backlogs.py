@@ -152,7 +152,7 @@ def test_the_oldest_of_a_queue_group_is_the_one_that_nobody_acknowledged(tmp_pat
 def test_what_retention_took_away_is_not_waited_for(tmp_path: Path) -> None:
     async def scenario(broker: Broker, clock: ManualClock) -> None:
         await set_offsets(broker, "g", {PLACE: 0})
-        broker.delete_records(PLACE, 2)
+        await broker.delete_records(PLACE, 2)
         assert (await _looked(broker, "g")).oldest_age_s(clock.now_ms()) == 10
 
     in_a_broker(tmp_path, scenario)

@@ -77,7 +77,7 @@ def test_letters_that_went_back_or_were_purged_need_nobody(tmp_path: Path) -> No
             assert redrive.task is not None
             await redrive.task
             assert await titles(broker) == ["2 dead letters of bills"]
-            broker.partitions.partition(PartitionId("bills.dlq", 0)).delete_before(2)
+            await broker.partitions.partition(PartitionId("bills.dlq", 0)).delete_before(2)
             assert await titles(broker) == []
 
     asyncio.run(scenario())

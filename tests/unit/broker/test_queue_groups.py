@@ -198,7 +198,7 @@ def test_retention_takes_messages_out_of_a_queue(tmp_path: Path) -> None:
             await topic_of(broker, 5)
             member = await member_of(broker)
             taken = await poll(broker, member, 2)
-            broker.delete_records(PartitionId("t", 0), 4)
+            await broker.delete_records(PartitionId("t", 0), 4)
             assert offsets(await poll(broker, member)) == [4]
             assert start(broker) == 4
             (error, _) = await settle(broker, taken)

@@ -66,7 +66,7 @@ class PurgeRoutes:
         starts = {each: broker.partitions.partition(each).log_start for each in places}
         purged = []
         for place, start in starts.items():
-            begin = broker.delete_records(place, query.before)
+            begin = await broker.delete_records(place, query.before)
             purged.append(PurgedPartition(place.number, begin, max(begin - start, 0)))
         return PurgedTopic(topic.name, sum(each.removed for each in purged), purged)
 

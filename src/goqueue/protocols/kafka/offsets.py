@@ -159,17 +159,17 @@ class OffsetsApi:
                 {
                     "name": topic.name,
                     "partitions": [
-                        self._delete(topic.name, p) async for p in in_turns(topic.partitions)
+                        await self._delete(topic.name, p) async for p in in_turns(topic.partitions)
                     ],
                 }
                 for topic in request.topics
             ]
         }
 
-    def _delete(self, topic: str, asked: Struct) -> dict[str, Any]:
+    async def _delete(self, topic: str, asked: Struct) -> dict[str, Any]:
         answer = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
         try:
-            start = self._broker.delete_records(
+            start = await self._broker.delete_records(
                 PartitionId(topic, asked.partition_index),
                 None if asked.offset == _HIGH_WATERMARK else asked.offset,
             )
