@@ -44,7 +44,9 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def produce(server: ServerProcess, values: dict[tuple[str, int], list[bytes]]) -> None:
-    producer = Producer({"bootstrap.servers": server.kafka_address, "linger.ms": 0})
+    settings = {"bootstrap.servers": server.kafka_address, "linger.ms": 0}
+    # What is sent again because an answer was slow must not be there twice.
+    producer = Producer({**settings, "enable.idempotence": True})
     failed = []
     for (topic, partition), batch in values.items():
         for value in batch:

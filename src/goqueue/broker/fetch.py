@@ -28,6 +28,10 @@ MAX_DAMAGED_RANGES: Final = 100
 _USUAL_BYTES: Final = 4096
 """More than most messages have."""
 _LEAST_BYTES: Final = 64 * 1024
+MAX_HELD_REGIONS: Final = 16
+"""Regions that a fetch holds between finding and reading. A region keeps a file open, and a request
+may name more partitions than the process may open files: of the others it keeps the length alone,
+and finds them again when it is their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class _Found:
     read: PartitionRead
     partition: Partition | None = None
     region: Region | None = None
+    length: int = 0
+    """Of the region, also when that is not held."""
     error: GoQueueError | None = None
 
 
@@ -123,7 +129,7 @@ class Fetcher:
         polled_s = self._clock.monotonic_s()
         found = self._within_grant(request, await self._find_enough(request))
         read_s = self._clock.monotonic_s()
-        fetched = [await self._load(item, request.isolation) for item in found]
+        fetched = [await self._load(item, found, request.isolation) for item in found]
         now_s = self._clock.monotonic_s()
         self._measure(request, fetched, now_s - polled_s, now_s - read_s)
         return fetched
@@ -174,6 +180,7 @@ class Fetcher:
             left_s = deadline - loop.time()
             if left_s <= 0 or any(item.error for item in found):
                 break
+            _let_go(found)
             if not await self._wait(found, request.isolation, missing, left_s):
                 break
             found = self._find(request)
@@ -185,7 +192,10 @@ class Fetcher:
         if request.grant is None or wanted == 0:
             return found
         granted = request.grant(wanted)
-        return found if granted >= wanted else self._find(replace(request, max_bytes=granted))
+        if granted >= wanted:
+            return found
+        _let_go(found)
+        return self._find(replace(request, max_bytes=granted))
 
     def _find(self, request: FetchRequest) -> list[_Found]:
         """Look up every read; the limits are for all of them together.
@@ -195,12 +205,14 @@ class Fetcher:
         """
         left_bytes = request.max_bytes
         found = []
-        is_first = True
+        found_count = 0
         for read in request.reads:
-            item = self._find_one(read, request.isolation, left_bytes, is_first=is_first)
-            if item.region is not None:
-                left_bytes -= item.region.length
-                is_first = False
+            item = self._find_one(read, request.isolation, left_bytes, is_first=not found_count)
+            if item.length:
+                left_bytes -= item.length
+                found_count += 1
+                if found_count > MAX_HELD_REGIONS:
+                    item.region = None
             found.append(item)
         return found
 
@@ -215,6 +227,7 @@ class Fetcher:
             region = self._region(item, limit, isolation)
             if region is not None and (is_first or region.length <= limit):
                 item.region = region
+                item.length = region.length
         except GoQueueError as error:
             item.error = error
         return item
@@ -249,23 +262,19 @@ class Fetcher:
             for waiters in queues:
                 waiters.discard(waiter)
 
-    async def _load(self, item: _Found, isolation: Isolation) -> Fetched:
+    async def _load(self, item: _Found, found: list[_Found], isolation: Isolation) -> Fetched:
         partition = item.partition
         if partition is None:
             return Fetched(item.read, error=item.error)
         chunk = None
         error = item.error
         try:
-            region, offset = item.region, item.read.offset
-            while region is not None and chunk is None:
-                try:
-                    chunk = await self._read(region)
-                except DamagedRangeError as damage:
-                    self._on_damage(item.read.partition, damage)
-                    offset = max(damage.resume_at, offset + 1)
-                    region = self._region(item, region.length, isolation, offset)
+            if item.length:
+                chunk = await self._load_found(item, found, isolation)
         except GoQueueError as caught:
             error = caught
+        finally:
+            item.region = None
         aborted: Sequence[tuple[int, int]] = ()
         if chunk is not None and isolation is Isolation.READ_COMMITTED:
             aborted = partition.transactions.aborted_between(item.read.offset, chunk.next_offset)
@@ -281,10 +290,27 @@ class Fetcher:
             aborted=aborted,
         )
 
-    async def _read(self, region: Region) -> Chunk:
+    async def _load_found(
+        self, item: _Found, found: list[_Found], isolation: Isolation
+    ) -> Chunk | None:
+        """Read what was found, past any damage in it; None when nothing is left of it."""
+        offset = item.read.offset
+        if item.region is None:
+            item.region = self._region(item, item.length, isolation)
+        while item.region is not None:
+            try:
+                return await self._read(item.region, found)
+            except DamagedRangeError as damage:
+                self._on_damage(item.read.partition, damage)
+                offset = max(damage.resume_at, offset + 1)
+                item.region = self._region(item, item.length, isolation, offset)
+        return None
+
+    async def _read(self, region: Region, found: list[_Found]) -> Chunk:
         """The region's batches: at once when the kernel has them in memory, else in a thread."""
         chunk = region.load_cached()
         if chunk is None:
+            _let_go(found)
             loop = asyncio.get_running_loop()
             chunk = await loop.run_in_executor(self._executor, region.load)
         return chunk
@@ -296,4 +322,10 @@ def visible_batches(fetched: Fetched) -> Iterator[tuple[int, BatchInfo]]:
 
 
 def _size(found: list[_Found]) -> int:
-    return sum(item.region.length for item in found if item.region is not None)
+    return sum(item.length for item in found)
+
+
+def _let_go(found: list[_Found]) -> None:
+    """Keep no file open from here on: there may be many fetches that wait."""
+    for item in found:
+        item.region = None

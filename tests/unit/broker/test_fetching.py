@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.fetch import FetchRequest, PartitionRead
+from goqueue.broker.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (
@@ -280,3 +283,80 @@ def test_a_damaged_stretch_is_reported_once(tmp_path, caplog):
         assert [r.offset for r in await read_all(broker, "t")] == [0, 2, 3]
 
     _run(tmp_path, scenario)
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+MANY = 100
+FEW = 8
+OPEN = 4 * FEW
+"""Files that may be open when nobody reads: twice as many are unsynced, others are being synced."""
+
+
+def _run_with_few_files(folder, scenario):
+    """A broker with many partitions, which have a message each, and few open segments."""
+
+    async def main():
+        async with running_broker(folder, max_open_segments=FEW) as broker:
+            await broker.create_topic("many", MANY)
+            for number in range(MANY):
+                _put(broker, "many", number, 10)
+            assert _open_logs(folder) <= OPEN
+            await asyncio.wait_for(scenario(broker), 30)
+
+    asyncio.run(main())
+
+
+def _open_logs(folder):
+    """How many files of batches below a folder this process has open."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that this folder is read with
+            found.append(str(each.readlink()))
+    return sum(path.startswith(str(folder)) and path.endswith(".log") for path in found)
+
+
+def test_a_fetch_of_more_partitions_than_files_may_be_open_brings_all_and_holds_few(tmp_path):
+    async def scenario(broker):
+        opened = []
+
+        def grant(size_bytes):
+            opened.append(_open_logs(tmp_path))  # between finding and reading
+            return size_bytes
+
+        reads = [_read("many", number) for number in range(MANY)]
+        fetched = await broker.fetcher.fetch(FetchRequest(reads, 0, grant=grant))
+        assert {(item.error, item.count) for item in fetched} == {(None, 1)}
+        assert opened[0] <= OPEN + MAX_HELD_REGIONS
+        assert _open_logs(tmp_path) <= OPEN
+
+    _run_with_few_files(tmp_path, scenario)
+
+
+def test_a_fetch_that_waits_for_more_holds_no_file(tmp_path):
+    async def scenario(broker):
+        reads = [_read("many", number) for number in range(MANY)]
+        request = FetchRequest(reads, LONG_MS, min_bytes=100_000)
+        waiting = [asyncio.create_task(broker.fetcher.fetch(request)) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert _open_logs(tmp_path) <= OPEN
+        _put(broker, "many", 0, 100_000)
+        for fetched in await asyncio.gather(*waiting):
+            assert sum(item.count for item in fetched) == MANY + 1
+
+    _run_with_few_files(tmp_path, scenario)
+
+
+def test_a_fetch_that_failed_in_part_holds_no_file_once_it_is_over(tmp_path):
+    async def scenario(broker):
+        reads = [_read("many", number) for number in range(MANY)]
+        gc.disable()  # an error that keeps its frames alive would keep what they had open
+        try:
+            failing = [_read("many", 0, offset=9), *reads[1:], _read("many", MANY)]
+            fetched = await broker.fetcher.fetch(FetchRequest(failing, 0))
+            assert [item.count for item in fetched] == [0, *[1] * (MANY - 1), 0]
+            assert _open_logs(tmp_path) <= OPEN
+        finally:
+            gc.enable()
+
+    _run_with_few_files(tmp_path, scenario)
