@@ -34,16 +34,29 @@ def owner(
                 told = f"{receipt} is of a delivery to another group than {group_id!r}"
                 return ForeignReceiptError(told), at + 1
             return reader, at + 1
-    return _worst(readers, receipt, now_ms), _LOOKS_OF_A_REASON * len(readers) + 1
+    return _why_not(readers, receipt, now_ms, group_id), _LOOKS_OF_A_REASON * len(readers) + 1
 
 
-def _worst(
-    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int
+def _why_not(
+    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int, group_id: str | None
 ) -> ReceiptError:
-    """Why a receipt counts in no group: it did in one of them once, or in none."""
-    error: ReceiptError | None = None
+    """Why a receipt counts in no group: it did in one of them once, or in none.
+
+    Whether its message is done is for the group to say, or, where none is named, for all of them.
+    """
+    found: ReceiptError | None = None
     for group, key in readers:
-        error = refusal(group.queues[key], receipt, now_ms) or error
+        error = refusal(group.queues[key], receipt, now_ms)
         if isinstance(error, ExpiredReceiptError):
             return error
-    return error or UnknownReceiptError(f"no group reads the partition of {receipt}")
+        if (
+            found is None
+            or group.group_id == group_id
+            or (group_id is None and not _is_done(error))
+        ):
+            found = error
+    return found or UnknownReceiptError(f"no group reads the partition of {receipt}")
+
+
+def _is_done(error: ReceiptError | None) -> bool:
+    return isinstance(error, UnknownReceiptError) and bool(error.is_done)

@@ -161,7 +161,7 @@ class AsyncQueueMessage(Delivered):
         """It is processed.
 
         Awaiting raises:
-            UnknownReceiptError: it was settled before.
+            UnknownReceiptError: it was settled before, or expired before a restart of the broker.
             ExpiredReceiptError: it took too long, and was handed to somebody else.
             BrokerUnavailableError: it is not known whether that is stored.
         """
@@ -198,7 +198,7 @@ class QueueMessage(Delivered):
         """It is processed.
 
         Raises:
-            UnknownReceiptError: it was settled before.
+            UnknownReceiptError: it was settled before, or expired before a restart of the broker.
             ExpiredReceiptError: it took too long, and was handed to somebody else.
             BrokerUnavailableError: it is not known whether that is stored.
         """

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class AsyncReceipts:
     """`client.receipts`: whoever has a receipt may say what became of its message.
 
-    All of them raise `UnknownReceiptError` for a receipt that was used or never given, and
-    `ExpiredReceiptError` for one whose time is over.
+    All of them raise `UnknownReceiptError` for a receipt that was used, was never given or expired
+    before a restart of the broker, and `ExpiredReceiptError` for one whose time is over.
     """
 
     def __init__(self, channels: Channels) -> None:

@@ -2,7 +2,8 @@
 
 What is said within one turn of the loop travels in one frame. Few frames are under way at a time,
 so the busier it gets, the more each of them holds. A frame whose answer was lost is sent again, by
-receipts: those that the broker has settled already count as done.
+receipts: it counts for those whose message is done, and for no others. A receipt may as well be
+unknown because it expired before the broker was restarted, and its message is redelivered.
 
 Nothing here knows gRPC's streams; the queue sends what `next_frame` gives it.
 """
@@ -71,12 +72,15 @@ class Frame:
                 waiter.set_result(None)
 
     def counts_anyway(self, error: GoQueueError) -> bool:
-        """Whether a failure only says that the first of two frames was heard."""
+        """Whether the failure of a frame that was sent twice leaves things as the frame has them.
+
+        The message is handed back, or it is done.
+        """
         if not self.in_doubt:
             return False
         if self.judgement.verdict in _GIVES_BACK:
             return isinstance(error, ReceiptError)
-        return isinstance(error, UnknownReceiptError)
+        return isinstance(error, UnknownReceiptError) and bool(error.is_done)
 
     async def done(self) -> None:
         """Return when it is answered, or given up."""

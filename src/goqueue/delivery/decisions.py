@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from goqueue.model.errors import ReceiptError
 
 TIMED_OUT = "the visibility timeout ran out"
+_DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)
 _EXPIRED: Final = (
     "the receipt {} has expired: its visibility timeout ran out or its member left the group, and "
     "the message is redelivered or dead-lettered"
@@ -48,9 +49,12 @@ def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptErro
         return ExpiredReceiptError(_EXPIRED.format(receipt))
     if receipt.nonce in queue.expired:
         return ExpiredReceiptError(_EXPIRED.format(receipt))
-    return UnknownReceiptError(
+    unknown = UnknownReceiptError(
         f"no open delivery has the receipt {receipt}: it was used already, or never given"
     )
+    if window.state(receipt.offset) in _DONE:
+        unknown.is_done = 1
+    return unknown
 
 
 def postpone(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_EXPIRED_RECEIPTS: Final = 10_000
-"""Of one queue. Of an older one it is not known that it expired: it counts as used."""
+"""Of one queue. Of an older one it is not known that it expired: it is unknown."""
 
 
 class ExpiredReceipts:
@@ -17,7 +17,8 @@ class ExpiredReceipts:
 
     What happens to the message afterwards changes nothing for the late holder: the receipt has
     expired, whether another member has acknowledged the message, handed it back or still has it.
-    Nothing here is stored: after a restart a late receipt counts as used.
+    Nothing here is stored: after a restart a late receipt is unknown. Whether the message is done
+    is told with that (`UnknownReceiptError.is_done`).
     """
 
     __slots__ = ("_nonces",)

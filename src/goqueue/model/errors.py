@@ -326,7 +326,11 @@ class MalformedReceiptError(ReceiptError):
 
 
 class UnknownReceiptError(ReceiptError):
-    """No delivery has this receipt: it was used already, or never given."""
+    """No delivery has this receipt: it was used, never given, or expired before a restart."""
+
+    is_done: int = 0
+    """1: the message is acknowledged or dead-lettered. Otherwise it is not known to be, and whoever
+    asks again because an answer was lost must not take the message for acknowledged."""
 
 
 class ExpiredReceiptError(ReceiptError):

@@ -466,6 +466,31 @@ def test_a_restart_changes_nothing(tmp_path: Path, clean: bool) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("group_id", ["g", None])
+def test_a_receipt_that_expired_before_a_restart_does_not_pass_for_used(
+    tmp_path: Path, group_id: str | None
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, clean=False) as broker:
+            await topic_of(broker, 1)
+            (late,) = await poll(broker, await member_of(broker))
+            await time_passes(broker, 30_000)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            (again,) = await poll(broker, await member_of(broker))
+
+            async def refused() -> UnknownReceiptError:
+                (error,) = await broker.settler.settle([late.receipt], ACK, group_id=group_id)
+                assert isinstance(error, UnknownReceiptError)
+                return error
+
+            assert not (await refused()).is_done
+            assert await settle(broker, [again]) == [None]
+            assert (await refused()).is_done
+
+    asyncio.run(scenario())
+
+
 def test_nothing_is_handed_out_that_could_not_be_stored(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FaultyDisk(tmp_path)

@@ -68,6 +68,25 @@ def test_others_have_their_turn_while_receipts_of_nobody_are_looked_up(tmp_path:
     asyncio.run(scenario())
 
 
+def test_whether_the_message_of_a_used_receipt_is_done_is_for_its_group_to_say(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1, {})
+            publish(broker, "t", b"one")
+            groups = [f"g{number}" for number in range(3)]
+            handed = {group_id: (await handed_to(broker, group_id))[0] for group_id in groups}
+            used = handed["g1"].receipt
+            assert await broker.settler.settle([used], ACK) == [None]
+            for group_id, is_done in {"g0": 0, "g1": 1, "g2": 0, None: 0}.items():
+                (error,) = await broker.settler.settle([used], ACK, group_id=group_id)
+                assert isinstance(error, UnknownReceiptError)
+                assert error.is_done == is_done
+
+    asyncio.run(scenario())
+
+
 def test_a_message_is_settled_once_however_many_groups_a_request_speaks_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

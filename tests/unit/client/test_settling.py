@@ -10,13 +10,14 @@ from goqueue.client import settling
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.client.queue_messages import AsyncQueueMessage, Run
 from goqueue.client.settling import Judgement, Settlements, Settling
-from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
+from goqueue.model.errors import ExpiredReceiptError, ReceiptError, UnknownReceiptError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 ACK = Judgement(pb.VERDICT_ACK)
 NACK = Judgement(pb.VERDICT_NACK)
 EXPIRED = pb.Error(name="ExpiredReceiptError", message="too late")
-UNKNOWN = pb.Error(name="UnknownReceiptError", message="done")
+UNKNOWN = pb.Error(name="UnknownReceiptError", message="expired before a restart, perhaps")
+DONE = pb.Error(name="UnknownReceiptError", message="used", details={"is_done": "1"})
 
 
 def messages(count, session=1):
@@ -113,8 +114,10 @@ def test_messages_of_an_earlier_stream_go_by_their_receipts():
 @pytest.mark.parametrize(
     ("judgement", "error", "counts"),
     [
-        (ACK, UNKNOWN, True),
+        (ACK, DONE, True),
+        (ACK, UNKNOWN, False),
         (ACK, EXPIRED, False),
+        (NACK, DONE, True),
         (NACK, UNKNOWN, True),
         (NACK, EXPIRED, True),
     ],
@@ -133,7 +136,7 @@ def test_what_was_said_twice_because_an_answer_was_lost_counts_once(judgement, e
         if counts:
             await settled
         else:
-            with pytest.raises(ExpiredReceiptError):
+            with pytest.raises(ReceiptError):
                 await settled
 
     played(scenario)

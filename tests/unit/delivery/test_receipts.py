@@ -208,6 +208,28 @@ def test_a_receipt_counts_for_as_long_as_its_time_was_extended():
     assert kind(queue, receipt(queue, 4), 1000) is ExpiredReceiptError
 
 
+@pytest.mark.parametrize(
+    ("operations", "is_done"),
+    [
+        ([ops.Settled([(3, 4)])], 1),
+        ([ops.Settled([(0, 512)])], 1),
+        (decisions.doom([3], Reason.REJECTED, SETTINGS, 500), 1),
+        ([ops.Released([(3, 4)])], 0),
+        ([ops.Postponed([(3, 900)], "")], 0),
+        ([ops.Untaken([(3, 4)])], 0),
+    ],
+    ids=["acknowledged", "all acknowledged", "rejected", "released", "postponed", "returned"],
+)
+def test_with_an_unknown_receipt_it_is_told_whether_its_message_is_done(operations, is_done):
+    queue = queue_with_deliveries()
+    shown = receipt(queue, 3)
+    for operation in operations:
+        queue.apply(operation)
+    refused = decisions.refusal(queue, shown, 500)
+    assert isinstance(refused, UnknownReceiptError)
+    assert refused.is_done == is_done
+
+
 def test_a_receipt_of_a_delivery_that_never_happened_is_unknown():
     queue = queue_with_deliveries()
     shown = receipt(queue, 3)
