@@ -79,6 +79,9 @@ def open_files(server: ServerProcess) -> int:
     return sum(1 for _ in Path(f"/proc/{server.pid}/fd").iterdir())
 
 
+@pytest.mark.timeout(
+    900
+)  # it takes twenty seconds, or minutes beside others: only a hang gets there
 def test_more_partitions_and_segments_than_files_outlive_a_stop_and_a_kill(
     server: ServerProcess,
 ) -> None:
