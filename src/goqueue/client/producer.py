@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from grpc import aio
 
@@ -32,11 +32,13 @@ from goqueue.model.errors import (
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from goqueue.client.channels import Channels
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TOPIC_AGE_S: Final = 60.0
 """How long a topic's number of partitions is believed; keys of a topic that has grown move to their
@@ -253,16 +255,29 @@ class Producer:
         if not self._settings.idempotent:
             return NOBODY
         if fresh or self._identity is None:
-            made = await self._channels.ask(
-                lambda stubs: stubs.publish.InitProducer,
-                pb.InitProducerRequest(),
-                pb.InitProducerResponse,
+            made = await self._in_time(
+                self._channels.ask(
+                    lambda stubs: stubs.publish.InitProducer,
+                    pb.InitProducerRequest(),
+                    pb.InitProducerResponse,
+                )
             )
             identity = Identity(made.producer_id, made.epoch)
             if fresh:
                 return identity
             self._identity = identity
         return self._identity
+
+    async def _in_time(self, asked: Awaitable[T]) -> T:
+        """What was asked for, if it comes before the messages that need it have waited too long."""
+        try:
+            async with asyncio.timeout(self._settings.delivery_timeout_ms / 1000):
+                return await asked
+        except TimeoutError:
+            raise BrokerUnavailableError(
+                f"{self._channels.address} gives the producer no id: no answer in "
+                f"{self._settings.delivery_timeout_ms} ms"
+            ) from None
 
     # --- Answers ---------------------------------------------------------------------------------
 
