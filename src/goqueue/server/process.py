@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from goqueue.runtime.free_memory import use_one_heap
 from goqueue.server.descriptors import allow_many_files
 from goqueue.server.node import Node
 from goqueue.server.report import process_age_s, report_start
@@ -36,6 +37,7 @@ def serve(config: Config) -> None:
         GoQueueError: it could not be started; the text says why.
     """
     allow_many_files()
+    use_one_heap()
     os.umask(_UMASK)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config))
