@@ -3,8 +3,10 @@
 Of requests: at the limit every connection stops reading, except one: a request that is half
 received would otherwise never be completed, and its bytes never given back. Connections that hold
 little read on from a reserve; those of them that have sent a whole request before do not wait for
-the half-sent frames of others at all. So the total stays under the limit plus two of the largest
-requests, the reserve, and what all may read in one turn of the event loop, whatever the clients do.
+the half-sent frames of others at all. Of those that have never sent one, the oldest is closed when
+the reserve is used up by half-sent frames. So the total stays under the limit plus two of the
+largest requests, the reserve, and what all others may read in one turn of the event loop, whatever
+the clients do.
 Of answers: at the limit nobody waits, and answers become small.
 """
 
@@ -29,6 +31,10 @@ class Waiter(Protocol):
         """The reason to wait is gone."""
         ...
 
+    def give_way(self) -> None:
+        """Close, and give back the bytes of the half-sent frame at once: others need them."""
+        ...
+
 
 class RequestBudget:
     """Counts bytes; keeps the connections that wait, oldest first."""
@@ -49,6 +55,8 @@ class RequestBudget:
         """Who holds little and waits for the reserve, oldest first."""
         self._waiting_known: dict[Waiter, None] = {}
         """Likewise, of those that have sent a whole request before."""
+        self._strangers: dict[Waiter, None] = {}
+        """Who has sent a part of its first request and no whole one, oldest first."""
         self._favoured: Waiter | None = None
         """The one that reads although the budget is full, until its request is whole."""
         self.used_bytes = 0
@@ -97,6 +105,20 @@ class RequestBudget:
         if difference < 0:
             self.let_in()
 
+    def first_request_begun(self, stranger: Waiter) -> None:
+        """A connection that has sent no whole request holds a part of one.
+
+        Each may send something before it is told to wait, so waiting does not bound them: the
+        oldest is closed when together with all other half-sent frames they take up the reserve.
+        """
+        strangers = self._strangers
+        strangers[stranger] = None
+        limit = self._unfinished_limit + self._reserve
+        while self.unfinished_bytes >= limit and len(strangers) > 1:
+            oldest = next(iter(strangers))
+            del strangers[oldest]
+            oldest.give_way()
+
     def must_wait(
         self, waiter: Waiter, held_bytes: int, *, is_mid_request: bool, is_known: bool = False
     ) -> bool:
@@ -123,6 +145,8 @@ class RequestBudget:
 
     def request_complete(self, waiter: Waiter) -> None:
         """A whole request was received: somebody else may be favoured now."""
+        if self._strangers:
+            self._strangers.pop(waiter, None)
         if waiter is self._favoured:
             self._favoured = None
             self.let_in()

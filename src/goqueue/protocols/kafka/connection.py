@@ -115,10 +115,8 @@ class Connection(asyncio.Protocol):
         running = [call for call in self._pending if not call.is_done]
         self._pending.clear()
         self._waiting = None
-        self._frames = FrameReader()
+        self._drop_unfinished()
         self._release(self._held_bytes - sum(call.size_bytes for call in running))
-        self._owner.budget.unfinished_changed(-self._unfinished_bytes)
-        self._unfinished_bytes = 0
         self._owner.budget.leave(self)
         self._owner.answers.change(-self._unsent_bytes)
         self._unsent_bytes = 0
@@ -167,6 +165,8 @@ class Connection(asyncio.Protocol):
         if buffered != self._unfinished_bytes:
             change, self._unfinished_bytes = buffered - self._unfinished_bytes, buffered
             self._owner.budget.unfinished_changed(change)
+            if buffered and not self._frames.frame_count:
+                self._owner.budget.first_request_begun(self)
         self._update_reading()
 
     def _next_call(self) -> Call | None:
@@ -274,6 +274,14 @@ class Connection(asyncio.Protocol):
             self._deadlines.backlog_grew(sum(len(part) for part in answer))
         self._transport.writelines(answer)
 
+    def _drop_unfinished(self) -> None:
+        """Forget what has arrived and is no request yet."""
+        dropped_bytes = self._frames.buffered_bytes
+        self._frames = FrameReader()
+        self._owner.budget.unfinished_changed(-self._unfinished_bytes)
+        self._unfinished_bytes = 0
+        self._release(dropped_bytes)
+
     def _release(self, size: int) -> None:
         self._held_bytes -= size
         self._owner.budget.give(size)
@@ -328,6 +336,13 @@ class Connection(asyncio.Protocol):
             is_mid_request=is_mid_request,
             is_known=self._frames.frame_count > 0,
         )
+
+    def give_way(self) -> None:
+        """Others need the bytes of the half-sent frame, which are given back at once."""
+        self.close(
+            CloseReason.HALF_SENT, f"{self._frames.buffered_bytes} bytes of a frame are here"
+        )
+        self._drop_unfinished()
 
     # --- Deadlines --------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class CloseReason(Enum):
     BAD_REQUEST = "the request could not be read"
     HANDLER_FAILED = "a handler failed"
     SLOW_FRAME = "a frame took too long to arrive"
+    HALF_SENT = "too many connections have half-sent frames, and it is the oldest of the new ones"
     SLOW_READER = "the client does not read its answers"
     TRICKLING_READER = "the client reads its answers too slowly"
     IDLE = "nothing happened for too long"

@@ -58,7 +58,9 @@ class ListenerSettings:
     that a half-received request can always be completed."""
     max_unfinished_bytes: int = 32 * _MIB
     """Bytes of half-received frames of all connections together. At the bound sockets are not read
-    as above, and a frame of which nothing arrives for `pressed_frame_s` closes its connection."""
+    as above, and a frame of which nothing arrives for `pressed_frame_s` closes its connection. With
+    `reserved_bytes` more, the oldest of the connections that have never sent a whole request is
+    closed for each further one."""
     small_unfinished_bytes: int = 32 * 1024
     """A connection that holds less than this is read beyond both bounds, so that small requests
     need not wait for large ones, until all connections hold `reserved_bytes` more."""

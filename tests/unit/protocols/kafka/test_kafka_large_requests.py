@@ -230,6 +230,35 @@ def test_when_half_sent_frames_fill_the_budget_those_that_stall_are_closed():
     run(scenario())
 
 
+def test_new_connections_hold_no_more_of_half_sent_frames_than_the_bound_and_the_oldest_goes():
+    async def scenario():
+        settings = {"max_unfinished_bytes": 256 * KIB, "reserved_bytes": 64 * KIB}
+        half = struct.pack(">ih", 50 << 20, ApiKey.PRODUCE) + bytes(16 * KIB)
+        held: list[int] = []
+        async with listening(SmallApi(), **settings) as listener, AsyncExitStack() as stack:
+            known = await stack.enter_async_context(connected(listener))
+            assert await known.echo("whole") == "whole"
+            known.send(half)
+            await eventually(lambda: listener.budget.unfinished_bytes == len(half))
+            for _ in range(100):
+                attacker = await stack.enter_async_context(connected(listener))
+                attacker.send(half)
+                await asyncio.sleep(0)
+                held.append(sum(c._frames.buffered_bytes for c in listener._connections))
+            # All but those that fit, the first to come being the first to go.
+            await eventually(lambda: listener.closed[CloseReason.HALF_SENT] == 82)
+            assert max(held) < 320 * KIB + len(half)
+            assert listener.budget.unfinished_bytes == 19 * len(half)
+            assert listener.budget.used_bytes == 19 * len(half)
+            async with connected(listener) as newcomer:
+                assert await newcomer.echo("served") == "served"
+            assert listener.connection_count >= 19
+            known.writer.write(bytes(1))
+            await eventually(lambda: listener.budget.unfinished_bytes == 19 * len(half) + 1)
+
+    run(scenario())
+
+
 def test_a_connection_on_which_nobody_logs_in_is_closed():
     async def scenario():
         async with (
@@ -326,6 +355,7 @@ def test_frames_that_stand_still_make_room_for_small_requests():
             half = struct.pack(">ih", 50 << 20, ApiKey.PRODUCE) + bytes(16 * KIB)
             for _ in range(12):
                 attacker = await stack.enter_async_context(connected(listener))
+                assert await attacker.echo("whole") == "whole"
                 attacker.send(half)
             await eventually(lambda: listener.budget.unfinished_bytes > 120 * KIB)
             for number in range(20):
