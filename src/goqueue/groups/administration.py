@@ -222,7 +222,9 @@ class GroupAdministration:
         try:
             event(out)
         except GroupError as error:
-            out.reply(token, error)
+            # Its frames hold `out`, and so the error itself: the request, up to a megabyte of
+            # metadata, would wait for a collection of garbage.
+            out.reply(token, error.with_traceback(None))
         if group_id is not None:
             self._tidy(group_id)
         return out

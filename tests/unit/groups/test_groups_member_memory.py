@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -33,6 +35,25 @@ def test_a_member_that_says_too_much_is_refused() -> None:
     with pytest.raises(InvalidGroupRequestError):
         driver.consume_first("a", subscribed_names=frozenset({"x" * 10_000}))
     assert driver.coordinator.list_groups() == []
+
+
+class Named(str):
+    """A text of which can be seen that nobody holds it any more."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_join_that_was_refused_does_not_wait_for_a_collection_of_garbage() -> None:
+    driver = Driver(SMALL)
+    client_id = Named("client")
+    held = weakref.ref(client_id)
+    gc.disable()
+    try:
+        driver.join(client_id=client_id, protocols=metadata(10_000))
+        del client_id
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_a_group_holds_so_much_and_its_members_may_say_the_same_again() -> None:

@@ -98,6 +98,8 @@ class HttpApp:
             response = dialect.refusal(request, error)
         if response.status == 500 and str(error):
             _log.error("%s %r failed: %r", request.method, request.target, error)
+        # A refusal that is still held somewhere must not hold the request by its frames.
+        error.with_traceback(None)
         return response
 
     def options(self, request: Request) -> Response:

@@ -211,6 +211,8 @@ class Dispatcher:
         assert call.endpoint is not None
         if not isinstance(error, GoQueueError) or isinstance(error, InvariantError):
             raise _failed(call, error) from error
+        # A refusal that is still held somewhere must not hold the request by its frames.
+        error.with_traceback(None)
         ctx, code, on_error = call.ctx, code_for(error), call.endpoint.spec.on_error
         if on_error is not None:
             try:

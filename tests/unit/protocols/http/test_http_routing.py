@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 
 import msgspec
 import pytest
 
+from goqueue.model.errors import InvalidGroupRequestError
 from goqueue.protocols.http.app import HttpApp
 from goqueue.protocols.http.errors import (
     FieldError,
@@ -28,7 +31,7 @@ class Wish(msgspec.Struct, forbid_unknown_fields=True):
     times: int = 1
 
 
-class Said(msgspec.Struct):
+class Said(msgspec.Struct, weakref=True):
     words: list[str]
 
 
@@ -139,3 +142,33 @@ def test_the_paths_that_are_remembered_are_bounded(router: Router) -> None:
     for number in range(10_000):
         router.match("GET", b"/homes/Ulm/%d" % number)
     assert len(router._remembered) <= 4096
+
+
+def test_long_paths_are_served_and_not_remembered(router: Router) -> None:
+    for number in range(100):
+        router.match("GET", b"/homes/%s/%d" % (b"u" * 60_000, number))
+    assert sum(len(path) for _, path in router._remembered) < 60_000
+
+
+class Held:
+    """Refuses, and keeps the refusal in a frame of it, as whoever collects outcomes does."""
+
+    def __init__(self) -> None:
+        self.said: weakref.ref[Said] | None = None
+
+    @route("POST", "/held", tag="t")
+    async def held(self, body: Said) -> Said:
+        self.said = weakref.ref(body)
+        outcomes = [InvalidGroupRequestError("no")]
+        raise outcomes[0]
+
+
+def test_a_request_that_was_refused_does_not_wait_for_a_collection_of_garbage() -> None:
+    held = Held()
+    gc.disable()
+    try:
+        assert ask(Router(held), "POST", b"/held", b'{"words": []}').status == 400
+        assert held.said is not None
+        assert held.said() is None
+    finally:
+        gc.enable()

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from live import (
@@ -21,8 +24,15 @@ from live import (
     word_of,
 )
 
+from goqueue.model.errors import OffsetOutOfRangeError
 from goqueue.protocols.kafka import produce_wire
+from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.registry import api
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 
@@ -218,6 +228,36 @@ def test_an_error_of_ours_is_answered_with_its_code():
             assert await client.answer() == (1, struct.pack(">h", 1))
 
     run(scenario())
+
+
+class HeldApi:
+    """Refuses, and keeps the refusal in a frame of it, as whoever collects outcomes does."""
+
+    def __init__(self):
+        self.held = lambda: None
+
+    @api(ApiKey.HEARTBEAT, 0, 4)
+    async def refuse(self, ctx: RequestContext, request: Any) -> Response:
+        watched = {request.group_id}
+        self.held = weakref.ref(watched)
+        outcomes = [OffsetOutOfRangeError(5, 0, 1)]
+        raise outcomes[0]
+
+
+def test_a_request_that_was_refused_does_not_wait_for_a_collection_of_garbage():
+    async def scenario():
+        held = HeldApi()
+        async with listening(held) as listener, connected(listener) as client:
+            client.send(heartbeat_frame(1, "known"))
+            await client.answer()
+            assert isinstance(held.held, weakref.ref)
+            await eventually(lambda: held.held() is None)
+
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()
 
 
 def test_an_error_is_answered_for_each_item_where_the_family_says_how():
