@@ -48,6 +48,8 @@ class Attack:
     prepare: Callable[[Target], None] = lambda _target: None
     flags: tuple[str, ...] = ()
     """Further flags of the broker that is attacked."""
+    note: str = ""
+    """What a reader of the rows has to know."""
 
 
 def connect(port: int) -> socket.socket:

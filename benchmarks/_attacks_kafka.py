@@ -21,6 +21,9 @@ _REPEATS: Final = 2000
 _NEW_TOPICS: Final = 10_000
 _TOPIC_RESOURCE: Final = 2
 _METADATA_BYTES: Final = 900_000
+_LONGEST_SESSION_MS: Final = 1_800_000
+_SHORTEST_SESSION_MS: Final = 6_000
+"""What a broker allows as it comes."""
 _HALF_SENT: Final = 600
 """Of each thread, of which there are eight."""
 _HALF_SENT_BYTES: Final = 16 << 10
@@ -87,21 +90,30 @@ def new_topics(target: Target) -> str:
     return _metadata(target, names, create=True)
 
 
-def join_metadata(target: Target) -> str:
-    """A member of a new group that has much to say and is never heard of again."""
+def _join(target: Target, session_ms: int) -> str:
     answer, _ = ask(
         target.kafka_port,
         ApiKey.JOIN_GROUP,
         7,
         group_id=os.urandom(8).hex(),
-        session_timeout_ms=1_800_000,
-        rebalance_timeout_ms=1_800_000,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=session_ms,
         member_id="",
         group_instance_id="attacker",
         protocol_type="consumer",
         protocols=[{"name": "range", "metadata": bytes(_METADATA_BYTES)}],
     )
     return str(ErrorCode(answer.error_code).name)
+
+
+def join_metadata(target: Target) -> str:
+    """A member of a new group that has much to say and is never heard of again."""
+    return _join(target, _LONGEST_SESSION_MS)
+
+
+def join_metadata_again(target: Target) -> str:
+    """The same with sessions that end, so that there is always room for the next members."""
+    return _join(target, _SHORTEST_SESSION_MS)
 
 
 def half_sent_frames(target: Target) -> str:
@@ -118,6 +130,7 @@ def half_sent_frames(target: Target) -> str:
             sock.close()
 
 
+_AT_ONCE: Final = ("--groups-initial-rebalance-delay=0ms",)
 ATTACKS: Final = [
     Attack(4, "tagged fields", tagged_fields, (CLOSED,), _build_tagged),
     Attack(6, "topic named often", named_often, ("1 topics",), make_attacked),
@@ -128,7 +141,16 @@ ATTACKS: Final = [
         "JoinGroup metadata",
         join_metadata,
         ("group_max_size_reached",),
-        flags=("--groups-initial-rebalance-delay=0ms",),
+        flags=_AT_ONCE,
+        note="members may hold 32 MB (groups.member_memory) until sessions of half an hour end",
+    ),
+    Attack(
+        7,
+        "JoinGroup short sessions",
+        join_metadata_again,
+        ("group_max_size_reached",),
+        flags=_AT_ONCE,
+        note=f"read after the sessions of {_SHORTEST_SESSION_MS // 1000} s have ended",
     ),
     Attack(7, "half-sent frames", half_sent_frames, (CLOSED, "held")),
 ]

@@ -37,7 +37,7 @@ _QUIET_S: Final = min(10.0, SECONDS)
 _WORST_KEPT_S: Final = 30.0
 """The broker forgets how late its loop was after this (`runtime/loop_watch.py`)."""
 _RECOVERY_S: Final = 30.0
-"""How long memory may take to come back."""
+"""How long memory may take to come back; the row is the least that is held within it."""
 _MS: Final = 1000.0
 _WORST: Final = re.compile(
     r"^goqueue_process_loop_lag_worst_seconds(?:\{.*\})? (\S+)$", re.MULTILINE
@@ -103,6 +103,8 @@ def _measure(run: Run, attack: Attack) -> None:
         _report_load(run, quiet, beside)
         _report_broker(run, lag.worst_ms, grown_bytes, left_bytes)
         _report_answers(run, attack, answers)
+        if attack.note:
+            run.note(attack.note)
 
 
 def _watch(lag: LoopLag) -> None:
