@@ -227,6 +227,9 @@ class Connection(asyncio.Protocol):
 
     def _finished(self, call: Call, future: asyncio.Future[Response | None]) -> None:
         """A handler that had to be waited for is done."""
+        # Its error holds the call by the frames of its traceback: together they would be a cycle,
+        # and the request, up to megabytes, would wait for a collection of garbage.
+        call.future = None
         if self._reason is not None:
             self._abandoned(call, future)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
 from contextlib import AsyncExitStack
@@ -25,7 +26,7 @@ from live import (
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.codec import encode_body
 from goqueue.protocols.kafka.deadlines import CloseReason
-from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS, Call
 from goqueue.protocols.kafka.errors import MalformedRequestError, TooManyElementsError
 from goqueue.protocols.kafka.reading import reader_of
 from goqueue.protocols.kafka.registry import api
@@ -228,6 +229,26 @@ def test_when_half_sent_frames_fill_the_budget_those_that_stall_are_closed():
             await eventually(lambda: listener.closed[CloseReason.SLOW_FRAME] >= 3)
 
     run(scenario())
+
+
+def test_a_large_request_that_cannot_be_read_does_not_wait_for_a_collection_of_garbage():
+    count = 1_700_000  # tagged fields, more than any request may have
+    varint = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
+    body = b"\0" + b"\x02x\x02y" + varint + bytes(4 * count)
+
+    async def scenario():
+        async with listening(SmallApi()) as listener, connected(listener) as client:
+            client.send(frame(ApiKey.API_VERSIONS, 3, 1, body))
+            assert await client.is_closed_by_server()
+            await eventually(lambda: listener.closed[CloseReason.BAD_REQUEST] == 1)
+            await eventually(lambda: not any(type(each) is Call for each in gc.get_objects()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()
 
 
 def test_new_connections_hold_no_more_of_half_sent_frames_than_the_bound_and_the_oldest_goes():
