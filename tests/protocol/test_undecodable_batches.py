@@ -126,3 +126,17 @@ def test_a_number_of_any_length_in_a_header_is_refused_and_the_connection_stays(
     producer.produce(topic, b"v", partition=0, on_delivery=lambda error, _: errors.append(error))
     producer.flush(WAIT_S)
     assert errors[1] is None
+
+
+def test_a_ttl_of_any_number_of_digits_does_not_keep_a_queue_group_from_its_messages(
+    broker: ServerProcess, api: HttpApi, raw: RawKafka, name: Callable[[str], str]
+) -> None:
+    topic, group = name("digits"), name("group")
+    raw.create(topic, message_ttl_ms="100000")
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.kafka_address})
+    producer.produce(topic, b"first", partition=0, headers=[("goqueue-ttl", b"9" * 5000)])
+    producer.produce(topic, b"second", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    joined = api.post(f"/groups/{group}/join", {"topics": [topic], "assignment": "shared"})
+    path = f"/groups/{group}/poll?timeout=30s&limit=100&member_id={joined['member_id']}"
+    assert [each["value"] for each in api.get(path)["messages"]] == ["first", "second"]
