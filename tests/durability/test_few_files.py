@@ -111,3 +111,26 @@ def test_more_partitions_and_segments_than_files_outlive_a_stop_and_a_kill(
     server.kill()
     server.start()
     consume(server, {place: [*values[place], *again[place]] for place in values})
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_broker_starts_with_more_partitions_than_it_may_have_files_open(
+    tmp_path: Path, end: str
+) -> None:
+    values = {("wide", number): [b"%d" % number] for number in range(PARTITIONS)}
+    before = ServerProcess(tmp_path / "data")
+    before.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": before.kafka_address})
+        (made,) = admin.create_topics([NewTopic("wide", num_partitions=PARTITIONS)]).values()
+        made.result(120)
+        produce(before, values)
+        getattr(before, end)()
+    finally:
+        before.close()
+    after = FewFiles(tmp_path / "data")
+    try:
+        after.start()
+        consume(after, values)
+    finally:
+        after.close()
