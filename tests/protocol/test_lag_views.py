@@ -34,6 +34,12 @@ class Seen(NamedTuple):
     uncommitted: int
 
 
+class Reader(NamedTuple):
+    group: str
+    topic: str
+    consumer: Consumer
+
+
 @pytest.fixture
 def api(broker: ServerProcess) -> Iterator[HttpApi]:
     made = HttpApi(broker.http_port)
@@ -109,6 +115,50 @@ def assigned_all(consumer: Consumer, topic: str) -> None:
     while len(consumer.assignment()) < 3:
         assert time.monotonic() < deadline_s
         consumer.poll(0.1)
+
+
+@pytest.fixture
+def reader(broker: ServerProcess, topic: str, name: Callable[[str], str]) -> Iterator[Reader]:
+    """A member of a log group that has every partition and has committed nothing."""
+    group = name("reader")
+    options = {"group_id": group, "enable_auto_commit": False}
+    with confluent_consumer(broker.kafka_address, **options) as consumer:
+        consumer.subscribe([topic])
+        assigned_all(consumer, topic)
+        yield Reader(group, topic, consumer)
+
+
+def test_a_log_group_that_has_committed_nothing_shows_its_lag(api: HttpApi, reader: Reader) -> None:
+    shown = api.get(f"/groups/{reader.group}")
+    assert shown["lag"] == {reader.topic: {"0": 100, "1": 40, "2": 7}}
+    assert shown["total_lag"] == 147
+
+
+def test_the_lag_of_a_group_falls_with_its_first_commit(api: HttpApi, reader: Reader) -> None:
+    """What the charts of the console and of Prometheus are drawn from."""
+
+    def drawn() -> tuple[int, float]:
+        lines = api.ask("GET", "/metrics").body.decode().splitlines()
+        of_group = (
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith("goqueue_consumer_lag{") and f'"{reader.group}"' in line
+        )
+        return api.get(f"/groups/{reader.group}")["total_lag"], sum(of_group)
+
+    assert drawn() == (147, 147)
+    reader.consumer.commit(offsets=[TopicPartition(reader.topic, 0, 90)], asynchronous=False)
+    assert drawn() == (57, 57)
+
+
+def test_group_describe_has_a_row_for_partitions_without_a_commit(
+    broker: ServerProcess, reader: Reader
+) -> None:
+    reader.consumer.commit(offsets=[TopicPartition(reader.topic, 0, 90)], asynchronous=False)
+    done = CliRunner().invoke(app, ["group", "describe", reader.group, "-s", broker.http_url])
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.stdout.splitlines() if reader.topic in line.split()]
+    assert {row[row.index(reader.topic) + 1] for row in rows} >= {"0", "1", "2"}, done.stdout
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
