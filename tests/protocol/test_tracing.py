@@ -300,6 +300,19 @@ def test_topics_say_how_much_of_them_is_traced(api: HttpApi) -> None:
     assert answer.status == 400
 
 
+def test_traces_are_searched_between_times_in_iso_8601(api: HttpApi) -> None:
+    make(api, "dated", settings={"goqueue.trace": "1"})
+    api.publish("dated", "a")
+    for start, end, count in (
+        ("2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z", 1),
+        ("2100-01-01T00:00:00Z", "2100-01-02T00:00:00Z", 0),
+        ("2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z", 0),
+    ):
+        found = api.get(f"/traces/search?topic=dated&start={start}&end={end}")["traces"]
+        assert len(found) == count
+    assert api.ask("GET", "/traces/search?start=yesterday").status == 400
+
+
 def test_unknown_and_hostile_questions_are_answered_politely(api: HttpApi) -> None:
     assert api.ask("GET", f"/traces/{'0' * 32}").code == "unknown_trace"
     assert api.ask("GET", "/traces/%3Cscript%3E").code == "unknown_trace"
