@@ -39,7 +39,7 @@ class ListenerSettings:
     """`max.connections.per.ip`. One more from the same address is closed likewise."""
     max_request_bytes: int = 100 * _MIB
     """`socket.request.max.bytes`. A longer frame closes its connection before it is read."""
-    max_other_request_bytes: int = 8 * _MIB
+    max_other_request_bytes: int = 4 * _MIB
     """The same for every API but Produce."""
     max_unauthenticated_request_bytes: int = 512 * 1024
     """The same before SASL has succeeded."""
