@@ -73,6 +73,22 @@ def test_collections_are_told_with_their_generation_until_the_watch_stops() -> N
     assert took_s > 0
 
 
+def test_what_outlives_a_long_full_collection_is_not_looked_at_again() -> None:
+    watch = GcWatch(lambda generation, took_s: None, long_s=0.0)
+    kept = [[] for _ in range(1000)]
+    gc.disable()
+    try:
+        watch.start()
+        gc.collect(1)
+        assert gc.get_freeze_count() == 0
+        gc.collect(2)
+        assert gc.get_freeze_count() >= len(kept)
+    finally:
+        watch.stop()
+        gc.unfreeze()
+        gc.enable()
+
+
 TRIES = 50
 """What other tests have left in this process may open a file, or end a thread, just now."""
 

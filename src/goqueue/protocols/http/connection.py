@@ -95,6 +95,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.size_bytes = 0
         self._waiting.clear()
         self._active = None
+        self._reader.close()
         if active is not None and active.polls and self._task is not None:
             self._task.cancel()
 

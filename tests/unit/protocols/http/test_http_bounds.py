@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 
 from goqueue.protocols.http.app import HttpApp
+from goqueue.protocols.http.connection import HttpConnection
 from goqueue.protocols.http.listener import HttpListener
 from goqueue.protocols.http.responses import Response
 from goqueue.protocols.http.routing import Router, route
@@ -427,3 +430,30 @@ def test_a_mistake_of_our_own_is_not_the_clients(caplog: pytest.LogCaptureFixtur
     assert said.startswith(b"HTTP/1.1 500 ")
     assert b"internal_error" in said
     assert "no routes" in caplog.text
+
+
+def test_a_closed_connection_does_not_wait_for_a_collection_of_garbage() -> None:
+    async def main() -> None:
+        async with serving() as (_, listener):
+            gc.collect()
+            gc.disable()
+            try:
+                reader, writer = await asyncio.open_connection(HOST, listener.port)
+                writer.write(b"GET /now HTTP/1.1\r\nHost: localhost\r\nX-Half: sent")
+                await writer.drain()
+                while not (found := connections()):
+                    await asyncio.sleep(0.01)
+                (served,) = map(weakref.ref, found)
+                del found
+                writer.close()
+                while served() is not None:
+                    await asyncio.sleep(0.01)
+                del reader
+            finally:
+                gc.enable()
+
+    asyncio.run(main())
+
+
+def connections() -> list[HttpConnection]:
+    return [each for each in gc.get_objects() if isinstance(each, HttpConnection)]
