@@ -441,12 +441,12 @@ def test_a_closed_connection_does_not_wait_for_a_collection_of_garbage() -> None
                 reader, writer = await asyncio.open_connection(HOST, listener.port)
                 writer.write(b"GET /now HTTP/1.1\r\nHost: localhost\r\nX-Half: sent")
                 await writer.drain()
-                while not (found := connections()):
+                while not (found := connections()):  # noqa: ASYNC110 - no event tells it
                     await asyncio.sleep(0.01)
                 (served,) = map(weakref.ref, found)
                 del found
                 writer.close()
-                while served() is not None:
+                while served() is not None:  # noqa: ASYNC110 - no event tells it
                     await asyncio.sleep(0.01)
                 del reader
             finally:
