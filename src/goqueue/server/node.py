@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.metrics.registry import Samples
     from goqueue.protocols.grpc.listener import GrpcListener
-    from goqueue.protocols.http.listener import HttpListener
+    from goqueue.protocols.http.server.listener import HttpListener
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.server.config import Config
@@ -198,9 +198,9 @@ class Node:
         self._started("Kafka", partial(self.kafka.stop, self._drain_s), self._drain_s + _GRACE_S)
 
     async def _start_http(self, tls: ssl.SSLContext | None) -> None:
-        from goqueue.protocols.http.app import api_of  # noqa: PLC0415 - after Kafka is served
-        from goqueue.protocols.http.listener import HttpListener  # noqa: PLC0415 - as above
-        from goqueue.protocols.http.settings import HttpSettings  # noqa: PLC0415 - as above
+        from goqueue.protocols.http.node_api import api_of  # noqa: PLC0415 - after Kafka is served
+        from goqueue.protocols.http.server.listener import HttpListener  # noqa: PLC0415 - as above
+        from goqueue.protocols.http.server.settings import HttpSettings  # noqa: PLC0415 - as above
 
         host, port = self.config.listeners.http
         settings = HttpSettings(

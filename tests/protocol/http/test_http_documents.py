@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from jsonschema_rs import meta, validator_for
 
-from goqueue.protocols.http.postman import environment
+from goqueue.protocols.http.api.postman import environment
 
 if TYPE_CHECKING:
     from support.http_api import HttpApi
@@ -198,7 +198,7 @@ def test_the_page_asks_no_other_host_for_anything(api: HttpApi) -> None:
 
 
 def test_the_page_is_shipped_with_the_package() -> None:
-    assert resources.files("goqueue.protocols.http").joinpath("docs.html").is_file()
+    assert resources.files("goqueue.protocols.http.operations").joinpath("docs.html").is_file()
 
 
 def test_the_postman_collection_holds_every_operation(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.model.errors import DiskError, GoQueueError
-from goqueue.protocols.http.settings import HttpSettings
+from goqueue.protocols.http.server.settings import HttpSettings
 from goqueue.runtime.disk import DiskUsage
 from goqueue.server.config_load import load_config
 from goqueue.server.config_node import LogFormat, LoggingSection

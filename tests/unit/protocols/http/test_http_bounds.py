@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from goqueue.protocols.http.app import HttpApp
-from goqueue.protocols.http.connection import HttpConnection
-from goqueue.protocols.http.listener import HttpListener
-from goqueue.protocols.http.responses import Response
-from goqueue.protocols.http.routing import Router, route
-from goqueue.protocols.http.settings import HttpSettings
+from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.router import Router
+from goqueue.protocols.http.server.connection import HttpConnection
+from goqueue.protocols.http.server.listener import HttpListener
+from goqueue.protocols.http.server.settings import HttpSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.protocols.http.errors import OverloadedError
-from goqueue.protocols.http.events import EventHub, EventSettings
+from goqueue.protocols.http.api.errors import OverloadedError
+from goqueue.protocols.http.operations.events import EventHub, EventSettings
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

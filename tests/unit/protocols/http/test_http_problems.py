@@ -9,9 +9,9 @@ import pytest
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError, InvariantError, UnknownTopicError
-from goqueue.protocols.http import errors as http
-from goqueue.protocols.http.problems import PROBLEMS, field_error, kind_of, problem_of
-from goqueue.protocols.http.topics import CreateTopic
+from goqueue.protocols.http.api import errors as http
+from goqueue.protocols.http.api.problems import PROBLEMS, field_error, kind_of, problem_of
+from goqueue.protocols.http.topics.topics import CreateTopic
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,16 +9,17 @@ import msgspec
 import pytest
 
 from goqueue.model.errors import InvalidGroupRequestError
-from goqueue.protocols.http.app import HttpApp
-from goqueue.protocols.http.errors import (
+from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.api.errors import (
     FieldError,
     MalformedRequestError,
     MethodNotAllowedError,
     NoSuchPathError,
 )
-from goqueue.protocols.http.requests import Request
-from goqueue.protocols.http.responses import Response
-from goqueue.protocols.http.routing import Router, route
+from goqueue.protocols.http.api.requests import Request
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.router import Router
 
 
 class Place(msgspec.Struct, frozen=True):

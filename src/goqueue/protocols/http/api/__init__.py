@@ -1,0 +1,1 @@
+"""What every route stands on: routing, checked requests, answers, problems, OpenAPI."""

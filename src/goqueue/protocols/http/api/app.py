@@ -1,0 +1,112 @@
+"""From a request to its answer: find the endpoint, let it answer, catch what went wrong.
+
+Whatever a handler does, the client gets an answer: errors are caught here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import secrets
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import GoQueueError, InvariantError
+from goqueue.protocols.http.api.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from goqueue.protocols.http.api.requests import Request
+    from goqueue.protocols.http.api.responses import Stream
+    from goqueue.protocols.http.api.router import Match, Router
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+
+_ALLOWED_HEADERS: Final = "Accept, Authorization, Content-Type, X-API-Key, X-Request-ID"
+
+
+class HttpApp:
+    """Answers requests, whatever they were carried by."""
+
+    def __init__(
+        self, load: Callable[[], Router], rewrite: Callable[[bytes], bytes] = bytes
+    ) -> None:
+        """Find endpoints in the router that `load` makes, by targets as `rewrite` returns them."""
+        self._load = load
+        self._rewrite = rewrite
+        self._run = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+
+    @cached_property
+    def router(self) -> Router:
+        """Every route."""
+        return self._load()
+
+    def request_id(self, headers: dict[bytes, bytes]) -> str:
+        """The client's own id for a request if it is a sane one, else one of ours."""
+        given = headers.get(b"x-request-id")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given.decode("ascii")
+        return f"{self._run}-{next(self._numbers):x}"
+
+    def match(self, request: Request) -> Match:
+        """The endpoint of a request, before its body is there. Raises like `Router.match`."""
+        try:
+            request.target = self._rewrite(request.target)
+            return self.router.match(request.method, request.raw_path)
+        except GoQueueError:
+            raise
+        except Exception as error:
+            # The parser that calls this would take it for a request that is none.
+            _log.exception("%s %r failed", request.method, request.target)
+            raise InvariantError from error
+
+    async def answer(self, request: Request, match: Match) -> Response | Stream:
+        """Let an endpoint answer. Raises nothing but `CancelledError`."""
+        try:
+            return await match.endpoint.answer(request, match.path)
+        except GoQueueError as error:
+            return self.refusal(request, error, match)
+        except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught
+            _log.exception("%s %r failed", request.method, request.target)
+            return self.refusal(request, InvariantError(), match)
+
+    def refusal(
+        self, request: Request, error: GoQueueError, match: Match | None = None
+    ) -> Response:
+        """What is said to a client whose request is refused; `match` is whom it was for."""
+        from goqueue.protocols.http.api.problems import problem_of  # noqa: PLC0415 - with the first refusal
+
+        dialect = None if match is None else match.endpoint.route.dialect
+        if dialect is None:
+            response = problem_of(error, request.request_id)
+        else:
+            response = dialect.refusal(request, error)
+        if response.status == 500 and str(error):
+            _log.error("%s %r failed: %r", request.method, request.target, error)
+        # A refusal that is still held somewhere must not hold the request by its frames.
+        error.with_traceback(None)
+        return response
+
+    def options(self, request: Request) -> Response:
+        """What a path takes; a browser asks before it lets a page of another origin call.
+
+        Raises:
+            NoSuchPathError: there is nothing at the path.
+        """
+        star = request.target == b"*"
+        allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+        if not star:
+            allowed = self.router.allowed(self._rewrite(request.target).partition(b"?")[0])
+        headers = [("allow", allowed)]
+        if request.cors:
+            headers += [
+                ("access-control-allow-methods", allowed),
+                ("access-control-allow-headers", _ALLOWED_HEADERS),
+                ("access-control-max-age", "300"),
+            ]
+        return Response(204, b"", "", tuple(headers))

@@ -1,0 +1,1 @@
+"""Routes of consumer groups: description, membership, offsets, queue settings."""

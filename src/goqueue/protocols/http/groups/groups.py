@@ -1,0 +1,299 @@
+"""Groups of any kind, seen from outside: list, describe, delete, who has what, rebalances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from goqueue.broker.group_removal import delete_group
+from goqueue.broker.group_views import list_groups, view_group
+from goqueue.broker.lag import group_lag
+from goqueue.broker.queue_views import queue_views
+from goqueue.broker.rebalances import rebalance_stats
+from goqueue.model.errors import UnknownMemberError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import (
+    CommittedByTopic,
+    GroupPath,
+    LagByTopic,
+    Milliseconds,
+    PartitionsByTopic,
+    UncommittedLag,
+    by_topic,
+    committed_by_topic,
+    doc,
+    lag_by_topic,
+)
+from goqueue.protocols.http.groups.queue_settings import SettingsShape, settings_shape
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.group_views import GroupLine as GroupLineView
+    from goqueue.broker.group_views import GroupView
+    from goqueue.groups.stats import GroupStats
+
+_TAG: Final = "groups"
+_MAX_TOPICS: Final = 20
+"""Shown of one group in a list."""
+
+
+class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose assignment is wanted."""
+
+    member_id: Annotated[str | None, doc("All members, if left out.")] = None
+
+
+class MemberInfo(msgspec.Struct, kw_only=True):
+    """One member of a group."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    protocol: Annotated[
+        str, doc("`classic`, `consumer` or `share`; a group may have members of two.", "consumer")
+    ]
+    partitions: PartitionsByTopic
+    unacked: Annotated[int | None, doc("Of a queue group: messages that it has.", 3)] = None
+
+
+class GroupLine(msgspec.Struct):
+    """One group in a list."""
+
+    group: str
+    state: Annotated[str, doc("Empty, Stable, Dead, or on the way between.", "Stable")]
+    protocol: Annotated[str, doc("`classic`, `consumer` or `share`.", "consumer")]
+    generation: int
+    member_count: int
+    type: Annotated[str, doc("`log`, or `queue`.", "queue")]
+    mode: Annotated[str | None, doc("Of a queue: `exclusive` or `shared`.", "exclusive")]
+
+
+class ListedGroup(GroupLine):
+    """One group in a list, and how far it is behind."""
+
+    total_lag: Annotated[int, doc("Its lag in all topics together.", 120)]
+    uncommitted_lag: UncommittedLag
+    oldest_age_ms: Annotated[
+        int | None, doc("How long the oldest of them has been waiting; null: none, or not known.")
+    ]
+    topics: Annotated[list[str], doc("That it reads; at most 20 of them.", ["orders"])]
+
+
+class PartitionCounts(msgspec.Struct):
+    """One partition of a queue group."""
+
+    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000 a lane.", 7)]
+    in_flight: Annotated[int, doc("That members have.", 2)]
+    waiting: Annotated[int, doc("That wait to be tried again.", 1)]
+    dead: Annotated[int, doc("On their way to the dead-letter topic.", 0)]
+    committed: Annotated[int, doc("The lowest offset that is not done with.", 42)]
+    log_end: int
+
+
+class QueueInfo(msgspec.Struct):
+    """What is particular about a queue group, and how many of its messages are where."""
+
+    ready: int
+    in_flight: int
+    waiting: int
+    dead: Annotated[
+        int, doc("Dead since this server started: dead-lettered, or on their way there.", 0)
+    ]
+    settings: SettingsShape
+    partitions: Annotated[
+        dict[str, dict[int, PartitionCounts]], doc("By topic and partition; keys are strings.")
+    ]
+
+
+class GroupInfo(GroupLine):
+    """One group."""
+
+    assignor: Annotated[str, doc("How partitions are shared out.", "uniform")]
+    members: list[MemberInfo]
+    offsets: CommittedByTopic
+    lag: LagByTopic
+    total_lag: int
+    uncommitted_lag: UncommittedLag
+    queue: Annotated[QueueInfo | None, doc("Of a queue group.")]
+
+
+class GroupList(msgspec.Struct):
+    """Every group, by name."""
+
+    groups: list[ListedGroup]
+
+
+class AssignmentAnswer(msgspec.Struct):
+    """Who has which partitions."""
+
+    group: str
+    generation: int
+    members: list[MemberInfo]
+
+
+class GroupDeleted(msgspec.Struct):
+    """What is gone."""
+
+    deleted: str
+
+
+class RebalanceStats(msgspec.Struct):
+    """How often partitions changed hands, and why."""
+
+    total: int
+    successful: int
+    failed: Annotated[int, doc("Given up because members did not do their part in time.", 0)]
+    superseded: Annotated[int, doc("Begun anew before they had come to an end.", 0)]
+    partitions_revoked: int
+    partitions_assigned: int
+    revocation_timeouts: int
+    last_duration_ms: int
+    average_duration_ms: Annotated[float, doc("A moving average.", 12.5)]
+    last_at: Annotated[Milliseconds | None, doc("When the last one ended; null before the first.")]
+    reasons: Annotated[dict[str, int], doc("How many by what set them off.", {"member_joined": 2})]
+    joins: int
+    leaves: Annotated[dict[str, int], doc("How many by why.", {"left": 1})]
+    heartbeats: int
+    offset_commits: int
+    offset_commit_errors: int
+
+
+class GroupRoutes:
+    """Groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("GET", "/groups", tag=_TAG)
+    async def list_all(self) -> GroupList:
+        """Every group, whichever protocol its members speak."""
+        return GroupList([self._listed(each) for each in list_groups(self._broker)])
+
+    def _listed(self, listing: GroupLineView) -> ListedGroup:
+        lags = list(group_lag(self._broker, listing.group_id))
+        now_ms = self._broker.clock.now_ms()
+        ages = [
+            now_ms - each.oldest_ms
+            for each in self._broker.backlogs.of(listing.group_id)
+            if each.lag and each.oldest_ms
+        ]
+        return ListedGroup(
+            **_line(listing),
+            total_lag=sum(each.lag for each in lags),
+            uncommitted_lag=sum(each.uncommitted_lag for each in lags),
+            oldest_age_ms=max(0, *ages) if ages else None,
+            topics=sorted({each.topic for each in lags})[:_MAX_TOPICS],
+        )
+
+    @route("GET", "/groups/{group}", tag=_TAG)
+    @route("GET", "/groups/{group}/cooperative", tag=_TAG)
+    async def describe(self, path: GroupPath) -> GroupInfo:
+        """One group: its members, how far it has read, how far it is behind."""
+        view = view_group(self._broker, path.group)
+        lags = list(group_lag(self._broker, path.group))
+        return GroupInfo(
+            **_line(view.listing),
+            assignor=view.assignor,
+            members=self._members(view),
+            offsets=committed_by_topic(lags),
+            lag=lag_by_topic(lags),
+            total_lag=sum(each.lag for each in lags),
+            uncommitted_lag=sum(each.uncommitted_lag for each in lags),
+            queue=self._queue(view) if view.listing.mode else None,
+        )
+
+    def _queue(self, view: GroupView) -> QueueInfo:
+        group = self._broker.queues.group(view.listing.group_id)
+        routed = self._broker.measures.tallies.of(group.group_id).dead.total()
+        whole = QueueInfo(0, 0, 0, routed, settings_shape(group.settings), {})
+        for each in queue_views(self._broker, group):
+            counts = PartitionCounts(
+                each.ready,
+                each.in_flight,
+                each.waiting,
+                each.dead,
+                each.committed,
+                each.partition.log_end,
+            )
+            whole.ready += counts.ready
+            whole.in_flight += counts.in_flight
+            whole.waiting += counts.waiting
+            whole.dead += counts.dead
+            topic, number = each.partition.id
+            whole.partitions.setdefault(topic, {})[number] = counts
+        return whole
+
+    def _members(self, view: GroupView) -> list[MemberInfo]:
+        group = self._broker.queues.find(view.listing.group_id)
+        return [
+            MemberInfo(
+                member_id=each.member_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                protocol=each.protocol,
+                partitions=by_topic(each.partitions),
+                unacked=None if group is None else group.unacked.get(each.member_id, 0),
+            )
+            for each in view.members
+        ]
+
+    @route("DELETE", "/groups/{group}", tag=_TAG)
+    async def delete(self, path: GroupPath) -> GroupDeleted:
+        """Forget a group without members, and how far it has read."""
+        await delete_group(self._broker, path.group)
+        return GroupDeleted(path.group)
+
+    @route("GET", "/groups/{group}/assignment", tag=_TAG)
+    async def assignment(self, path: GroupPath, query: AssignmentQuery) -> AssignmentAnswer:
+        """Which member has which partitions."""
+        view = view_group(self._broker, path.group)
+        members = [
+            each for each in self._members(view) if query.member_id in {None, each.member_id}
+        ]
+        if query.member_id is not None and not members:
+            raise UnknownMemberError(f"group {path.group!r} has no member {query.member_id!r}")
+        return AssignmentAnswer(path.group, view.listing.generation, members)
+
+    @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG)
+    async def rebalances(self, path: GroupPath) -> RebalanceStats:
+        """How often one group rebalanced since this server started."""
+        return _rebalances(rebalance_stats(self._broker, path.group))
+
+    @route("GET", "/rebalance/stats", tag=_TAG)
+    async def all_rebalances(self) -> RebalanceStats:
+        """How often the groups that exist rebalanced, together, since this server started."""
+        return _rebalances(rebalance_stats(self._broker))
+
+
+def _line(listing: GroupLineView) -> dict[str, Any]:
+    return {
+        "group": listing.group_id,
+        "state": listing.state,
+        "protocol": listing.group_type.value,
+        "generation": listing.generation,
+        "member_count": listing.member_count,
+        "type": "log" if listing.mode is None else "queue",
+        "mode": listing.mode,
+    }
+
+
+def _rebalances(stats: GroupStats) -> RebalanceStats:
+    return RebalanceStats(
+        total=stats.total,
+        successful=stats.successful,
+        failed=stats.failed,
+        superseded=stats.superseded,
+        partitions_revoked=stats.partitions_revoked,
+        partitions_assigned=stats.partitions_assigned,
+        revocation_timeouts=stats.revocation_timeouts,
+        last_duration_ms=stats.last_duration_ms,
+        average_duration_ms=stats.average_duration_ms,
+        last_at=stats.last_at_ms or None,
+        reasons={reason.value: count for reason, count in stats.reasons.items()},
+        joins=stats.joins,
+        leaves={reason.value: count for reason, count in stats.leaves.items()},
+        heartbeats=stats.heartbeats,
+        offset_commits=stats.offset_commits,
+        offset_commit_errors=stats.offset_commit_errors,
+    )

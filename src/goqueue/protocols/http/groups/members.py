@@ -1,0 +1,348 @@
+"""Membership: be in a group over HTTP.
+
+A member joins a queue group, whose messages it acknowledges one by one, or a log group, of which it
+commits offsets. Where partitions have owners, a member is one of the newer group protocol: the
+broker assigns partitions and hands them over one by one, so that members which stay keep reading.
+What that protocol calls a member's epoch is its `generation` here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from goqueue.broker.group_views import view_group
+from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
+from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
+from goqueue.broker.queue_views import committable
+from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.model.errors import GroupModeError, TopicError
+from goqueue.protocols.http.api.codecs import duration_ms
+from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import GroupPath, by_topic, offsets_by_topic
+from goqueue.protocols.http.groups.member_shapes import (
+    PROTOCOL,
+    JoinAnswer,
+    JoinBody,
+    Left,
+    MemberAnswer,
+    MemberBody,
+    PollAnswer,
+    PollQuery,
+)
+from goqueue.protocols.http.groups.queue_settings import settings_shape
+from goqueue.protocols.http.messages.message_shapes import (
+    MAX_READ_BYTES,
+    delivered_message,
+    polled_message,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.partition import PartitionId
+
+MAX_POLL_MS: Final = 60_000
+_STEP_MS: Final = 500
+"""How long a poll waits before it gives a sign of life, and takes over what was handed to it."""
+_TAG: Final = "groups"
+_ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}
+"""As users know them, and as Kafka calls them."""
+AUTO_COMMIT_MS: Final = 5_000
+MAX_AUTO_COMMIT_MS: Final = 3_600_000
+
+
+# --- Being a member ------------------------------------------------------------------------------
+
+
+class MemberRoutes:
+    """Membership."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._members = broker.memberships
+        self._queues = broker.queues
+        self._queue_members = broker.queue_members
+
+    @route("POST", "/groups/{group}/join", tag=_TAG)
+    async def join(self, path: GroupPath, body: JoinBody, request: Request) -> JoinAnswer:
+        """Become a member, of a queue group unless `assignment` says `log`.
+
+        A group that is not there is made, with the settings that the body names. One that is there
+        keeps its own: see `PUT /groups/{group}/settings`.
+        """
+        return await self._join(path.group, body, request)
+
+    @route("POST", "/groups/{group}/join/cooperative", tag=_TAG)
+    async def join_cooperative(
+        self, path: GroupPath, body: JoinBody, request: Request
+    ) -> JoinAnswer:
+        """Become a member that acknowledges revocations."""
+        body.acknowledge_revocations = True
+        return await self._join(path.group, body, request)
+
+    async def _join(self, group_id: str, body: JoinBody, request: Request) -> JoinAnswer:
+        self._check_topics(body.topics)
+        who: dict[str, Any] = {
+            "client_id": body.client_id,
+            "client_host": request.client_host,
+            "member_id": body.member_id or "",
+            "releases_itself": body.acknowledge_revocations,
+            "session_timeout_ms": self._session_timeout_ms(body),
+            "assignor": None if body.assignor is None else _ASSIGNORS[body.assignor],
+        }
+        settings = None
+        if body.assignment == "log":
+            self._check_log(group_id, body)
+            from_earliest = body.start == "earliest"
+            owner = await self._members.join(
+                group_id,
+                body.topics,
+                reset_to_earliest=from_earliest,
+                auto_commit_ms=_auto_commit_ms(body),
+                **who,
+            )
+            place = self._place(owner)
+        else:
+            _check_queue(body)
+            wanted = _settings(body)
+            member = await self._queue_members.join(group_id, body.topics, wanted, **who)
+            place = self._place(_owner(member))
+            settings = settings_shape(self._queues.group(group_id).settings)
+        view = view_group(self._broker, group_id)
+        members = [each.member_id for each in view.members]
+        return JoinAnswer(**place, members=members, assignment=body.assignment, settings=settings)
+
+    def _check_topics(self, topics: list[str]) -> None:
+        for number, topic in enumerate(topics):
+            try:
+                self._broker.topics.catalogue.topic(topic)
+            except TopicError as error:
+                raise AtFieldError(error, f"topics[{number}]") from error
+
+    def _check_log(self, group_id: str, body: JoinBody) -> None:
+        group = self._queues.find(group_id)
+        if group is not None and not group.is_dormant:
+            raise GroupModeError(
+                f"group {group_id!r} is a queue: its messages are acknowledged, not its offsets"
+            )
+        if said := body.said():
+            raise FieldError(
+                f"{said[0]} is of queue groups: a log group hands nothing out for a while",
+                field=said[0],
+                expected="nothing, or another assignment than log",
+            )
+
+    def _session_timeout_ms(self, body: JoinBody) -> int | None:
+        if body.session_timeout is None:
+            return None
+        settings = self._broker.groups.settings
+        low, high = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+        found = duration_ms(
+            body.session_timeout, "session_timeout", at_most_ms=high, location="body"
+        )
+        if found < low:
+            raise FieldError(
+                f"session_timeout is {found} ms, expected {low} to {high} ms",
+                field="session_timeout",
+                expected=f"{low} to {high} ms",
+            )
+        return found
+
+    def _find(self, group_id: str, body: MemberBody | PollQuery) -> QueueMember | Member:
+        """The member of a queue group, or of a log group."""
+        member = self._queue_members.find(group_id, body.member_id, body.generation)
+        if member is not None:
+            return member
+        return self._members.member(group_id, body.member_id, body.generation)
+
+    @route("POST", "/groups/{group}/heartbeat", tag=_TAG)
+    @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG)
+    async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
+        """Stay a member, and hear what has changed.
+
+        Without a `generation` it tells a member that has lost track where it is.
+        """
+        member = _owner(self._find(path.group, body))
+        if isinstance(member, QueueMember):
+            await self._queue_members.heartbeat(member)
+            return MemberAnswer(**self._place(member))
+        before = member.assigned
+        await self._members.heartbeat(member)
+        return MemberAnswer(**self._place(member, before))
+
+    @route("POST", "/groups/{group}/revoke", tag=_TAG)
+    async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
+        """Say that `partitions_to_revoke` are finished with; others may have them now."""
+        member = _owner(self._find(path.group, body))
+        if isinstance(member, QueueMember):
+            return MemberAnswer(**self._place(member))
+        before = member.assigned
+        await self._members.release(member)
+        return MemberAnswer(**self._place(member, before))
+
+    @route("POST", "/groups/{group}/leave", tag=_TAG)
+    @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG)
+    async def leave(self, path: GroupPath, body: MemberBody) -> Left:
+        """Stop being a member; partitions and messages are free for others at once."""
+        member = self._find(path.group, body)
+        if isinstance(member, QueueMember):
+            await self._queue_members.leave(member)
+        else:
+            await self._members.leave(member)
+        return Left(body.member_id)
+
+    # --- Getting messages ------------------------------------------------------------------------
+
+    @route("GET", "/groups/{group}/poll", tag=_TAG, polls=True)
+    async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
+        """Get messages, waiting for the first; a sign of life as well.
+
+        In a queue group each message is this member's until `visible_until`: acknowledge it with
+        its `receipt_handle`, or commit `next_offsets`, which says that everything this member was
+        handed up to there is processed. In a log group each poll goes on where the last one ended.
+        """
+        timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
+        member = self._find(path.group, query)
+        if isinstance(member, QueueMember):
+            return await self._poll_queue(member, query, timeout_ms)
+        if query.visibility is not None:
+            raise _only_of("queue", "visibility")
+        return await self._poll_log(member, query, timeout_ms)
+
+    async def _poll_queue(
+        self, member: QueueMember, query: PollQuery, timeout_ms: int
+    ) -> PollAnswer:
+        if query.rewind:
+            raise _only_of("log", "rewind")
+        found = await self._broker.deliverer.poll(
+            member,
+            limit=query.limit,
+            max_wait_ms=timeout_ms,
+            visibility_ms=_visibility_ms(query),
+            max_bytes=MAX_READ_BYTES,
+        )
+        force = query.encoding == "base64"
+        group = self._queues.group(member.group_id)
+        mine = set(self._queue_members.partitions_of(member))
+        offsets = committable(self._broker, group, member.member_id)
+        return PollAnswer(
+            member.epoch,
+            [delivered_message(each, force_base64=force) for each in found],
+            offsets_by_topic((each.id, offset) for each, offset in offsets if each.id in mine),
+            by_topic(mine),
+        )
+
+    async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
+        if query.rewind:
+            member.positions.clear()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        while True:
+            left_ms = max(round((deadline_s - loop.time()) * 1000), 0)
+            polled = await self._members.poll(
+                member,
+                limit=query.limit,
+                max_wait_ms=min(left_ms, _STEP_MS),
+                max_bytes=MAX_READ_BYTES,
+            )
+            if polled.messages or not left_ms:
+                break
+        force = query.encoding == "base64"
+        return PollAnswer(
+            member.epoch,
+            [polled_message(each, force_base64=force) for each in polled.messages],
+            offsets_by_topic(polled.next_offsets.items()),
+            by_topic(member.assigned),
+        )
+
+    # --- Where a member is -----------------------------------------------------------------------
+
+    def _place(
+        self, member: Member | QueueMember, before: frozenset[PartitionId] = frozenset()
+    ) -> dict[str, Any]:
+        state = view_group(self._broker, member.group_id).listing.state
+        revoking: frozenset[PartitionId] = frozenset()
+        if isinstance(member, QueueMember):  # a shared one, to whom nothing is handed over
+            assigned = before = frozenset(self._queue_members.partitions_of(member))
+            heartbeat_interval_ms = HEARTBEAT_INTERVAL_MS
+        else:
+            assigned, revoking = member.assigned, member.revoking
+            heartbeat_interval_ms = member.heartbeat_interval_ms
+        return {
+            "member_id": member.member_id,
+            "generation": member.epoch,
+            "state": state,
+            "protocol": PROTOCOL,
+            "partitions": by_topic(assigned),
+            "added": by_topic(assigned - before),
+            "revoked": by_topic(before - assigned),
+            "partitions_to_revoke": by_topic(revoking),
+            "rebalance_required": bool(revoking) or state not in {"Stable", "Empty"},
+            "revocation_timeout_ms": REBALANCE_TIMEOUT_MS,
+            "heartbeat_interval_ms": heartbeat_interval_ms,
+        }
+
+
+def _owner(member: QueueMember | Member) -> QueueMember | Member:
+    """Who owns partitions, where partitions have owners; else the member of a shared queue."""
+    return member if isinstance(member, Member) else member.owner or member
+
+
+def _check_queue(body: JoinBody) -> None:
+    """Refuse what only log groups, or groups whose partitions have owners, can do."""
+    said = {
+        "auto_commit": body.auto_commit,
+        "auto_commit_interval": body.auto_commit_interval is not None,
+        "assignor": body.assignor is not None and body.assignment == "shared",
+    }
+    for name in (name for name, is_said in said.items() if is_said):
+        raise FieldError(
+            f"{name} has no effect in a group whose assignment is {body.assignment!r}",
+            field=name,
+            expected="nothing, or the assignment log",
+        )
+
+
+def _auto_commit_ms(body: JoinBody) -> int | None:
+    if not body.auto_commit:
+        return None
+    if body.auto_commit_interval is None:
+        return AUTO_COMMIT_MS
+    return duration_ms(
+        body.auto_commit_interval,
+        "auto_commit_interval",
+        at_most_ms=MAX_AUTO_COMMIT_MS,
+        location="body",
+    )
+
+
+def _settings(body: JoinBody) -> QueueSettings:
+    settings = QueueSettings(mode=Mode(body.assignment), start_at_latest=body.start == "latest")
+    return msgspec.structs.replace(settings, **body.changes(settings))
+
+
+def _visibility_ms(query: PollQuery) -> int | None:
+    if query.visibility is None:
+        return None
+    found = duration_ms(query.visibility, "visibility", at_most_ms=MAX_VISIBILITY_MS)
+    if not found:
+        raise FieldError(
+            "visibility is 0: the messages would be nobody's",
+            field="visibility",
+            location="query",
+            expected="at least 1 ms",
+        )
+    return found
+
+
+def _only_of(kind: str, field: str) -> FieldError:
+    return FieldError(
+        f"{field} is of {kind} groups, which this is not",
+        field=field,
+        location="query",
+        expected="nothing",
+    )

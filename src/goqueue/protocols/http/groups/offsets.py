@@ -1,0 +1,256 @@
+"""How far groups have read: commit, fetch, reset."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from goqueue.broker.group_views import view_group
+from goqueue.broker.lag import group_lag
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.positions import (
+    EARLIEST,
+    LATEST,
+    Anchor,
+    Position,
+    reset_offsets,
+    set_offsets,
+)
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.errors import GroupError, TopicError
+from goqueue.protocols.http.api.codecs import Time, time_ms
+from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import (
+    CommittedByTopic,
+    Generation,
+    GroupPath,
+    LagByTopic,
+    MemberId,
+    Offset,
+    OffsetsByTopic,
+    TopicName,
+    UncommittedLag,
+    committed_by_topic,
+    doc,
+    lag_by_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.messages import PartitionOutcomes
+
+ALL_PARTITIONS: Final = -1
+_TAG: Final = "offsets"
+
+
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a member has read; without a member, for a group that has none."""
+
+    offsets: Annotated[
+        dict[str, dict[Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)], Offset]],
+        doc(
+            "The next offset to be read, by topic and partition.",
+            {"orders": {"0": 42}},
+            min_length=1,
+        ),
+    ]
+    member_id: Annotated[MemberId | None, doc("Who commits.", "worker-1-5f0c")] = None
+    generation: Annotated[Generation | None, doc("Checked if it is given.", 3)] = None
+
+
+class Committed(msgspec.Struct):
+    """What was noted."""
+
+    group: str
+    committed: OffsetsByTopic
+
+
+class OffsetsAnswer(msgspec.Struct):
+    """How far a group has read."""
+
+    group: str
+    offsets: CommittedByTopic
+    lag: LagByTopic
+    total_lag: int
+    uncommitted_lag: UncommittedLag
+
+
+class ResetBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a group shall read on."""
+
+    topic: TopicName
+    strategy: Annotated[
+        Literal["earliest", "latest", "timestamp", "offset"], doc("Which place.", "earliest")
+    ]
+    partition: Annotated[int, doc("-1 is all of them.", -1, ge=ALL_PARTITIONS, le=2**31 - 1)] = (
+        ALL_PARTITIONS
+    )
+    timestamp: Annotated[Time | None, doc("With the strategy `timestamp`.")] = None
+    offset: Annotated[Offset | None, doc("With the strategy `offset`.")] = None
+    dry_run: Annotated[bool, doc("Only say what would change.")] = False
+
+
+class Change(msgspec.Struct):
+    """One partition's committed offset."""
+
+    topic: str
+    partition: int
+    before: Annotated[int | None, doc("Null if nothing was committed.", 42)]
+    after: int
+    log_start: Annotated[int, doc("The first message that is still there.", 0)]
+    log_end: Annotated[int, doc("The offset that the next message gets.", 120)]
+    skipped: Annotated[int, doc("Messages that are not read, and would have been.", 0)]
+    again: Annotated[int, doc("Messages that are read a second time.", 42)]
+
+
+class ResetAnswer(msgspec.Struct):
+    """What a reset changes."""
+
+    group: str
+    dry_run: bool
+    changes: list[Change]
+
+
+class OffsetRoutes:
+    """Committed offsets."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("POST", "/groups/{group}/offsets", tag=_TAG)
+    async def commit(self, path: GroupPath, body: CommitBody) -> Committed:
+        """Note how far partitions are read. A member may do so for its own partitions only.
+
+        In a queue group this acknowledges every message before the offsets, whoever has it.
+        """
+        offsets = self._checked(path.group, body)
+        if body.member_id is None:
+            await self._set(path.group, offsets)
+        else:
+            await self._commit(path.group, body.member_id, body.generation, offsets)
+        return Committed(path.group, body.offsets)
+
+    async def _commit(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int | None,
+        offsets: dict[PartitionId, int],
+    ) -> None:
+        broker = self._broker
+        with self._refusals_counted(group_id):
+            member = broker.queue_members.find(group_id, member_id, generation)
+            if member is not None:
+                await broker.settler.commit(member, offsets)
+                return
+            owner = broker.memberships.member(group_id, member_id, generation)
+        _raise_first(await broker.memberships.commit(owner, offsets))
+
+    async def _set(self, group_id: str, offsets: dict[PartitionId, int]) -> None:
+        """Commit for a group without members."""
+        queue_group = self._broker.queues.find(group_id)
+        if queue_group is not None and not queue_group.is_dormant:
+            with self._refusals_counted(group_id):
+                await set_offsets(self._broker, group_id, offsets)
+            return
+        outcomes = await self._broker.groups.commit(
+            CommitRequest(
+                group_id=group_id,
+                offsets=tuple(
+                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    for each, offset in offsets.items()
+                ),
+            )
+        )
+        _raise_first(outcomes)
+
+    @contextmanager
+    def _refusals_counted(self, group_id: str) -> Iterator[None]:
+        """Count refusals of commits that do not come as far as the coordinator, which counts."""
+        try:
+            yield
+        except GroupError as error:
+            self._broker.groups.commit_refused(group_id, error)
+            raise
+
+    def _checked(self, group_id: str, body: CommitBody) -> dict[PartitionId, int]:
+        found = {}
+        for topic, offsets in body.offsets.items():
+            for number, offset in offsets.items():
+                partition_id = PartitionId(topic, number)
+                try:
+                    self._broker.partitions.partition(partition_id)
+                except TopicError as error:
+                    self._broker.groups.commit_refused(group_id, error)
+                    raise AtFieldError(error, f"offsets.{topic}.{number}") from error
+                found[partition_id] = offset
+        return found
+
+    @route("GET", "/groups/{group}/offsets", tag=_TAG)
+    async def fetch(self, path: GroupPath) -> OffsetsAnswer:
+        """How far a group has read each partition, and how far it is behind."""
+        view_group(self._broker, path.group)  # an unknown group is refused, not shown as empty
+        lags = list(group_lag(self._broker, path.group))
+        return OffsetsAnswer(
+            path.group,
+            committed_by_topic(lags),
+            lag_by_topic(lags),
+            sum(each.lag for each in lags),
+            sum(each.uncommitted_lag for each in lags),
+        )
+
+    @route("POST", "/groups/{group}/offsets/reset", tag=_TAG)
+    async def reset(self, path: GroupPath, body: ResetBody) -> ResetAnswer:
+        """Let a group without members read on elsewhere; with `dry_run`, only say where."""
+        changes = await reset_offsets(
+            self._broker,
+            path.group,
+            body.topic,
+            _position(body),
+            partitions=None if body.partition == ALL_PARTITIONS else [body.partition],
+            dry_run=body.dry_run,
+        )
+        return ResetAnswer(
+            path.group,
+            body.dry_run,
+            [
+                Change(
+                    each.topic,
+                    each.partition,
+                    each.before,
+                    each.after,
+                    each.log_start,
+                    each.log_end,
+                    each.skipped,
+                    each.again,
+                )
+                for each in changes
+            ],
+        )
+
+
+def _position(body: ResetBody) -> Position:
+    if body.strategy == "earliest":
+        return EARLIEST
+    if body.strategy == "latest":
+        return LATEST
+    if body.strategy == "offset" and body.offset is not None:
+        return Position(Anchor.OFFSET, body.offset)
+    if body.strategy == "timestamp" and body.timestamp is not None:
+        return Position(Anchor.TIMESTAMP, time_ms(body.timestamp, "timestamp", location="body"))
+    raise FieldError(
+        f"strategy {body.strategy!r} needs {body.strategy!r} to say which",
+        field=body.strategy,
+        expected="a time" if body.strategy == "timestamp" else "an offset",
+    )
+
+
+def _raise_first(outcomes: PartitionOutcomes) -> None:
+    for (topic, number), error in outcomes.partitions:
+        if error is not None:
+            raise AtFieldError(error, f"offsets.{topic}.{number}") from error

@@ -1,0 +1,1 @@
+"""Routes that publish, read, search and purge messages, and how a message looks as JSON."""

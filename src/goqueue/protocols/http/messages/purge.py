@@ -1,0 +1,75 @@
+"""Removing messages from a topic that itself stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from goqueue.broker.partition import PartitionId
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, TopicPath, doc
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_TAG: Final = "messages"
+
+
+class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which messages; all, unless something narrower is said."""
+
+    confirm: Annotated[bool, doc("That one is sure.")] = False
+    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
+    before: Annotated[
+        Offset | None, doc("Messages below this offset; with a partition. All if left out.")
+    ] = None
+
+
+class PurgedPartition(msgspec.Struct):
+    """Where a partition begins now."""
+
+    partition: int
+    earliest_offset: int
+    removed: Annotated[int, doc("Offsets that cannot be read any more.", 40)]
+
+
+class PurgedTopic(msgspec.Struct):
+    """What is gone."""
+
+    topic: str
+    removed: int
+    partitions: list[PurgedPartition]
+
+
+class PurgeRoutes:
+    """Purging."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("DELETE", "/topics/{topic}/messages", tag=_TAG)
+    async def purge(self, path: TopicPath, query: PurgeMessagesQuery) -> PurgedTopic:
+        """Remove messages for good, up to an offset or all; `confirm=true` says that one is sure.
+
+        The topic stays, and its next message gets the offset that it would have got.
+        """
+        broker = self._broker
+        topic = broker.topics.catalogue.topic(path.topic)
+        if not query.confirm:
+            raise _refused("confirm", "this removes messages for good: say confirm=true", "true")
+        if query.before is not None and query.partition is None:
+            raise _refused("partition", "an offset is a place in one partition", "a partition")
+        numbers = range(topic.partition_count) if query.partition is None else [query.partition]
+        places = [PartitionId(topic.name, number) for number in numbers]
+        starts = {each: broker.partitions.partition(each).log_start for each in places}
+        purged = []
+        for place, start in starts.items():
+            begin = await broker.delete_records(place, query.before)
+            purged.append(PurgedPartition(place.number, begin, max(begin - start, 0)))
+        return PurgedTopic(topic.name, sum(each.removed for each in purged), purged)
+
+
+def _refused(field: str, message: str, expected: str) -> FieldError:
+    return FieldError(message, field=field, location="query", expected=expected)

@@ -1,0 +1,179 @@
+"""Messages, read without being in a group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, offset_of
+from goqueue.broker.time_range import Span, read_spans, spans_between
+from goqueue.protocols.http.api.codecs import (
+    Duration,
+    Time,
+    duration_ms,
+    time_ms,
+)
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import PartitionNumber, PartitionPath, TopicPath, doc
+from goqueue.protocols.http.messages.message_shapes import (
+    MAX_READ_BYTES,
+    Limit,
+    MessageOut,
+    OutEncoding,
+    message_out,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.stored_messages import MessagesRead
+
+MAX_WAIT_MS: Final = 20_000
+_MORE_ROUNDS: Final = 4
+_TAG: Final = "messages"
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to read and how much; without a place, from the earliest message on."""
+
+    offset: Annotated[
+        int | Literal["earliest", "latest"] | None, doc("The first message to read.", 0)
+    ] = None
+    time: Annotated[Time | None, doc("Read from the first message from then on.")] = None
+    limit: Limit = 100
+    wait: Annotated[Duration, doc("How long to wait for a first message, up to 20s.", "0s")] = 0
+    encoding: OutEncoding = "auto"
+
+
+class ReadAnswer(msgspec.Struct):
+    """Messages in their order, and where to go on."""
+
+    messages: list[MessageOut]
+    next_offset: Annotated[int, doc("The offset to ask for next.", 43)]
+    high_watermark: Annotated[int, doc("Messages below can be read.", 120)]
+    earliest_offset: Annotated[int, doc("The first message that is still there.", 0)]
+
+
+class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which stretch of time to read, and how much of it at once."""
+
+    from_time: Annotated[Time | None, doc("The beginning of the topic, if left out.")] = None
+    to_time: Annotated[Time | None, doc("The end of the topic as it is now, if left out.")] = None
+    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
+    limit: Limit = 100
+    cursor: Annotated[str | None, doc("As the last answer gave it in `next`.")] = None
+    encoding: OutEncoding = "auto"
+
+
+class RangeAnswer(msgspec.Struct):
+    """Messages of several partitions, merged by time."""
+
+    messages: list[MessageOut]
+    next: Annotated[str | None, doc("The `cursor` to go on with; null at the end.")]
+
+
+class MessageRoutes:
+    """Reading."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG)
+    async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:
+        """Read a partition from an offset or a time on.
+
+        Nothing is kept about the reader: go on with `next_offset`.
+        """
+        wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_WAIT_MS)
+        partition_id = PartitionId(path.topic, path.partition)
+        partition = self._broker.partitions.partition(partition_id)
+        start = await offset_of(self._broker, partition, _position(query))
+        found = await self._read(partition_id, start, query.limit, wait_ms)
+        force = query.encoding == "base64"
+        return ReadAnswer(
+            [message_out(each, force_base64=force) for each in found.messages],
+            found.next_offset,
+            found.high_watermark,
+            found.log_start,
+        )
+
+    async def _read(
+        self, partition: PartitionId, offset: int, limit: int, wait_ms: int
+    ) -> MessagesRead:
+        """Read on over the ends of segments, so that a short answer mostly means the end."""
+        reader = self._broker.reader
+        found = await reader.read(
+            partition, offset, limit=limit, max_bytes=MAX_READ_BYTES, max_wait_ms=wait_ms
+        )
+        for _ in range(_MORE_ROUNDS):
+            missing = limit - len(found.messages)
+            if not missing or found.next_offset >= found.high_watermark:
+                break
+            more = await reader.read(
+                partition, found.next_offset, limit=missing, max_bytes=MAX_READ_BYTES
+            )
+            found = replace(more, messages=found.messages + more.messages)
+        return found
+
+    @route("GET", "/topics/{topic}/messages", tag=_TAG)
+    async def read_range(self, path: TopicPath, query: RangeQuery) -> RangeAnswer:
+        """Read a topic across a stretch of time, all partitions merged by time.
+
+        Go on with the `cursor` that the answer gives in `next`, until it is null.
+        """
+        broker = self._broker
+        begin = None if query.from_time is None else time_ms(query.from_time, "from_time")
+        end = None if query.to_time is None else time_ms(query.to_time, "to_time")
+        if query.cursor is None:
+            numbers = None if query.partition is None else [query.partition]
+            spans = await spans_between(broker, path.topic, begin, end, numbers)
+        else:
+            spans = _spans(query.cursor)
+        found = await read_spans(
+            broker, path.topic, spans, limit=query.limit, begin_ms=begin, end_ms=end
+        )
+        force = query.encoding == "base64"
+        return RangeAnswer(
+            [message_out(each, force_base64=force) for each in found.messages],
+            ",".join(f"{s.partition}:{s.start}-{s.end}" for s in found.rest) or None,
+        )
+
+
+def _position(query: ReadQuery) -> Position:
+    if query.time is not None:
+        if query.offset is not None:
+            raise FieldError(
+                "offset and time are two places: give one of them",
+                field="time",
+                location="query",
+                expected="an offset or a time",
+            )
+        return Position(Anchor.TIMESTAMP, time_ms(query.time, "time"))
+    if query.offset is None or query.offset == "earliest":
+        return EARLIEST
+    if query.offset == "latest":
+        return LATEST
+    return Position(Anchor.OFFSET, query.offset)
+
+
+def _spans(cursor: str) -> list[Span]:
+    try:
+        spans = []
+        for part in cursor.split(","):
+            number, _, offsets = part.partition(":")
+            start, _, end = offsets.partition("-")
+            spans.append(Span(int(number), int(start), int(end)))
+    except ValueError as error:
+        raise FieldError(
+            "cursor is not one that an answer has given",
+            field="cursor",
+            location="query",
+            expected="`next` of the last answer",
+        ) from error
+    return spans

@@ -1,0 +1,242 @@
+"""Browsing: messages of a topic by offset, time, key and text, the newest or the oldest first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from goqueue.broker.decoding import Decoded, decode_values
+from goqueue.broker.search import SHOWN_BYTES, Search
+from goqueue.broker.searching import Wanted
+from goqueue.broker.time_range import Span, spans_between
+from goqueue.protocols.http.api.codecs import Time, time_ms
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, TopicPath, doc
+from goqueue.protocols.http.messages.message_shapes import (
+    HeaderOut,
+    MessageOut,
+    headers_out,
+    priority_label,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.searching import Hit
+    from goqueue.broker.topics import Topic
+    from goqueue.broker.tracer import Tracer
+    from goqueue.records import Headers, Record
+
+MAX_LIMIT: Final = 500
+_MAX_NEEDLE: Final = 1000
+_TAG: Final = "messages"
+_CURSOR: Final = re.compile(r"\d{1,9}:\d{1,18}-\d{1,18}(?:,\d{1,9}:\d{1,18}-\d{1,18})*", re.ASCII)
+
+Direction: TypeAlias = Literal["newest", "oldest"]
+Needle: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_NEEDLE)]
+
+
+class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which messages; all of it together. With a `cursor`, the same has to be said again."""
+
+    partition: Annotated[PartitionNumber | None, doc("Only this one.")] = None
+    offset: Annotated[
+        Offset | None, doc("Begin here, and go where `direction` says; with a partition.")
+    ] = None
+    start: Annotated[Time | None, doc("From then on.")] = None
+    end: Annotated[Time | None, doc("Before then.")] = None
+    key: Annotated[Needle | None, doc("In the key.", "customer-7")] = None
+    key_match: Annotated[
+        Literal["contains", "exact"],
+        doc("Whether the key may hold more; ASCII letters in either case then.", "contains"),
+    ] = "contains"
+    text: Annotated[
+        Needle | None, doc("In the value or a header; ASCII letters in either case.", "refund")
+    ] = None
+    direction: Annotated[Direction, doc("Which come first.", "newest")] = "newest"
+    limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_LIMIT)] = 50
+    cursor: Annotated[str | None, doc("As the last answer gave it.")] = None
+
+
+class DecodedOut(msgspec.Struct):
+    """A value read with the schema that it names."""
+
+    schema_id: int
+    subject: str | None
+    version: int | None
+    format: Annotated[str, doc("AVRO, JSON or PROTOBUF.", "AVRO")]
+    json: Annotated[str, doc("The value as JSON.", '{"id": 1}')]
+
+
+class FoundMessage(MessageOut, kw_only=True):
+    """A message that was found; what is longer than 64 KB is cut."""
+
+    timestamp_type: Annotated[Literal["create", "append"], doc("Who gave it its time.", "create")]
+    size_bytes: Annotated[int, doc("Key, value and headers.", 120)]
+    trace_id: Annotated[str | None, doc("Where it is traced, this is its trace.")] = None
+    truncated: Annotated[bool, doc("Something of it was cut; read it to have it whole.")] = False
+    decoded: DecodedOut | None = None
+    decode_error: Annotated[str | None, doc("Why its schema does not fit.")] = None
+
+
+class SearchAnswer(msgspec.Struct):
+    """Messages, and how to look on."""
+
+    messages: list[FoundMessage]
+    cursor: Annotated[str | None, doc("To look on with; null at the end.")]
+    complete: Annotated[bool, doc("Everything was looked at.")]
+    scanned: Annotated[int, doc("Messages that were looked at for this answer.", 1200)]
+
+
+class SearchRoutes:
+    """Browsing."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("GET", "/topics/{topic}/search", tag=_TAG)
+    async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:
+        """Look through a topic, by partition, offset, time, key and text.
+
+        One request looks at a bounded stretch, so it may find fewer messages than there are, or
+        none: look on with the `cursor` until the answer is `complete`. Without anything to look
+        for, the newest messages come at once, however many there are.
+        """
+        broker = self._broker
+        topic = broker.topics.catalogue.topic(path.topic)
+        begin = None if query.start is None else time_ms(query.start, "start")
+        end = None if query.end is None else time_ms(query.end, "end")
+        wanted = Wanted(
+            key=_needle(query.key, "key"),
+            key_is_whole=query.key_match == "exact",
+            text=_needle(query.text, "text"),
+            begin_ms=begin,
+            end_ms=end,
+        )
+        newest = query.direction == "newest"
+        if query.cursor is not None:
+            spans = _spans(query.cursor, query.direction, topic)
+        else:
+            spans = await self._first_spans(topic, query, begin, end)
+        found = await Search(broker, wanted, query.limit, newest_first=newest).run(
+            topic.name, spans
+        )
+        decoded = await decode_values(broker, topic.name, [each.record for each in found.hits])
+        return SearchAnswer(
+            [
+                _message(topic, hit, value, broker.tracer)
+                for hit, value in zip(found.hits, decoded, strict=True)
+            ],
+            _cursor(found.rest, query.direction) if found.rest else None,
+            not found.rest,
+            found.scanned,
+        )
+
+    async def _first_spans(
+        self, topic: Topic, query: SearchQuery, begin: int | None, end: int | None
+    ) -> list[Span]:
+        numbers = None if query.partition is None else [query.partition]
+        spans = await spans_between(self._broker, topic.name, begin, end, numbers)
+        if query.offset is None:
+            return spans
+        if query.partition is None:
+            raise FieldError(
+                "an offset is a place in one partition: say which",
+                field="partition",
+                location="query",
+                expected="a partition, beside the offset",
+            )
+        if query.direction == "newest":
+            return [span._replace(end=min(span.end, query.offset + 1)) for span in spans]
+        return [span._replace(start=max(span.start, query.offset)) for span in spans]
+
+
+def _needle(text: str | None, field: str) -> bytes | None:
+    if not text:
+        return None
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise FieldError(
+            f"{field} is no Unicode text", field=field, location="query", expected="Unicode text"
+        ) from error
+
+
+def _cursor(rest: list[Span], direction: Direction) -> str:
+    return direction[0] + ",".join(f"{s.partition}:{s.start}-{s.end}" for s in rest)
+
+
+def _spans(cursor: str, direction: Direction, topic: Topic) -> list[Span]:
+    if cursor[:1] != direction[0] or not _CURSOR.fullmatch(cursor, 1):
+        raise FieldError(
+            "cursor is not one that an answer to the same question has given",
+            field="cursor",
+            location="query",
+            expected="`cursor` of the last answer",
+        )
+    parts = (re.split("[:-]", part) for part in cursor[1:].split(","))
+    spans = {int(number): Span(int(number), int(first), int(end)) for number, first, end in parts}
+    return [span for span in spans.values() if span.partition < topic.partition_count]
+
+
+# --- Messages ------------------------------------------------------------------------------------
+
+
+def _message(topic: Topic, hit: Hit, decoded: Decoded | str | None, tracer: Tracer) -> FoundMessage:
+    record = hit.record
+    key, key_encoding = text_of(_cut(record.key))
+    value, encoding = text_of(_cut(record.value))
+    return FoundMessage(
+        topic=topic.name,
+        partition=hit.partition,
+        offset=record.offset,
+        timestamp=record.timestamp_ms,
+        key=key,
+        value=value,
+        headers=_headers(record.headers),
+        encoding=encoding,
+        key_encoding=key_encoding,
+        priority=priority_label(record.headers) if record.headers else "normal",
+        timestamp_type="append" if hit.batch.is_log_append_time else "create",
+        size_bytes=_size(record),
+        trace_id=tracer.trace_id(topic, hit.partition, record),
+        truncated=_is_long(record),
+        **_decoded(decoded),
+    )
+
+
+def _decoded(found: Decoded | str | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    if isinstance(found, str):
+        return {"decode_error": found[:1000]}
+    if len(found.json) > SHOWN_BYTES:
+        return {"decode_error": f"decoded it has {len(found.json)} characters, too many to show"}
+    return {"decoded": DecodedOut(*found)}
+
+
+def _headers(headers: Headers) -> list[HeaderOut]:
+    return headers_out(tuple((name[:SHOWN_BYTES], _cut(value)) for name, value in headers))
+
+
+def _cut(data: bytes | None) -> bytes | None:
+    """No more than is shown; a character of UTF-8 is not torn apart."""
+    if data is None or len(data) <= SHOWN_BYTES:
+        return data
+    end = SHOWN_BYTES
+    while end > SHOWN_BYTES - 4 and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return data[:end]
+
+
+def _is_long(record: Record) -> bool:
+    parts = [record.key, record.value, *(value for _, value in record.headers)]
+    return any(part is not None and len(part) > SHOWN_BYTES for part in parts)
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers)

@@ -1,0 +1,23 @@
+"""The HTTP API of one node, loaded with its first request: a start need not wait for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.http.api.app import HttpApp
+from goqueue.protocols.http.schemas.contexts import without_context
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.api.router import Router
+    from goqueue.protocols.http.api.served_node import ServedNode
+
+
+def api_of(node: ServedNode) -> HttpApp:
+    """Every route over one node."""
+
+    def load() -> Router:
+        from goqueue.protocols.http.routes import build_router  # noqa: PLC0415 - as said
+
+        return build_router(node)
+
+    return HttpApp(load, without_context)

@@ -1,0 +1,1 @@
+"""Routes for operators: probes, overview, events, traces, maintenance, pipelines, console."""

@@ -1,0 +1,173 @@
+"""What operators do: compact, see where groups are coordinated, see whether a topic is growing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import GroupPath, TopicPath, doc
+from goqueue.storage.cleanable import cleanable
+from goqueue.storage.compaction import dirty_ratio
+
+if TYPE_CHECKING:
+    from goqueue.broker.partition import Partition
+    from goqueue.broker.topics import Topic
+    from goqueue.protocols.http.api.served_node import ServedNode
+
+_TAG: Final = "admin"
+
+
+class CompactBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What to compact."""
+
+    partitions: Annotated[list[int] | None, doc("All, if left out.", [0])] = None
+    dry_run: Annotated[bool, doc("Only say what there is to be done.")] = False
+
+
+class CompactedPartition(msgspec.Struct):
+    """What one pass did; of a dry run, what it would look at."""
+
+    partition: int
+    dirty_ratio: Annotated[float, doc("How much of the sealed segments no pass has seen.", 0.6)]
+    due: Annotated[bool, doc("Whether the broker would compact it by itself.")]
+    bytes_before: int
+    bytes_after: int | None
+    records_before: int | None
+    records_after: int | None
+    duration_ms: int | None
+
+
+class CompactAnswer(msgspec.Struct):
+    """One result for each partition."""
+
+    topic: str
+    dry_run: bool
+    partitions: list[CompactedPartition]
+
+
+class ScalingStatus(msgspec.Struct):
+    """Whether partitions are being added."""
+
+    topic: str
+    in_progress: Annotated[bool, doc("Partitions are being added at this moment.")]
+    num_partitions: int
+    target_partitions: Annotated[int | None, doc("How many it will have; null: none are added.")]
+
+
+class Coordinator(msgspec.Struct):
+    """One partition of the topic that holds the groups, and who leads it."""
+
+    partition: int
+    node_id: int
+    group_count: int
+
+
+class Coordinators(msgspec.Struct):
+    """Where groups are coordinated."""
+
+    topic: str
+    coordinators: list[Coordinator]
+
+
+class GroupCoordinatorAnswer(msgspec.Struct):
+    """Where one group is coordinated, whether it exists or not."""
+
+    group: str
+    topic: str
+    partition: int
+    node_id: int
+
+
+class AdminRoutes:
+    """Operation."""
+
+    def __init__(self, node: ServedNode) -> None:
+        self._node = node
+
+    @route("POST", "/admin/topics/{topic}/compact", tag=_TAG)
+    async def compact(self, path: TopicPath, body: CompactBody) -> CompactAnswer:
+        """Compact a topic now: of each key, only the newest message stays."""
+        broker = self._node.broker
+        topic = broker.topics.catalogue.topic(path.topic)
+        if not topic.settings.compacts:
+            raise FieldError(
+                f"topic {topic.name!r} has cleanup.policy={topic.settings.text('cleanup.policy')}: "
+                "compaction would delete messages that it keeps",
+                field="topic",
+                location="path",
+                expected="a topic whose cleanup.policy includes compact",
+            )
+        chosen = broker.partitions.of_topic(topic)
+        if body.partitions is not None:
+            wanted = set(body.partitions)
+            if not wanted <= {each.id.number for each in chosen}:
+                raise FieldError(
+                    f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}",
+                    field="partitions",
+                    expected=f"numbers from 0 to {topic.partition_count - 1}",
+                )
+            chosen = [each for each in chosen if each.id.number in wanted]
+        results = [await self._compact(topic, each, dry_run=body.dry_run) for each in chosen]
+        return CompactAnswer(topic.name, body.dry_run, results)
+
+    async def _compact(
+        self, topic: Topic, partition: Partition, *, dry_run: bool
+    ) -> CompactedPartition:
+        now_ms = self._node.broker.clock.now_ms()
+        plan = cleanable(partition.log, topic.settings.compaction_limits, now_ms)
+        found = CompactedPartition(
+            partition=partition.id.number,
+            dirty_ratio=dirty_ratio(partition.log),
+            due=plan.is_due and partition.log.failure is None,
+            bytes_before=partition.log.size_bytes,
+            bytes_after=None,
+            records_before=None,
+            records_after=None,
+            duration_ms=None,
+        )
+        if dry_run:
+            return found
+        stats = await self._node.maintenance.compact(partition.id)
+        if stats is not None:
+            found.bytes_after = partition.log.size_bytes
+            found.records_before = stats.records_before
+            found.records_after = stats.records_after
+            found.duration_ms = round(stats.duration_s * 1000)
+        return found
+
+    @route("GET", "/admin/topics/{topic}/scaling-status", tag=_TAG)
+    @route("GET", "/admin/scaling/{topic}", tag=_TAG)
+    async def scaling(self, path: TopicPath) -> ScalingStatus:
+        """Whether a topic is being given partitions."""
+        broker = self._node.broker
+        topic = broker.topics.catalogue.topic(path.topic)
+        target = broker.growing.get(topic.name)
+        return ScalingStatus(topic.name, target is not None, topic.partition_count, target)
+
+    @route("GET", "/admin/coordinators", tag=_TAG)
+    async def coordinators(self) -> Coordinators:
+        """Which node coordinates which groups."""
+        broker = self._node.broker
+        count = broker.topics.catalogue.topic(OFFSETS_TOPIC).partition_count
+        groups = [0] * count
+        for coordinator in broker.groups.coordinators():
+            for listing in coordinator.list_groups():
+                groups[broker.groups.shard_number(listing.group_id)] += 1
+        return Coordinators(
+            OFFSETS_TOPIC,
+            [
+                Coordinator(number, broker.settings.node_id, group_count)
+                for number, group_count in enumerate(groups)
+            ],
+        )
+
+    @route("GET", "/admin/coordinators/groups/{group}", tag=_TAG)
+    async def coordinator_of(self, path: GroupPath) -> GroupCoordinatorAnswer:
+        """Which node coordinates a group."""
+        broker = self._node.broker
+        number = broker.groups.shard_number(path.group)
+        return GroupCoordinatorAnswer(path.group, OFFSETS_TOPIC, number, broker.settings.node_id)

@@ -1,0 +1,262 @@
+"""What happens, as it happens: server-sent events for pages that show this node.
+
+All streams share one look at the node, taken while anybody listens. What a client has not taken
+yet is a set of names, not a queue: however slow it is, it costs one overview and a few words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from goqueue.broker.group_views import list_groups
+from goqueue.metrics import names
+from goqueue.model.dead_letters import is_dead_letter_topic
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.http.api.errors import FieldError, OverloadedError
+from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.responses import Stream
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import doc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.http.operations.overview import OverviewSource
+
+_log = logging.getLogger(__name__)
+
+_TAG: Final = "overview"
+OVERVIEW: Final = "overview"
+_TYPE: Final = "text/event-stream; charset=utf-8"
+_HEADERS: Final = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
+"""Neither a browser nor a proxy shall keep any of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """How often clients hear something, and how many there may be."""
+
+    look_s: float = 2.0
+    """Between two overviews, and between two looks for changes."""
+    alive_s: float = 15.0
+    """Silence after which a comment shows that the connection lives."""
+    max_streams: int = 100
+    """One more is answered with 503."""
+    retry_ms: int = 2000
+    """How long a browser waits before it connects again."""
+
+
+def _topics(broker: Broker) -> object:
+    return broker.topics.catalogue.version
+
+
+def _groups(broker: Broker) -> object:
+    return [
+        (each.group_id, each.state, each.generation, each.member_count)
+        for each in list_groups(broker)
+    ]
+
+
+def _schemas(broker: Broker) -> object:
+    return broker.schemas.registry.generation
+
+
+def _pipelines(broker: Broker) -> object:
+    return broker.pipelines.generation, [each.state for each in broker.pipelines.all()]
+
+
+def _transactions(broker: Broker) -> object:
+    return [
+        (each.transactional_id, each.state, each.started_ms) for each in broker.transactions.list()
+    ]
+
+
+def _delayed(broker: Broker) -> object:
+    stats = broker.delays.stats()
+    return stats.scheduled, stats.delivered, stats.cancelled, stats.expired
+
+
+def _dead_letters(broker: Broker) -> object:
+    found = []
+    for topic in broker.topics.catalogue.by_name.values():
+        if is_dead_letter_topic(topic.name):
+            logs = [each.log for each in broker.partitions.of_topic(topic)]
+            found.append((topic.name, [(log.start_offset, log.end_offset) for log in logs]))
+    return found, broker.metrics.values(names.DEAD_LETTERS_REDRIVEN)
+
+
+LISTS: Final[dict[str, tuple[str, Callable[[Broker], object]]]] = {
+    "topics": ("topic", _topics),
+    "groups": ("group", _groups),
+    "schemas": ("schema", _schemas),
+    "pipelines": ("pipeline", _pipelines),
+    "transactions": ("transaction", _transactions),
+    "delayed": ("delayed", _delayed),
+    "dead_letters": ("dead_letter", _dead_letters),
+}
+"""What can be listened to: what an event says has changed, and what is compared to know it."""
+
+
+class _Listener:
+    """One stream, and what its client has not been told yet."""
+
+    def __init__(self, wanted: frozenset[str], untold: Iterable[str]) -> None:
+        self._wanted = wanted
+        self._untold = dict.fromkeys(each for each in untold if each in wanted)
+        self.woken = asyncio.Event()
+        if self._untold:
+            self.woken.set()
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Have these told, each once however often it happened."""
+        mine = [each for each in names if each in self._wanted]
+        if mine:
+            self._untold.update(dict.fromkeys(mine))
+            self.woken.set()
+
+    def take(self) -> list[str]:
+        """What is to be told now."""
+        names = list(self._untold)
+        self._untold.clear()
+        self.woken.clear()
+        return names
+
+
+class EventHub:
+    """Every stream of one node, and the one look that they share."""
+
+    def __init__(
+        self, broker: Broker, overview: OverviewSource, settings: EventSettings | None = None
+    ) -> None:
+        self._broker = broker
+        self._overview = overview
+        self.settings = settings or EventSettings()
+        self._listeners: set[_Listener] = set()
+        self._seen: dict[str, object] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._number = 0
+
+    def check_room(self) -> None:
+        """Refuse one stream too many.
+
+        Raises:
+            OverloadedError: there are as many as there may be.
+        """
+        limit = self.settings.max_streams
+        if len(self._listeners) >= limit:
+            raise OverloadedError(f"{limit} streams of events are open already: try again soon")
+
+    async def parts(self, wanted: frozenset[str], *, again: bool) -> AsyncGenerator[bytes]:
+        """The events of one stream; one that comes again may have missed changes of anything."""
+        listener = _Listener(wanted, wanted if again else [OVERVIEW])
+        self._open(listener)
+        try:
+            yield b"retry: %d\n\n" % self.settings.retry_ms
+            while True:
+                try:
+                    async with asyncio.timeout(self.settings.alive_s):
+                        await listener.woken.wait()
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+                    continue
+                yield b"".join([await self._event(name) for name in listener.take()])
+        finally:
+            self._close(listener)
+
+    async def _event(self, name: str) -> bytes:
+        self._number += 1
+        if name == OVERVIEW:
+            data = await self._overview.read()
+        else:
+            data = b'{"kind":"%b"}' % LISTS[name][0].encode()
+        event = b"overview" if name == OVERVIEW else b"changed"
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self._number, event, data)
+
+    def _open(self, listener: _Listener) -> None:
+        self._listeners.add(listener)
+        if self._looking is None:
+            self._seen = self._look()
+            self._looking = asyncio.create_task(self._keep_looking(), name="events")
+
+    def _close(self, listener: _Listener) -> None:
+        self._listeners.discard(listener)
+        if not self._listeners and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.look_s)
+            try:
+                self._tell_changes()
+            except Exception:  # noqa: BLE001 - streams go on, whatever one look has met
+                _log.exception("no look at the node; it is tried again")
+
+    def _tell_changes(self) -> None:
+        seen = self._look()
+        changed = [name for name in LISTS if seen[name] != self._seen[name]]
+        self._seen = seen
+        for listener in self._listeners:
+            listener.tell([*changed, OVERVIEW])
+
+    def _look(self) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for name, (_, look) in LISTS.items():
+            try:
+                found[name] = look(self._broker)
+            except GoQueueError as error:  # a part that stops has nothing more to say
+                _log.debug("no look at %s: %s", name, error)
+                found[name] = self._seen.get(name)
+        return found
+
+
+class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What to hear of."""
+
+    topics: Annotated[
+        str | None,
+        doc(
+            f"Some of {OVERVIEW}, {', '.join(LISTS)}, with commas between them; all if left out.",
+            "overview,groups",
+        ),
+    ] = None
+
+
+class EventRoutes:
+    """Events."""
+
+    def __init__(self, hub: EventHub) -> None:
+        self._hub = hub
+
+    @route("GET", "/events", tag=_TAG, polls=True, answers={200: "text/event-stream"})
+    async def events(self, query: EventQuery, request: Request) -> Stream:
+        """Server-sent events for as long as somebody listens.
+
+        `overview` has what `GET /overview` answers, every two seconds; `changed` has a `kind`, such
+        as `topic` or `group`, when a list of these has changed.
+        """
+        wanted = _wanted(query.topics)
+        self._hub.check_room()
+        again = b"last-event-id" in request.headers
+        return Stream(self._hub.parts(wanted, again=again), _TYPE, _HEADERS)
+
+
+def _wanted(topics: str | None) -> frozenset[str]:
+    every = {OVERVIEW, *LISTS}
+    if topics is None:
+        return frozenset(every)
+    wanted = frozenset(each.strip() for each in topics.split(",") if each.strip())
+    if not wanted or not wanted <= every:
+        raise FieldError(
+            "topics names something else than what can be listened to",
+            field="topics",
+            location="query",
+            expected=f"some of {', '.join(sorted(every))}",
+        )
+    return wanted

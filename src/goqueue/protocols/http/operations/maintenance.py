@@ -1,0 +1,58 @@
+"""Whether retention and TTL are stopped by a jump of the clock, and letting them go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import doc
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.runtime.clock_watch import ClockJump
+
+_TAG: Final = "admin"
+
+
+class MaintenanceStatus(msgspec.Struct):
+    """Whether anything is deleted by its age."""
+
+    status: Annotated[str, doc("`running`, or `stopped` by a jump of the wall clock.", "running")]
+    reason: Annotated[str | None, doc("Why it is stopped, and what to do.")] = None
+    clock_jump_ms: Annotated[
+        int, doc("How far the wall clock is from where it should be; 0 when it has not jumped.", 0)
+    ] = 0
+
+
+class MaintenanceResumed(msgspec.Struct):
+    """That retention and TTL go on."""
+
+    resumed: Annotated[bool, doc("Whether they were stopped.")]
+    accepted_jump_ms: Annotated[int, doc("The jump of the wall clock that was accepted.", 0)]
+
+
+class MaintenanceRoutes:
+    """What stops by itself, and goes on when it is told to."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._guard = broker.clock_guard
+
+    @route("GET", "/admin/maintenance", tag=_TAG)
+    async def maintenance(self) -> MaintenanceStatus:
+        """Whether retention and TTL are stopped because the wall clock has jumped."""
+        stopped = self._guard.stopped()
+        if stopped is None:
+            return MaintenanceStatus("running")
+        return MaintenanceStatus("stopped", stopped, _jumped(self._guard.jump()))
+
+    @route("POST", "/admin/maintenance/resume", tag=_TAG)
+    async def resume_maintenance(self) -> MaintenanceResumed:
+        """Accept the wall clock's time; retention and TTL go on by it, also with what seems old."""
+        jump = self._guard.resume()
+        return MaintenanceResumed(jump is not None, _jumped(jump))
+
+
+def _jumped(jump: ClockJump | None) -> int:
+    return 0 if jump is None else jump.jumped_ms

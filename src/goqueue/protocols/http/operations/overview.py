@@ -1,0 +1,229 @@
+"""The node at a glance: what the console shows first, and how groups got on lately."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+import goqueue
+from goqueue.broker.attention import Attention, attention
+from goqueue.broker.group_views import view_group
+from goqueue.broker.history import STEP_S
+from goqueue.broker.overview import HistoryView, Totals, history_view, take_inventory
+from goqueue.broker.vitals import Percentiles, Rates  # noqa: TC001 - read by the router
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.http.api.responses import Response, encode
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import GroupPath, Milliseconds, doc
+from goqueue.protocols.http.operations.probes import metadata_check
+
+if TYPE_CHECKING:
+    from goqueue.broker.health import HealthReport
+    from goqueue.broker.overview import Inventory
+    from goqueue.protocols.http.api.served_node import ServedNode
+
+_TAG: Final = "overview"
+FRESH_S: Final = 1.0
+"""For so long one answer serves everyone who asks."""
+_STEP_MS: Final = round(STEP_S * 1000)
+
+
+class HealthOut(msgspec.Struct):
+    """Whether all is well."""
+
+    status: Annotated[str, doc("ready, degraded, read_only or stopping.", "ready")]
+    checks: Annotated[dict[str, str], doc("Each is `ok`, or says what is not.")]
+
+
+class LatenciesOut(msgspec.Struct):
+    """In milliseconds, over the last minute."""
+
+    publish: Percentiles
+    fetch: Percentiles
+    ack: Percentiles
+
+
+class DiskOut(msgspec.Struct):
+    """The disk that holds the data."""
+
+    used_bytes: int
+    total_bytes: int
+    free_bytes: int
+
+
+class ProcessOut(msgspec.Struct):
+    """The server's own process; null is what nobody can tell."""
+
+    rss_bytes: int | None
+    loop_lag_ms: Annotated[float, doc("At its worst, in the last half minute or so.", 1.5)]
+    open_files: int | None
+    max_open_files: int | None
+    gc_pause_ms: Annotated[float, doc("All collections together, since the start.", 12.5)]
+
+
+class Overview(msgspec.Struct):
+    """The node at one moment, and its last half hour."""
+
+    at: Milliseconds
+    node_id: int
+    version: str
+    uptime_ms: int
+    health: HealthOut
+    rates: Rates
+    latency_ms: LatenciesOut
+    totals: Totals
+    disk: DiskOut | None
+    process: ProcessOut | None
+    attention: Annotated[list[Attention], doc("The most urgent first.", [])]
+    history: HistoryView
+
+
+class GroupHistory(msgspec.Struct):
+    """How a group got on: one number for each step, the last one of the moment `at`."""
+
+    group: str
+    step_ms: int
+    at: Milliseconds
+    lag: list[float | None]
+    committed_per_s: list[float | None]
+    published_per_s: list[float | None]
+    oldest_age_ms: Annotated[
+        int | None, doc("Of the oldest message that it is not done with; null if there is none.")
+    ]
+    time_to_drain_ms: Annotated[
+        int | None, doc("Until nothing is left; null if nobody can tell, or never.")
+    ]
+
+
+class OverviewSource:
+    """The overview as JSON, made anew once a second at most, whoever asks."""
+
+    def __init__(self, node: ServedNode) -> None:
+        self._node = node
+        self._made = b""
+        self._made_s = -math.inf
+        self._making = asyncio.Lock()
+
+    async def read(self) -> bytes:
+        """The overview, no older than `FRESH_S`."""
+        clock = self._node.broker.clock
+        if clock.monotonic_s() - self._made_s >= FRESH_S:
+            async with self._making:
+                if clock.monotonic_s() - self._made_s >= FRESH_S:
+                    self._made = encode(await self._make())
+                    self._made_s = clock.monotonic_s()
+        return self._made
+
+    async def _make(self) -> Overview:
+        node = self._node
+        broker = node.broker
+        metadata = await metadata_check(node)
+        inventory = await take_inventory(broker, node.connection_count)
+        await asyncio.sleep(0)  # others have their turn between what takes milliseconds
+        report = _report(node)
+        lately = broker.history.lately()
+        await asyncio.sleep(0)
+        return Overview(
+            at=broker.clock.now_ms(),
+            node_id=broker.settings.node_id,
+            version=goqueue.__version__,
+            uptime_ms=round(node.uptime_s * 1000),
+            health=_health(node, inventory, metadata),
+            rates=lately.rates,
+            latency_ms=LatenciesOut(lately.publish, lately.fetch, lately.ack),
+            totals=inventory.totals,
+            disk=None if report is None else _disk(report),
+            process=None if report is None else _process(report),
+            attention=attention(broker, inventory, lately, report),
+            history=history_view(broker, _STEP_MS),
+        )
+
+
+def _report(node: ServedNode) -> HealthReport | None:
+    try:
+        return node.broker.health.report()
+    except GoQueueError:
+        return None  # the disk cannot be measured; everything else can still be shown
+
+
+def _health(node: ServedNode, inventory: Inventory, metadata: str) -> HealthOut:
+    disk_full = node.broker.publisher.disk_full
+    failed = len(inventory.failed)
+    checks = {
+        "node": "ok" if node.is_ready else "starting or stopping",
+        "metadata": metadata,
+        "storage": disk_full or "ok",
+        "partitions": f"{failed} refuse to be published to" if failed else "ok",
+    }
+    if not node.is_ready:
+        status = "stopping"
+    elif disk_full:
+        status = "read_only"
+    else:
+        status = "ready" if all(each == "ok" for each in checks.values()) else "degraded"
+    return HealthOut(status, checks)
+
+
+def _disk(report: HealthReport) -> DiskOut:
+    disk = report.disk
+    return DiskOut(disk.total_bytes - disk.free_bytes, disk.total_bytes, disk.free_bytes)
+
+
+def _process(report: HealthReport) -> ProcessOut:
+    use = report.process
+    return ProcessOut(
+        use.resident_bytes,
+        round(report.loop_lag_s * 1000, 3),
+        use.open_files,
+        use.max_open_files,
+        round(report.gc_pause_s * 1000, 3),
+    )
+
+
+class OverviewRoutes:
+    """The node at a glance."""
+
+    def __init__(self, node: ServedNode, source: OverviewSource) -> None:
+        self._node = node
+        self._source = source
+
+    @route("GET", "/overview", tag=_TAG, answers={200: Overview})
+    async def overview(self) -> Response:
+        """Everything that a first page shows: rates, latency, totals, what needs attention.
+
+        Made anew once a second at most.
+        """
+        return Response(200, await self._source.read())
+
+    @route("GET", "/groups/{group}/history", tag=_TAG)
+    async def group(self, path: GroupPath) -> GroupHistory:
+        """How a group got on in the last half hour.
+
+        Kept for the 200 groups in which something happened last; of others the lines are empty.
+        """
+        broker = self._node.broker
+        view_group(broker, path.group)
+        lines = broker.history.group(path.group)
+        backlogs = broker.backlogs.of(path.group)
+        drains = [each.drain_s for each in backlogs if each.lag]
+        ages = [each.oldest_age_s(broker.clock.now_ms()) for each in backlogs if each.oldest_ms]
+        return GroupHistory(
+            group=path.group,
+            step_ms=_STEP_MS,
+            at=broker.history.at_ms,
+            lag=[] if lines is None else lines.lag.values(),
+            committed_per_s=[] if lines is None else lines.committed.values(),
+            published_per_s=[] if lines is None else lines.published.values(),
+            oldest_age_ms=round(max(ages) * 1000) if ages else None,
+            time_to_drain_ms=_longest_ms(drains) if backlogs else None,
+        )
+
+
+def _longest_ms(drains_s: list[float | None]) -> int | None:
+    known = [each for each in drains_s if each is not None]
+    if len(known) < len(drains_s) or any(math.isinf(each) for each in known):
+        return None
+    return round(max(known, default=0.0) * 1000)

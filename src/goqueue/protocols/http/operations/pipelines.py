@@ -1,0 +1,87 @@
+"""Spark pipelines: their drivers say how they get on, everyone else reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from goqueue.broker.pipelines import (
+    MAX_REPORT_BYTES,
+    PipelineFields,
+    PipelineReport,
+)
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import doc
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_TAG: Final = "pipelines"
+_LONGEST_INTERVAL_MS: Final = 24 * 3600 * 1000
+
+
+class PipelinePath(msgspec.Struct, frozen=True):
+    """A pipeline in the path."""
+
+    name: Annotated[str, doc("The pipeline.", "revenue", min_length=1, max_length=249)]
+
+
+class PipelineBody(PipelineFields, kw_only=True, frozen=True):
+    """What a driver says of its pipeline; what is not known here is left out."""
+
+    name: Annotated[str | None, doc("As in the path.")] = None
+    interval_ms: Annotated[
+        int, doc("How often it reports.", 10_000, ge=100, le=_LONGEST_INTERVAL_MS)
+    ] = 10_000
+
+
+class PipelineList(msgspec.Struct):
+    """Every pipeline, by name."""
+
+    pipelines: list[PipelineReport]
+
+
+class PipelineRemoved(msgspec.Struct):
+    """What was forgotten."""
+
+    removed: str
+
+
+class PipelineRoutes:
+    """Reports of pipelines."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_REPORT_BYTES)
+    async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
+        """Say how a pipeline gets on, in place of what was said before.
+
+        Drivers do so every `interval_ms`. A pipeline that runs, and of which nothing was heard for
+        three intervals, is `lost`.
+        """
+        if body.name not in {None, path.name}:
+            raise FieldError(
+                f"the body is about pipeline {body.name!r}, the path about {path.name!r}",
+                field="name",
+                expected="the name in the path, or none",
+            )
+        return await self._broker.pipelines.put(path.name, body)
+
+    @route("GET", "/pipelines", tag=_TAG)
+    async def list(self) -> PipelineList:
+        """Every pipeline that has reported of itself, with its newest report."""
+        return PipelineList(self._broker.pipelines.all())
+
+    @route("GET", "/pipelines/{name}", tag=_TAG)
+    async def get(self, path: PipelinePath) -> PipelineReport:
+        """The newest report of one pipeline."""
+        return self._broker.pipelines.get(path.name)
+
+    @route("DELETE", "/pipelines/{name}", tag=_TAG)
+    async def delete(self, path: PipelinePath) -> PipelineRemoved:
+        """Forget a pipeline. One that still runs is back with its next report."""
+        await self._broker.pipelines.delete(path.name)
+        return PipelineRemoved(path.name)

@@ -1,0 +1,231 @@
+"""Health and information: what a supervisor, a load balancer and a person at a terminal ask."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+import goqueue
+from goqueue.broker.health import storage_problem
+from goqueue.broker.topic_views import view_topic
+from goqueue.model.errors import DiskError, GoQueueError
+from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
+from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.responses import Response, json
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import Milliseconds, doc
+
+if TYPE_CHECKING:
+    from goqueue.metrics.registry import Reading
+    from goqueue.protocols.http.api.served_node import ServedNode
+
+_CHECK_S: Final = 2.0
+"""How long a part may take to say that it is well."""
+_HEALTH: Final = "health"
+_STATS: Final = "statistics"
+
+
+class Health(msgspec.Struct):
+    """How the server is."""
+
+    status: Annotated[str, doc("`ok`, or `failing`.", "ok")]
+    timestamp: Milliseconds
+    clock: Annotated[
+        str,
+        doc("`ok`, or that the wall clock has jumped, which stops retention and TTL.", "ok"),
+    ] = "ok"
+    storage: Annotated[str, doc("`ok`, or why messages cannot be stored.", "ok")] = "ok"
+
+
+class Status(msgspec.Struct):
+    """That it is so."""
+
+    status: str
+
+
+class Summary(msgspec.Struct):
+    """How much there is."""
+
+    node_id: int
+    cluster_id: str
+    uptime_s: float
+    topic_count: int
+    partition_count: int
+    size_bytes: int
+    failed_partitions: Annotated[list[str], doc("Those that refuse to be published to.", [])]
+
+
+class Readiness(msgspec.Struct, omit_defaults=True):
+    """Whether clients should be sent here."""
+
+    status: str
+    checks: Annotated[dict[str, str] | None, doc("Each is `ok`, or says what is not.")] = None
+    broker: Summary | None = None
+
+
+class ReadyQuery(msgspec.Struct):
+    """How much to say."""
+
+    verbose: Annotated[bool, doc("Say why.")] = False
+
+
+class Version(msgspec.Struct):
+    """What exactly runs here."""
+
+    version: str
+    record_codec: str
+    python: str
+    event_loop: str
+    platform: str
+
+
+class TopicStats(msgspec.Struct):
+    """How much there is of one topic."""
+
+    partition_count: int
+    size_bytes: int
+    offset_span: Annotated[int, doc("Offsets that can be read.", 120)]
+    internal: Annotated[bool, doc("The broker keeps its own state here.")]
+    published_per_s: Annotated[float, doc("Messages, over the last minute.", 12.5)]
+    failed_partitions: Annotated[int, doc("Those that refuse to be published to.", 0)]
+
+
+class Stats(Summary):
+    """How much there is, in all and by topic."""
+
+    topics: dict[str, TopicStats]
+
+
+class ProbeRoutes:
+    """Small answers that need no permission."""
+
+    def __init__(self, node: ServedNode) -> None:
+        self._node = node
+
+    @route("GET", "/health", tag=_HEALTH, answers={200: Health, 503: Health})
+    async def health(self) -> Response:
+        """Whether messages can be stored, and what time it is here.
+
+        503 when the disk is full or has refused a write; `/healthz` says only that somebody
+        answers.
+        """
+        broker, storage = self._node.broker, await storage_check(self._node)
+        clock = broker.clock_guard.stopped() or "ok"
+        is_well = storage == "ok"
+        answer = Health("ok" if is_well else "failing", broker.clock.now_ms(), clock, storage)
+        return json(answer, HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    @route("GET", "/healthz", tag=_HEALTH)
+    async def alive(self) -> Status:
+        """Liveness: this very answer shows that the event loop turns."""
+        return Status("ok")
+
+    @route("GET", "/livez", tag=_HEALTH)
+    async def started(self) -> Status:
+        """Whether the start is complete."""
+        if not self._node.is_started:
+            raise StoppingError("the server is starting")
+        return Status("ok")
+
+    @route("GET", "/readyz", tag=_HEALTH, answers={200: Readiness, 503: Readiness})
+    async def ready(self, query: ReadyQuery) -> Response:
+        """Whether clients should be sent here; with `?verbose=true`, why."""
+        checks = {
+            "node": "ok" if self._node.is_ready else "starting or stopping",
+            "metadata": await metadata_check(self._node),
+            "storage": await storage_check(self._node),
+        }
+        is_ready = all(verdict == "ok" for verdict in checks.values())
+        checks["clock"] = self._node.broker.clock_guard.stopped() or "ok"  # clients may come
+        answer = Readiness("ready" if is_ready else "not ready")
+        if query.verbose:
+            answer.checks = checks
+            answer.broker = Summary(**self._summary())
+        return json(answer, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    @route("GET", "/version", tag=_HEALTH)
+    async def version(self) -> Version:
+        """What exactly runs here."""
+        from goqueue.records import IMPLEMENTATION  # noqa: PLC0415 - named where it is used
+
+        loop = type(asyncio.get_running_loop())
+        return Version(
+            version=goqueue.__version__,
+            record_codec=IMPLEMENTATION,
+            python=f"{platform.python_implementation()} {platform.python_version()}",
+            event_loop=loop.__module__.partition(".")[0],
+            platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+        )
+
+    @route("GET", "/stats", tag=_STATS)
+    async def stats(self) -> Stats:
+        """How much there is, in all and by topic."""
+        broker = self._node.broker
+        views = [view_topic(broker, name) for name in broker.topics.catalogue.by_name]
+        rates = broker.history.published_per_s()
+        topics = {
+            view.topic.name: TopicStats(
+                view.topic.partition_count,
+                view.size_bytes,
+                view.message_count,
+                view.topic.is_internal,
+                rates.get(view.topic.name, 0.0),
+                sum(each.failure is not None for each in view.partitions),
+            )
+            for view in views
+        }
+        return Stats(**self._summary(), topics=topics)
+
+    def _summary(self) -> dict[str, Any]:
+        broker = self._node.broker
+        partitions = list(broker.partitions)
+        return {
+            "node_id": broker.settings.node_id,
+            "cluster_id": broker.settings.cluster_id,
+            "uptime_s": round(self._node.uptime_s, 3),
+            "topic_count": len(broker.topics.catalogue.by_name),
+            "partition_count": len(partitions),
+            "size_bytes": sum(partition.log.size_bytes for partition in partitions),
+            "failed_partitions": [str(p.id) for p in partitions if p.log.failure is not None],
+        }
+
+    @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"})
+    async def metrics(self, request: Request) -> Response:
+        """Every metric, in the text format that the client prefers."""
+        if self._node.metrics is None:
+            raise UnavailableError("metrics are turned off")
+        reading = await self._node.metrics.read_in_turns()
+        content_type, body = await asyncio.to_thread(_as_text, reading, request.header(b"accept"))
+        return Response(HTTPStatus.OK, body, content_type)
+
+
+async def storage_check(node: ServedNode) -> str:
+    """`ok`, or why messages cannot be stored. The disk is measured now, not when it is next due."""
+    try:
+        await node.maintenance.check_disk()
+    except DiskError as error:
+        return str(error)
+    return storage_problem(node.broker) or "ok"
+
+
+async def metadata_check(node: ServedNode) -> str:
+    """`ok`, or why the topics cannot be looked up."""
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            await node.store.status()
+    except TimeoutError:
+        return f"no answer within {_CHECK_S:.0f} s"
+    except GoQueueError as error:
+        return str(error)
+    return "ok"
+
+
+def _as_text(reading: Reading, accept: str) -> tuple[str, bytes]:
+    """In a thread, the import too: a server that nobody scrapes need not pay for it."""
+    from goqueue.metrics.exposition import exposition  # noqa: PLC0415 - as said
+
+    return exposition(reading, accept)

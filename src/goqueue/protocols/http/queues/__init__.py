@@ -1,0 +1,1 @@
+"""Routes of work queues: acknowledgements, statistics, dead-letter queues, delayed messages."""

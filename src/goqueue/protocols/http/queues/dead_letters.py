@@ -1,0 +1,250 @@
+"""Dead letters: what nobody could process, looked at, sent back, or thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.broker.letters import LetterFilter
+from goqueue.broker.redrive import RedriveRequest
+from goqueue.model.errors import TopicError
+from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
+from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import (
+    PartitionPath,  # noqa: TC001 - read by the router
+    TopicPath,  # noqa: TC001 - read by the router
+)
+from goqueue.protocols.http.messages.message_shapes import headers_out, priority_label, text_of
+from goqueue.protocols.http.queues.dead_letter_shapes import (
+    MAX_RANGES,
+    BoxLine,
+    BoxList,
+    FilterBody,
+    LetterDetail,
+    LetterLine,
+    LetterList,
+    LetterPath,
+    LettersQuery,
+    MovedAnswer,
+    MovedBody,
+    MovedQuery,
+    Noted,
+    Purged,
+    PurgeQuery,
+    RedriveAnswer,
+    RedriveBody,
+    RedriveList,
+    RedrivePath,
+)
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.letters import Letter
+    from goqueue.broker.redrive import Redrive
+
+PREVIEW_BYTES: Final = 200
+_DRY_RUN_S: Final = 10.0
+"""How long the answer to a dry run waits for its end."""
+_TAG: Final = "dead letters"
+
+
+class DeadLetterRoutes:
+    """Dead letters."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._letters = broker.letters
+        self._redrives = broker.redrives
+
+    @route("GET", "/dlq", tag=_TAG)
+    async def list_boxes(self) -> BoxList:
+        """Every topic that has dead letters, or had some, and how many wait."""
+        found = []
+        for source in self._letters.sources():
+            box = self._letters.topic(source)
+            if box is not None:
+                total = await self._letters.count(source)
+                newest = await self._letters.newest_ms(source)
+                found.append(BoxLine(source, box.name, total, newest))
+        return BoxList(found)
+
+    @route("GET", "/topics/{topic}/dlq", tag=_TAG)
+    async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
+        """The dead messages of a topic that have not gone back."""
+        box = self._letters.topic(path.topic)
+        chosen = LetterFilter(
+            reason=query.reason,
+            group=query.group,
+            since_ms=None if query.since is None else time_ms(query.since, "since"),
+            until_ms=None if query.until is None else time_ms(query.until, "until"),
+        )
+        found: list[LetterLine] = []
+        skip = query.skip
+        async for letters in self._letters.read(path.topic, chosen):
+            found += (LetterLine(**_line(each)) for each in letters[skip:])
+            skip = max(skip - len(letters), 0)
+            if len(found) >= query.limit:
+                break
+        return LetterList(
+            path.topic,
+            None if box is None else box.name,
+            await self._letters.count(path.topic),
+            found[: query.limit],
+        )
+
+    @route("GET", "/topics/{topic}/dlq/{partition}/{offset}", tag=_TAG)
+    async def inspect(self, path: LetterPath) -> LetterDetail:
+        """One dead letter, whole."""
+        letter = await self._letters.get(path.topic, path.partition, path.offset)
+        value, encoding = text_of(letter.record.value)
+        return LetterDetail(
+            **_line(letter),
+            value=value,
+            encoding=encoding,
+            headers=headers_out(letter.headers),
+            is_redriven=self._letters.has_gone_back(path.topic, letter),
+        )
+
+    @route("DELETE", "/topics/{topic}/dlq", tag=_TAG)
+    async def purge(self, path: TopicPath, query: PurgeQuery) -> Purged:
+        """Remove all dead messages of a topic, for good; `confirm=true` says that one is sure."""
+        if not query.confirm:
+            raise FieldError(
+                "this removes every dead letter for good: say confirm=true",
+                field="confirm",
+                location="query",
+                expected="true",
+            )
+        return Purged(path.topic, await self._redrives.purge(path.topic))
+
+    @route("POST", "/topics/{topic}/dlq/redrive", tag=_TAG, status=202)
+    async def redrive(self, path: TopicPath, body: RedriveBody) -> RedriveAnswer:
+        """Publish dead letters again, to where they came from or elsewhere.
+
+        They go in the background: look at `GET /redrives/{id}`. A letter that has gone is not
+        listed any more, and goes no second time.
+        """
+        request = RedriveRequest(
+            path.topic,
+            body.to,
+            _filter(body.filter),
+            body.limit,
+            body.rate,
+            body.dry_run,
+        )
+        try:
+            redrive = self._redrives.begin(request)
+        except TopicError as error:
+            if body.to is None:
+                raise
+            raise AtFieldError(error, "to") from error
+        if body.dry_run and redrive.task is not None:
+            await asyncio.wait([redrive.task], timeout=_DRY_RUN_S)
+        return self._answer(redrive)
+
+    @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
+        """Which letters of a partition of the dead-letter topic have gone back."""
+        first = query.from_offset
+        found = self._letters.moved(path.topic, path.partition, first, MAX_RANGES)
+        following = found[-1][1] if len(found) >= MAX_RANGES else None
+        return MovedAnswer(path.topic, path.partition, found, following)
+
+    @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
+    async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
+        """Say that letters were sent back by other means: they are not listed, nor sent, again."""
+        noted = await self._redrives.note_moved(path.topic, path.partition, body.ranges)
+        return Noted(path.topic, path.partition, noted)
+
+    @route("GET", "/redrives", tag=_TAG)
+    async def list_redrives(self) -> RedriveList:
+        """Every redrive that this server remembers."""
+        return RedriveList([self._answer(each) for each in self._redrives])
+
+    @route("GET", "/redrives/{id}", tag=_TAG)
+    async def progress(self, path: RedrivePath) -> RedriveAnswer:
+        """How far a redrive is."""
+        return self._answer(self._redrives.get(path.id))
+
+    @route("DELETE", "/redrives/{id}", tag=_TAG)
+    async def cancel(self, path: RedrivePath) -> RedriveAnswer:
+        """Let no more letters go; those that have gone stay gone."""
+        return self._answer(await self._redrives.cancel(path.id))
+
+    def _answer(self, redrive: Redrive) -> RedriveAnswer:
+        request = redrive.request
+        return RedriveAnswer(
+            redrive.redrive_id,
+            request.topic,
+            request.target,
+            request.dry_run,
+            redrive.state,
+            redrive.total,
+            redrive.done,
+            redrive.failed,
+            round(redrive.rate(self._broker.clock.now_ms()), 3),
+            redrive.error or None,
+            redrive.started_ms,
+            redrive.ended_ms,
+        )
+
+
+def _filter(body: FilterBody) -> LetterFilter:
+    place = "filter"
+    offsets = body.offsets
+    return LetterFilter(
+        reason=body.reason,
+        group=body.group,
+        key=None if body.key is None else to_bytes(body.key, body.key_encoding, f"{place}.key"),
+        since_ms=None
+        if body.since is None
+        else time_ms(body.since, f"{place}.since", location="body"),
+        until_ms=None
+        if body.until is None
+        else time_ms(body.until, f"{place}.until", location="body"),
+        offsets=None
+        if offsets is None
+        else {number: frozenset(named) for number, named in offsets.items()},
+    )
+
+
+def _line(letter: Letter) -> dict[str, Any]:
+    record, said = letter.record, letter.obituary
+    key, key_encoding = text_of(record.key)
+    preview, preview_encoding = _preview(record.value)
+    return {
+        "partition": letter.partition,
+        "offset": record.offset,
+        "key": key,
+        "key_encoding": key_encoding,
+        "preview": preview,
+        "preview_encoding": preview_encoding,
+        "size_bytes": len(record.value or b""),
+        "source_topic": said.get("topic"),
+        "source_partition": letter.number("partition"),
+        "source_offset": letter.number("offset"),
+        "source_timestamp": letter.number("timestamp"),
+        "group": said.get("group"),
+        "member": said.get("consumer") or None,
+        "reason": said.get("reason"),
+        "error": said.get("error") or None,
+        "deliveries": letter.number("attempts"),
+        "first_delivery": letter.number("first-delivery") or None,
+        "last_delivery": letter.number("last-delivery") or None,
+        "died_at": letter.died_ms,
+        "redriven_count": letter.redriven,
+        "priority": priority_label(letter.headers),
+    }
+
+
+def _preview(value: bytes | None) -> tuple[str | None, Encoding]:
+    """The beginning of a value; text is not cut inside of a character."""
+    if value is None or len(value) <= PREVIEW_BYTES:
+        return text_of(value)
+    cut = value[:PREVIEW_BYTES]
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return text_of(cut, force_base64=True)
+    return cut.decode(errors="ignore"), "text"

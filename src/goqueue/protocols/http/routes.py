@@ -1,0 +1,72 @@
+"""The whole API of one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.protocols.http.api.router import Router
+from goqueue.protocols.http.groups.groups import GroupRoutes
+from goqueue.protocols.http.groups.members import MemberRoutes
+from goqueue.protocols.http.groups.offsets import OffsetRoutes
+from goqueue.protocols.http.groups.queue_settings import QueueSettingsRoutes
+from goqueue.protocols.http.messages.publishing import PublishRoutes
+from goqueue.protocols.http.messages.purge import PurgeRoutes
+from goqueue.protocols.http.messages.reading import MessageRoutes
+from goqueue.protocols.http.messages.search import SearchRoutes
+from goqueue.protocols.http.operations.admin import AdminRoutes
+from goqueue.protocols.http.operations.api_documents import DocumentRoutes
+from goqueue.protocols.http.operations.console import ConsoleRoutes
+from goqueue.protocols.http.operations.events import EventHub, EventRoutes
+from goqueue.protocols.http.operations.maintenance import MaintenanceRoutes
+from goqueue.protocols.http.operations.overview import OverviewRoutes, OverviewSource
+from goqueue.protocols.http.operations.pipelines import PipelineRoutes
+from goqueue.protocols.http.operations.probes import ProbeRoutes
+from goqueue.protocols.http.operations.traces import TraceRoutes
+from goqueue.protocols.http.queues.acks import AckRoutes
+from goqueue.protocols.http.queues.dead_letters import DeadLetterRoutes
+from goqueue.protocols.http.queues.delayed import DelayedRoutes
+from goqueue.protocols.http.queues.queue_stats import QueueStatsRoutes
+from goqueue.protocols.http.schemas.schemas import SchemaRoutes
+from goqueue.protocols.http.schemas.subjects import SubjectRoutes
+from goqueue.protocols.http.topics.topics import TopicRoutes
+from goqueue.protocols.http.transactions.atomic_commit import AtomicCommitRoutes
+from goqueue.protocols.http.transactions.transactions import TransactionRoutes
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.api.served_node import ServedNode
+
+
+def build_router(node: ServedNode) -> Router:
+    """Every route over one node."""
+    router = Router()
+    overview = OverviewSource(node)
+    for family in (
+        TopicRoutes(node.broker),
+        PublishRoutes(node.broker),
+        MessageRoutes(node.broker),
+        SearchRoutes(node.broker),
+        PurgeRoutes(node.broker),
+        GroupRoutes(node.broker),
+        MemberRoutes(node.broker),
+        QueueSettingsRoutes(node.broker),
+        AckRoutes(node.broker),
+        OffsetRoutes(node.broker),
+        TransactionRoutes(node.broker),
+        AtomicCommitRoutes(node.broker),
+        QueueStatsRoutes(node.broker),
+        DeadLetterRoutes(node.broker),
+        DelayedRoutes(node.broker),
+        TraceRoutes(node.broker),
+        SubjectRoutes(node.broker),
+        SchemaRoutes(node.broker),
+        PipelineRoutes(node.broker),
+        OverviewRoutes(node, overview),
+        EventRoutes(EventHub(node.broker, overview)),
+        AdminRoutes(node),
+        MaintenanceRoutes(node.broker),
+        ProbeRoutes(node),
+        DocumentRoutes(router),
+        ConsoleRoutes(),
+    ):
+        router.add(family)
+    return router

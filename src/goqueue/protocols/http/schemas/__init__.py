@@ -1,0 +1,1 @@
+"""Routes of the schema registry, as Confluent's clients use them."""

@@ -1,0 +1,288 @@
+"""The schema registry, as Confluent's clients use it: subjects and their versions.
+
+Every path is there twice: as Confluent has it, and under `/schemas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - the router reads it
+from goqueue.protocols.http.api.responses import Response
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.schemas.dialect import REGISTRY, REGISTRY_JSON
+from goqueue.protocols.http.schemas.schema_shapes import (
+    Deleted,
+    Form,
+    Limit,
+    Offset,
+    Registered,
+    SchemaIn,
+    SubjectName,
+    Verdict,
+    VersionOut,
+    VersionText,
+    page,
+    schema_of,
+    version_of,
+    version_out,
+)
+from goqueue.schemas import removing
+from goqueue.schemas.contexts import subject_of
+from goqueue.schemas.model import SchemaType
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.schemas.registry import Found, Registry
+
+TAG: Final = "schemas"
+BODY_BYTES: Final = 4 << 20
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def registry(method: str, path: str, **options: Any) -> Callable[[_F], _F]:
+    """Declare a route of the registry, where Confluent's clients and where ours look for it."""
+    options = {"tag": TAG, "dialect": REGISTRY, "max_body_bytes": BODY_BYTES, **options}
+
+    def declare(function: _F) -> _F:
+        if not path.startswith("/schemas"):
+            function = route(method, f"/schemas{path}", **options)(function)
+        return route(method, path, **options)(function)
+
+    return declare
+
+
+def default_type(request: Request) -> SchemaType:
+    """The type of a schema that does not say it: Confluent's is AVRO, ours JSON."""
+    path = request.raw_path.removeprefix(b"/v1")
+    return SchemaType.JSON if path.startswith(b"/schemas/") else SchemaType.AVRO
+
+
+class SubjectPath(msgspec.Struct, frozen=True):
+    """A subject in the path."""
+
+    subject: SubjectName
+
+    @property
+    def name(self) -> str:
+        """The subject, written in the one way."""
+        return subject_of(self.subject)
+
+
+class VersionPath(SubjectPath, frozen=True):
+    """A version of a subject in the path."""
+
+    version: VersionText
+
+
+class ListSubjects(msgspec.Struct, rename="camel"):
+    """Which subjects to list."""
+
+    subject_prefix: Annotated[
+        str, doc("How their names begin; `:.context:` for those of a context.", "orders")
+    ] = ""
+    deleted: Deleted = False
+    deleted_only: Annotated[bool, doc("Only what was deleted, but not for ever.")] = False
+    offset: Offset = 0
+    limit: Limit = -1
+
+
+class ListVersions(msgspec.Struct, rename="camel"):
+    """Which versions to list."""
+
+    deleted: Deleted = False
+    deleted_only: Annotated[bool, doc("Only what was deleted, but not for ever.")] = False
+    offset: Offset = 0
+    limit: Limit = -1
+
+
+class ReadVersion(msgspec.Struct):
+    """How to read a version."""
+
+    deleted: Deleted = False
+    format: Form = ""
+
+
+class RegisterQuery(msgspec.Struct):
+    """How to register a schema."""
+
+    normalize: Annotated[bool, doc("The order of what has none does not count.")] = False
+
+
+class LookupQuery(RegisterQuery):
+    """How to look a schema up."""
+
+    deleted: Deleted = False
+    format: Form = ""
+
+
+class DeleteQuery(msgspec.Struct):
+    """How to delete."""
+
+    permanent: Annotated[bool, doc("For ever; only what was deleted before.")] = False
+
+
+class CheckQuery(RegisterQuery):
+    """How to check a schema."""
+
+    verbose: Annotated[bool, doc("Say why not.")] = False
+
+
+class ReferrersQuery(msgspec.Struct):
+    """Which referrers to list."""
+
+    deleted: Deleted = False
+    offset: Offset = 0
+    limit: Limit = -1
+
+
+class SubjectRoutes:
+    """Subjects and their versions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._schemas = broker.schemas
+
+    @property
+    def _registry(self) -> Registry:
+        return self._schemas.registry
+
+    @registry("GET", "/subjects")
+    async def list_all(self, query: ListSubjects) -> list[str]:
+        """The names of all subjects."""
+        found = []
+        for name, versions in self._registry.contexts.subjects(query.subject_prefix):
+            living = any(not each.is_deleted for each in versions.values())
+            if not living if query.deleted_only else living or query.deleted:
+                found.append(name)
+        return page(sorted(found), query.offset, query.limit)
+
+    @registry("POST", "/subjects/{subject}")
+    async def look_up(
+        self, path: SubjectPath, query: LookupQuery, body: SchemaIn, request: Request
+    ) -> VersionOut:
+        """The version of a subject that has this schema, if there is one."""
+        schema = schema_of(body, default_type(request))
+
+        def find(known: Registry) -> VersionOut:
+            found = known.lookup(
+                path.name, schema, deleted=query.deleted, normalise=query.normalize
+            )
+            return _formatted(found, query.format, known)
+
+        return await self._schemas.ask(find)
+
+    @registry("DELETE", "/subjects/{subject}")
+    async def delete(self, path: SubjectPath, query: DeleteQuery) -> list[int]:
+        """Delete all versions of a subject; answers their numbers."""
+        return await self._schemas.change(
+            partial(removing.delete_subject, subject=path.name, permanent=query.permanent)
+        )
+
+    @registry("GET", "/subjects/{subject}/versions")
+    async def versions(self, path: SubjectPath, query: ListVersions) -> list[int]:
+        """The numbers of a subject's versions."""
+        found = self._registry.versions(path.name, deleted=query.deleted or query.deleted_only)
+        numbers = [
+            each.version.number
+            for each in found
+            if each.version.is_deleted or not query.deleted_only
+        ]
+        return page(numbers, query.offset, query.limit)
+
+    @registry("POST", "/subjects/{subject}/versions")
+    async def register(
+        self, path: SubjectPath, query: RegisterQuery, body: SchemaIn, request: Request
+    ) -> Registered:
+        """Make a schema the next version of a subject, unless it is a version already.
+
+        It must be compatible with earlier ones, as the subject's level says.
+        """
+        schema = schema_of(body, default_type(request))
+        found = await self._schemas.change(
+            lambda known: known.register(
+                path.name,
+                schema,
+                schema_id=_positive(body.id),
+                number=_positive(body.version),
+                normalise=query.normalize,
+            )
+        )
+        return Registered(found.id, found.version.number, str(found.schema.guid))
+
+    @registry("GET", "/subjects/{subject}/versions/{version}")
+    async def version(self, path: VersionPath, query: ReadVersion) -> VersionOut:
+        """One version of a subject, with its schema."""
+        number = version_of(path.version)
+        if not query.format:
+            return version_out(self._registry.version(path.name, number, deleted=query.deleted))
+        return await self._schemas.ask(
+            lambda known: _formatted(
+                known.version(path.name, number, deleted=query.deleted), query.format, known
+            )
+        )
+
+    @registry("GET", "/subjects/{subject}/versions/{version}/schema", answers={200: REGISTRY_JSON})
+    async def text(self, path: VersionPath, query: ReadVersion) -> Response:
+        """The schema of a version, and nothing around it."""
+        found = await self.version(path, query)
+        return Response(200, found.schema.encode(), REGISTRY_JSON)
+
+    @registry("GET", "/subjects/{subject}/versions/{version}/referencedby")
+    async def referenced_by(self, path: VersionPath, query: ReferrersQuery) -> list[int]:
+        """The ids of schemas that refer to a version."""
+        found = self._registry.version(path.name, version_of(path.version), deleted=True)
+        ids = removing.referenced_by(
+            self._registry, path.name, found.version.number, deleted=query.deleted
+        )
+        return page(ids, query.offset, query.limit)
+
+    @registry("DELETE", "/subjects/{subject}/versions/{version}")
+    async def delete_version(self, path: VersionPath, query: DeleteQuery) -> int:
+        """Delete a version; answers its number."""
+        number = version_of(path.version)
+        return await self._schemas.change(
+            lambda known: removing.delete_version(
+                known, path.name, number, permanent=query.permanent
+            )
+        )
+
+    # --- Compatibility ---------------------------------------------------------------------------
+
+    @registry("POST", "/compatibility/subjects/{subject}/versions/{version}")
+    async def check(
+        self, path: VersionPath, query: CheckQuery, body: SchemaIn, request: Request
+    ) -> Verdict:
+        """Whether a schema is compatible with one version, by the subject's level."""
+        return await self._check(path.name, version_of(path.version), query, body, request)
+
+    @registry("POST", "/compatibility/subjects/{subject}/versions")
+    async def check_all(
+        self, path: SubjectPath, query: CheckQuery, body: SchemaIn, request: Request
+    ) -> Verdict:
+        """Whether a schema could be registered as the subject's next version."""
+        return await self._check(path.name, None, query, body, request)
+
+    async def _check(
+        self, subject: str, number: int | None, query: CheckQuery, body: SchemaIn, request: Request
+    ) -> Verdict:
+        schema = schema_of(body, default_type(request))
+        problems = await self._schemas.ask(
+            lambda known: known.compatibility(subject, schema, number, normalise=query.normalize)
+        )
+        return Verdict(not problems, problems if query.verbose else [])
+
+
+def _formatted(found: Found, form: str, known: Registry) -> VersionOut:
+    if not form:
+        return version_out(found)
+    whole = known.with_dependencies(found.schema)
+    return version_out(found, known.engine.formatted(whole, form))
+
+
+def _positive(number: int | None) -> int | None:
+    return number if number is not None and number > 0 else None

@@ -1,0 +1,281 @@
+"""Topics: create, list, describe, configure, grow, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from goqueue.broker.assignments import check_assignments
+from goqueue.broker.topic_setting_table import LISTED
+from goqueue.broker.topic_views import view_topic
+from goqueue.broker.topics import MAX_PARTITIONS
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, TopicName, TopicPath, doc
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.topic_views import PartitionView, TopicView
+
+_HOUR_MS: Final = 3_600_000
+_TAG: Final = "topics"
+
+Setting: TypeAlias = str | int | float | bool
+Settings: TypeAlias = Annotated[
+    dict[str, Setting],
+    doc("Settings under Kafka's names.", {"retention.ms": 3_600_000, "cleanup.policy": "delete"}),
+]
+
+
+class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic to be made."""
+
+    name: TopicName
+    num_partitions: Annotated[int | None, doc("How many; the server's default if left out.", 3)] = (
+        None
+    )
+    retention_hours: (
+        Annotated[int, doc("How long messages are kept; -1 is for ever.", 168, ge=-1, le=876_000)]
+        | None
+    ) = None
+    settings: Settings = {}
+
+
+class PatchTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings to be changed; the others stay as they are."""
+
+    settings: Annotated[
+        dict[str, Setting | None],
+        doc("What changes; null takes a setting back to its default.", {"retention.ms": 60_000}),
+    ]
+
+
+class PutTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """All settings that the topic shall have of its own."""
+
+    settings: Settings
+
+
+class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """How many partitions the topic shall have."""
+
+    count: Annotated[int, doc("All of them together, old and new.", 6, ge=1, le=MAX_PARTITIONS)]
+    replica_assignments: Annotated[
+        Annotated[list[list[int]], msgspec.Meta(max_length=MAX_PARTITIONS)] | None,
+        doc(
+            "The nodes of each new partition, the leader first; the broker chooses, if left out.",
+            [[1], [1], [1]],
+        ),
+    ] = None
+
+
+class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
+    """Which topics to list."""
+
+    internal: Annotated[bool, doc("Those that the broker keeps for itself, too.")] = False
+
+
+class TopicList(msgspec.Struct):
+    """The names of topics, in order."""
+
+    topics: list[str]
+
+
+class PartitionInfo(msgspec.Struct):
+    """One partition: where it is, and what it holds."""
+
+    partition: PartitionNumber
+    leader: Annotated[int, doc("The node that reads and writes it.", 1)]
+    replicas: list[int]
+    isr: Annotated[list[int], doc("The replicas that have everything.", [1])]
+    version: Annotated[int, doc("The leader's epoch.", 0)]
+    earliest_offset: Offset
+    latest_offset: Annotated[int, doc("The offset that the next message gets.", 120)]
+    high_watermark: Annotated[int, doc("Readers see what is below.", 120)]
+    size_bytes: int
+    failure: Annotated[str | None, doc("Why nothing can be published, if so.")]
+
+
+class TopicInfo(msgspec.Struct):
+    """One topic as it is now."""
+
+    name: str
+    topic_id: str
+    internal: bool
+    num_partitions: int
+    total_messages: Annotated[
+        int, doc("Offsets that can be read; what was compacted away counts along.", 360)
+    ]
+    size_bytes: int
+    settings: Annotated[
+        dict[str, str], doc("Those that were set for this topic.", {"retention.ms": "3600000"})
+    ]
+    partitions: list[PartitionInfo]
+
+
+class PartitionList(msgspec.Struct):
+    """The partitions of a topic."""
+
+    topic: str
+    partitions: list[PartitionInfo]
+
+
+class SettingInfo(msgspec.Struct):
+    """One setting of a topic, as it is in force."""
+
+    name: Annotated[str, doc("Kafka's name for it.", "retention.ms")]
+    value: str
+    default: Annotated[str, doc("What it is where a topic has none of its own.", "604800000")]
+    source: Annotated[Literal["topic", "default"], doc("Where the value comes from.", "default")]
+    description: str
+    type: Annotated[str, doc("As Kafka's tools call it.", "long")]
+
+
+class TopicSettingsAnswer(msgspec.Struct):
+    """All settings of a topic, by name."""
+
+    topic: str
+    settings: list[SettingInfo]
+
+
+class Deleted(msgspec.Struct):
+    """What is gone."""
+
+    deleted: str
+
+
+class TopicRoutes:
+    """Topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @route("POST", "/topics", tag=_TAG, status=201)
+    async def create(self, body: CreateTopic) -> TopicInfo:
+        """Make a topic."""
+        settings = {name: text_of(value) for name, value in body.settings.items()}
+        if body.retention_hours is not None:
+            if "retention.ms" in settings:
+                raise FieldError(
+                    "retention_hours and settings['retention.ms'] say the same: give one of them",
+                    field="retention_hours",
+                    expected="one of the two",
+                )
+            hours = body.retention_hours
+            settings["retention.ms"] = str(-1 if hours < 0 else hours * _HOUR_MS)
+        await self._broker.create_topic(body.name, body.num_partitions, settings)
+        return self._info(body.name)
+
+    @route("GET", "/topics", tag=_TAG)
+    async def list_all(self, query: ListTopics) -> TopicList:
+        """The names of all topics."""
+        topics = self._broker.topics.catalogue.by_name.values()
+        return TopicList(
+            sorted(topic.name for topic in topics if query.internal or not topic.is_internal)
+        )
+
+    @route("GET", "/topics/{topic}", tag=_TAG)
+    async def describe(self, path: TopicPath) -> TopicInfo:
+        """One topic: its partitions, where they begin and end, its settings."""
+        return self._info(path.topic)
+
+    @route("GET", "/topics/{topic}/settings", tag=_TAG)
+    async def settings(self, path: TopicPath) -> TopicSettingsAnswer:
+        """Every setting of a topic with the value that is in force, and where that comes from."""
+        settings = self._broker.topics.catalogue.topic(path.topic).settings
+        return TopicSettingsAnswer(
+            path.topic,
+            [
+                SettingInfo(
+                    each.name,
+                    settings.text(each.name),
+                    settings.defaults.get(each.name, each.default),
+                    "topic" if each.name in settings.overrides else "default",
+                    each.documentation,
+                    each.kind,
+                )
+                for each in sorted(LISTED, key=lambda each: each.name)
+            ],
+        )
+
+    @route("PATCH", "/topics/{topic}", tag=_TAG)
+    async def change(self, path: TopicPath, body: PatchTopic) -> TopicInfo:
+        """Change some settings of a topic."""
+        current = self._broker.topics.catalogue.topic(path.topic).settings.overrides
+        changed = {**current, **body.settings}
+        kept = {name: text_of(value) for name, value in changed.items() if value is not None}
+        await self._broker.configure_topic(path.topic, kept)
+        return self._info(path.topic)
+
+    @route("PUT", "/topics/{topic}", tag=_TAG)
+    async def configure(self, path: TopicPath, body: PutTopic) -> TopicInfo:
+        """Replace all settings of a topic; those not named go back to their defaults."""
+        settings = {name: text_of(value) for name, value in body.settings.items()}
+        await self._broker.configure_topic(path.topic, settings)
+        return self._info(path.topic)
+
+    @route("DELETE", "/topics/{topic}", tag=_TAG)
+    async def delete(self, path: TopicPath) -> Deleted:
+        """Delete a topic with all its messages, and what groups have read of it."""
+        await self._broker.delete_topic(path.topic)
+        return Deleted(path.topic)
+
+    @route("GET", "/topics/{topic}/partitions", tag=_TAG)
+    async def partitions(self, path: TopicPath) -> PartitionList:
+        """The partitions of a topic."""
+        return PartitionList(path.topic, self._info(path.topic).partitions)
+
+    @route("POST", "/topics/{topic}/partitions", tag=_TAG)
+    @route("POST", "/admin/topics/{topic}/partitions", tag="admin")
+    async def grow(self, path: TopicPath, body: GrowTopic) -> TopicInfo:
+        """Give a topic more partitions.
+
+        Groups that read it are given the new ones. Keys may go to other partitions from now on.
+        """
+        if body.replica_assignments is not None:
+            topic = self._broker.topics.plan_growth(path.topic, body.count)
+            new_count = body.count - topic.partition_count
+            node_id = self._broker.settings.node_id
+            check_assignments(body.replica_assignments, node_id, new_count)
+        await self._broker.grow_topic(path.topic, body.count)
+        return self._info(path.topic)
+
+    def _info(self, name: str) -> TopicInfo:
+        return _topic_info(view_topic(self._broker, name))
+
+
+def text_of(value: Setting) -> str:
+    """A setting as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _topic_info(view: TopicView) -> TopicInfo:
+    topic = view.topic
+    return TopicInfo(
+        name=topic.name,
+        topic_id=str(topic.topic_id),
+        internal=topic.is_internal,
+        num_partitions=topic.partition_count,
+        total_messages=view.message_count,
+        size_bytes=view.size_bytes,
+        settings=dict(topic.settings.overrides),
+        partitions=[_partition_info(each) for each in view.partitions],
+    )
+
+
+def _partition_info(view: PartitionView) -> PartitionInfo:
+    return PartitionInfo(
+        partition=view.number,
+        leader=view.leader,
+        replicas=[view.leader],
+        isr=[view.leader],
+        version=view.leader_epoch,
+        earliest_offset=view.log_start,
+        latest_offset=view.log_end,
+        high_watermark=view.high_watermark,
+        size_bytes=view.size_bytes,
+        failure=view.failure,
+    )

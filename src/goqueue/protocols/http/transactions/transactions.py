@@ -1,0 +1,222 @@
+"""Transactions: who produces, what belongs together, and how it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from goqueue.broker.new_messages import NewMessage
+from goqueue.broker.partition import PartitionId
+from goqueue.broker.transaction_offsets import stage_offsets
+from goqueue.model.errors import TopicError, UnknownProducerError
+from goqueue.protocols.http.api.codecs import to_bytes
+from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.transactions.transaction_shapes import (
+    HEARTBEAT_MS,
+    AbortBody,
+    AddPartitionBody,
+    HeartbeatBody,
+    InitAnswer,
+    InitBody,
+    ListQuery,
+    OffsetsBody,
+    OffsetsStaged,
+    ProducerBody,
+    ProducerPath,
+    TransactionList,
+    TransactionOut,
+    TransactionPublishBody,
+    TransactionPublished,
+    TransactionStats,
+    transaction_out,
+)
+from goqueue.transactions.markers import Marker
+from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
+from goqueue.transactions.states import TransactionState
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
+_TAG: Final = "transactions"
+
+
+class TransactionRoutes:
+    """Producers and their transactions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._transactions = broker.transactions
+
+    # --- Producers -------------------------------------------------------------------------------
+
+    @route("POST", "/producers/init", tag=_TAG)
+    async def init(self, body: InitBody) -> InitAnswer:
+        """Become a producer.
+
+        With a transactional id, whoever used it before is fenced, and what it had open is aborted.
+        """
+        session_ms = self._transactions.settings.session_timeout_ms
+        if body.transactional_id is None:
+            identity = Identity(await self._broker.producer_ids.allocate(), 0)
+        else:
+            identity = await self._transactions.init_producer(
+                InitRequest(
+                    transactional_id=body.transactional_id,
+                    timeout_ms=body.transaction_timeout_ms,
+                    session_timeout_ms=session_ms,
+                )
+            )
+        return InitAnswer(
+            identity.producer_id,
+            identity.epoch,
+            body.transactional_id,
+            body.transaction_timeout_ms,
+            session_ms,
+            HEARTBEAT_MS,
+        )
+
+    @route("POST", "/producers/{producer_id}/heartbeat", tag=_TAG)
+    async def heartbeat(self, path: ProducerPath, body: HeartbeatBody) -> TransactionOut:
+        """Be heard of, so that an open transaction is not taken for abandoned."""
+        identity = Identity(path.producer_id, body.epoch)
+        transactional_id = self._id_of(path.producer_id, body.transactional_id)
+        self._transactions.heartbeat(transactional_id, identity)
+        return transaction_out(self._transactions.describe(transactional_id))
+
+    def _id_of(self, producer_id: int, claimed: str | None) -> str:
+        """The transactional id of a producer, which is also what the request says, if it does."""
+        actual = self._transactions.transactional_id_of(producer_id)
+        if claimed not in {None, actual}:
+            raise UnknownProducerError(f"producer {producer_id} is not the one of {claimed!r}")
+        return actual
+
+    # --- One transaction -------------------------------------------------------------------------
+
+    @route("POST", "/transactions/begin", tag=_TAG)
+    async def begin(self, body: ProducerBody) -> TransactionOut:
+        """Open a transaction. A producer can have one at a time."""
+        transactional_id, identity = self._who(body)
+        await self._transactions.begin(transactional_id, identity)
+        return transaction_out(self._transactions.describe(transactional_id))
+
+    def _who(self, body: ProducerBody) -> tuple[str, Identity]:
+        identity = Identity(body.producer_id, body.epoch)
+        return self._id_of(body.producer_id, body.transactional_id), identity
+
+    @route("POST", "/transactions/add-partition", tag=_TAG)
+    async def add_partition(self, body: AddPartitionBody) -> TransactionOut:
+        """Say that the transaction writes to a partition; `publish` does so by itself."""
+        transactional_id, identity = self._who(body)
+        place = PartitionId(body.topic, body.partition)
+        self._broker.partitions.partition(place)
+        await self._transactions.add_partitions(transactional_id, identity, [place])
+        return transaction_out(self._transactions.describe(transactional_id))
+
+    @route("POST", "/transactions/publish", tag=_TAG, max_body_bytes=PUBLISH_BODY_BYTES)
+    async def publish(self, body: TransactionPublishBody) -> TransactionPublished:
+        """Publish a message that counts with the commit of the transaction."""
+        _, identity = self._who(body)
+        message = NewMessage(
+            None if body.value is None else to_bytes(body.value, body.encoding, "value"),
+            None if body.key is None else to_bytes(body.key, body.key_encoding, "key"),
+            tuple(
+                (name, to_bytes(text, "text", f"headers.{name}"))
+                for name, text in body.headers.items()
+            ),
+            body.partition,
+        )
+        published = await self._broker.transaction_writer.publish(
+            identity, body.topic, [message], body.sequence
+        )
+        (result,) = published.results
+        if result.error is not None:
+            raise result.error
+        return TransactionPublished(result.partition or 0, result.offset or 0, published.duplicate)
+
+    @route("POST", "/transactions/offsets", tag=_TAG)
+    async def offsets(self, body: OffsetsBody) -> OffsetsStaged:
+        """Say how far a group has read; it counts with the commit, as the messages do."""
+        _, identity = self._who(body)
+        offsets = {
+            self._place(topic, number): offset
+            for topic, numbers in body.offsets.items()
+            for number, offset in numbers.items()
+        }
+        outcomes = await stage_offsets(
+            self._broker,
+            identity,
+            body.group,
+            offsets,
+            member_id=body.member_id,
+            generation=body.generation,
+        )
+        for (topic, number), error in outcomes.partitions:
+            if error is not None:
+                raise AtFieldError(error, f"offsets.{topic}.{number}") from error
+        return OffsetsStaged(body.group, body.offsets)
+
+    def _place(self, topic: str, number: int) -> PartitionId:
+        place = PartitionId(topic, number)
+        try:
+            self._broker.partitions.partition(place)
+        except TopicError as error:
+            raise AtFieldError(error, f"offsets.{topic}.{number}") from error
+        return place
+
+    @route("POST", "/transactions/commit", tag=_TAG)
+    async def commit(self, body: ProducerBody) -> TransactionOut:
+        """Let everything of the transaction count, at once and for ever."""
+        return await self._end(*self._who(body), Marker.COMMIT)
+
+    @route("POST", "/transactions/abort", tag=_TAG)
+    async def abort(self, body: AbortBody) -> TransactionOut:
+        """Let nothing of the transaction count.
+
+        Without a producer, an administrator ends what hangs: its producer is fenced.
+        """
+        if body.producer_id is not None and body.epoch is not None:
+            transactional_id = self._id_of(body.producer_id, body.transactional_id)
+            identity = Identity(body.producer_id, body.epoch)
+            return await self._end(transactional_id, identity, Marker.ABORT)
+        if body.transactional_id is None or body.producer_id is not None or body.epoch is not None:
+            raise FieldError(
+                "say who aborts: a producer by its id and epoch, or a transactional id alone",
+                field="producer_id",
+                expected="a producer id and an epoch",
+            )
+        await self._transactions.abort(body.transactional_id)
+        return transaction_out(self._transactions.describe(body.transactional_id))
+
+    async def _end(
+        self, transactional_id: str, identity: Identity, marker: Marker
+    ) -> TransactionOut:
+        await self._transactions.end(transactional_id, identity, marker)
+        return transaction_out(self._transactions.describe(transactional_id))
+
+    # --- Looking ---------------------------------------------------------------------------------
+
+    @route("GET", "/transactions", tag=_TAG)
+    async def list(self, query: ListQuery) -> TransactionList:
+        """The transactional ids and where each stands."""
+        states = frozenset() if query.state is None else frozenset({query.state})
+        name = query.transactional_id
+        wanted = TransactionFilter(states, matches=lambda each: name is None or each == name)
+        found = [transaction_out(each) for each in self._transactions.list(wanted)]
+        found.sort(key=lambda each: each.transactional_id)
+        return TransactionList(found, len(found))
+
+    @route("GET", "/transactions/stats", tag=_TAG)
+    async def stats(self) -> TransactionStats:
+        """How many transactions and producers there are."""
+        states = Counter(each.state for each in self._transactions.list())
+        active = sum(count for name, count in states.items() if TransactionState(name).is_open)
+        return TransactionStats(
+            active,
+            dict(states),
+            states.total(),
+            sum(len(partition.sequences) for partition in self._broker.partitions),
+            self._transactions.log_bytes,
+            self._transactions.records_since_snapshot,
+        )
