@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from goqueue.model.dead_letters import Reason  # noqa: TC001 - msgspec reads it
+from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
 
 if TYPE_CHECKING:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.topics import check_name
-from goqueue.model.errors import InvalidTopicNameError
-from goqueue.protocols.http.api.errors import AtFieldError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from goqueue.model.lag import PartitionLag
+from goqueue.model.delivery import Priority
 
 
 def doc(description: str, *examples: Any, **constraints: Any) -> msgspec.Meta:
@@ -23,6 +15,9 @@ def doc(description: str, *examples: Any, **constraints: Any) -> msgspec.Meta:
         description=description, examples=list(examples) if examples else None, **constraints
     )
 
+
+LANES: Final = [priority.label for priority in Priority]
+"""The lanes of a queue, the most urgent first."""
 
 TopicName: TypeAlias = Annotated[
     str,
@@ -79,66 +74,3 @@ LagByTopic: TypeAlias = Annotated[
 UncommittedLag: TypeAlias = Annotated[
     int, doc("The part of the lag in partitions that the group has committed nothing of.", 0)
 ]
-
-
-class TopicPath(msgspec.Struct, frozen=True):
-    """A topic in the path."""
-
-    topic: TopicName
-
-    def __post_init__(self) -> None:
-        checked_name(self.topic, "topic", "path")
-
-
-class PartitionPath(TopicPath, frozen=True):
-    """A partition in the path."""
-
-    partition: PartitionNumber
-
-
-class GroupPath(msgspec.Struct, frozen=True):
-    """A group in the path."""
-
-    group: GroupName
-
-
-def checked_name(name: str, field: str, location: str = "body") -> str:
-    """A topic's name that follows the rule.
-
-    Raises:
-        AtFieldError: it does not.
-    """
-    try:
-        check_name(name)
-    except InvalidTopicNameError as error:
-        raise AtFieldError(error, field, location) from error
-    return name
-
-
-def by_topic(partitions: Iterable[PartitionId]) -> dict[str, list[int]]:
-    """Partitions as JSON shows them: numbers by topic, in order."""
-    found: dict[str, list[int]] = {}
-    for each in sorted(partitions, key=lambda each: (each.topic, each.number)):
-        found.setdefault(each.topic, []).append(each.number)
-    return found
-
-
-def offsets_by_topic(offsets: Iterable[tuple[PartitionId, int]]) -> dict[str, dict[int, int]]:
-    """Offsets as JSON shows them: by topic and partition."""
-    found: dict[str, dict[int, int]] = {}
-    for partition, offset in offsets:
-        found.setdefault(partition.topic, {})[partition.number] = offset
-    return found
-
-
-def committed_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int | None]]:
-    """Committed offsets as JSON shows them; None where there is none."""
-    found: dict[str, dict[int, int | None]] = {}
-    for each in lags:
-        found.setdefault(each.topic, {})[each.partition] = each.committed
-    return found
-
-
-def lag_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
-    """Lag as JSON shows it: by topic and partition."""
-    return offsets_by_topic((PartitionId(each.topic, each.partition), each.lag) for each in lags)

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.protocols.http.api.codecs import Duration  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.codecs import Duration
 from goqueue.protocols.http.api.shapes import (
     Generation,
     MemberId,
@@ -15,8 +15,8 @@ from goqueue.protocols.http.api.shapes import (
     TopicName,
     doc,
 )
-from goqueue.protocols.http.groups.queue_settings import SettingsBody, SettingsShape
-from goqueue.protocols.http.messages.message_shapes import (  # noqa: TC001 - read by the router
+from goqueue.protocols.http.groups.queue_settings_shapes import SettingsBody, SettingsShape
+from goqueue.protocols.http.messages.message_shapes import (
     Limit,
     OutEncoding,
     PolledMessage,

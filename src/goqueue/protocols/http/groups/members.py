@@ -21,9 +21,10 @@ from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
-from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import GroupPath, by_topic, offsets_by_topic
+from goqueue.protocols.http.api.topic_maps import by_topic, offsets_by_topic
 from goqueue.protocols.http.groups.member_shapes import (
     PROTOCOL,
     JoinAnswer,
@@ -34,7 +35,7 @@ from goqueue.protocols.http.groups.member_shapes import (
     PollAnswer,
     PollQuery,
 )
-from goqueue.protocols.http.groups.queue_settings import settings_shape
+from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
 from goqueue.protocols.http.messages.message_shapes import (
     MAX_READ_BYTES,
     delivered_message,

@@ -2,151 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from goqueue.broker.share_settings import OFFSET_RESET
-from goqueue.delivery.scheduler import MAX_WEIGHT, Weights
-from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
-from goqueue.model.delivery import Priority
-from goqueue.model.errors import InvalidGroupRequestError
-from goqueue.protocols.http.api.codecs import Duration, duration_ms
-from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import GroupPath, doc
+from goqueue.protocols.http.groups.queue_settings_shapes import (
+    SettingsAnswer,
+    SettingsBody,
+    settings_shape,
+)
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-
-MAX_COUNT: Final = 1_000_000
-"""Of messages that one member may have at once, and that may wait for a retry."""
-_LABELS: Final = [priority.label for priority in Priority]
-_EXAMPLE: Final = dict(zip(_LABELS, QueueSettings().weights, strict=True))
-_DURATIONS: Final = {
-    "visibility_timeout": "visibility_ms",
-    "backoff": "backoff_ms",
-    "max_backoff": "max_backoff_ms",
-    "starvation_timeout": "starvation_ms",
-}
-_SAME: Final = ("max_deliveries", "max_unacked", "max_waiting", "dead_letters")
-
-_Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_WEIGHT)]
-_Lane: TypeAlias = Literal["critical", "high", "normal", "low", "background"]
-
-
-class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How a queue group hands out its messages; whatever is left out stays as it is."""
-
-    visibility_timeout: Annotated[
-        Duration | None,
-        doc("How long a member has a message before somebody else gets it, up to 12h.", "30s"),
-    ] = None
-    max_deliveries: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MAX_DELIVERIES)] | None,
-        doc("After so many in vain a message is dead.", 3),
-    ] = None
-    backoff: Annotated[
-        Duration | None,
-        doc("Before the first retry of a message that was handed back; doubles each time.", "1s"),
-    ] = None
-    max_backoff: Annotated[Duration | None, doc("It doubles no further.", "60s")] = None
-    max_unacked: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)] | None,
-        doc("How many messages a member may have at once.", 1000),
-    ] = None
-    max_waiting: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None,
-        doc("How many of a partition may wait for a retry; one more is dead at once.", 10_000),
-    ] = None
-    weights: Annotated[
-        dict[_Lane, _Weight] | list[_Weight] | None,
-        doc("What share each lane gets: some by name, or all five in order.", _EXAMPLE),
-    ] = None
-    starvation_timeout: Annotated[
-        Duration | None, doc("A lane that got no turn for so long gets one; 0 is never.", "30s")
-    ] = None
-    dead_letters: Annotated[
-        bool | None, doc("Whether dead messages are kept in `{topic}.dlq`.")
-    ] = None
-
-    def said(self) -> list[str]:
-        """The settings that the body names."""
-        names = (*_DURATIONS, *_SAME, "weights")
-        return [name for name in names if getattr(self, name) is not None]
-
-    def changes(self, current: QueueSettings) -> dict[str, Any]:
-        """What is to be changed of a group's settings.
-
-        Raises:
-            FieldError, AtFieldError: a value does not fit.
-        """
-        found: dict[str, Any] = {}
-        for name in self.said():
-            value = getattr(self, name)
-            if name in _DURATIONS:
-                value = duration_ms(value, name, at_most_ms=MAX_VISIBILITY_MS, location="body")
-                found[_DURATIONS[name]] = value
-            elif name == "weights":
-                found[name] = _weights(value, current)
-            else:
-                found[name] = value
-        if found.get("visibility_ms") == 0:
-            raise FieldError(
-                "visibility_timeout is 0: nobody would ever have a message",
-                field="visibility_timeout",
-                expected="at least 1 ms",
-            )
-        return found
-
-
-def _weights(value: dict[str, int] | list[int], current: QueueSettings) -> Weights:
-    if isinstance(value, dict):
-        value = [
-            value.get(label, weight) for label, weight in zip(_LABELS, current.weights, strict=True)
-        ]
-    try:
-        return Weights.of(value)
-    except InvalidGroupRequestError as error:
-        raise AtFieldError(error, "weights") from error
-
-
-class SettingsShape(msgspec.Struct):
-    """How a queue group hands out its messages; durations are milliseconds."""
-
-    visibility_timeout: Annotated[int, doc("How long a member has a message.", 30_000)]
-    max_deliveries: Annotated[int, doc("After so many in vain a message is dead.", 3)]
-    backoff: Annotated[int, doc("Before the first retry; doubles each time.", 1000)]
-    max_backoff: Annotated[int, doc("It doubles no further.", 60_000)]
-    max_unacked: Annotated[int, doc("How many messages a member may have at once.", 1000)]
-    max_waiting: Annotated[int, doc("How many of a partition may wait for a retry.", 10_000)]
-    weights: Annotated[dict[str, int], doc("What share each lane gets.", _EXAMPLE)]
-    starvation_timeout: Annotated[int, doc("How long a lane may get no turn.", 30_000)]
-    dead_letters: Annotated[bool, doc("Whether dead messages are kept in `{topic}.dlq`.")]
-
-
-def settings_shape(settings: QueueSettings) -> SettingsShape:
-    """A group's settings as JSON shows them; the same can be put again."""
-    return SettingsShape(
-        **{name: getattr(settings, field) for name, field in _DURATIONS.items()},
-        **{name: getattr(settings, name) for name in _SAME},
-        weights=dict(zip(_LABELS, settings.weights, strict=True)),
-    )
-
-
-class SettingsAnswer(msgspec.Struct):
-    """A queue group's settings."""
-
-    group: str
-    mode: Annotated[str, doc("`exclusive` or `shared`.", "exclusive")]
-    start: Annotated[
-        str,
-        doc(
-            "Where it began what it had never read: `earliest`, `latest`, `by_duration:PT1H`.",
-            "earliest",
-        ),
-    ]
-    settings: SettingsShape
 
 
 class QueueSettingsRoutes:

@@ -9,7 +9,7 @@ import msgspec
 from goqueue.model.delivery import Priority, delivery_of
 from goqueue.model.errors import DeliveryHeaderError, PriorityError
 from goqueue.protocols.http.api.codecs import Encoding, to_text
-from goqueue.protocols.http.api.shapes import Milliseconds, Offset, PartitionNumber, doc
+from goqueue.protocols.http.api.shapes import LANES, Milliseconds, Offset, PartitionNumber, doc
 
 if TYPE_CHECKING:
     from goqueue.broker.portions import Delivery
@@ -20,7 +20,6 @@ MAX_LIMIT: Final = 1000
 """Messages of one answer; more are asked for with another request."""
 MAX_READ_BYTES: Final = 4 * 1024 * 1024
 """Of the messages of one answer; the rest is left for the next request."""
-_LABELS: Final = [priority.label for priority in Priority]
 _NORMAL: Final = Priority.NORMAL.label
 
 Limit: TypeAlias = Annotated[int, doc("The most messages to return.", 100, ge=1, le=MAX_LIMIT)]
@@ -69,6 +68,38 @@ class PolledMessage(MessageOut):
     ] = None
 
 
+class PurgedPartition(msgspec.Struct):
+    """Where a partition begins now."""
+
+    partition: int
+    earliest_offset: int
+    removed: Annotated[int, doc("Offsets that cannot be read any more.", 40)]
+
+
+class PurgedTopic(msgspec.Struct):
+    """What is gone."""
+
+    topic: str
+    removed: int
+    partitions: list[PurgedPartition]
+
+
+class ReadAnswer(msgspec.Struct):
+    """Messages in their order, and where to go on."""
+
+    messages: list[MessageOut]
+    next_offset: Annotated[int, doc("The offset to ask for next.", 43)]
+    high_watermark: Annotated[int, doc("Messages below can be read.", 120)]
+    earliest_offset: Annotated[int, doc("The first message that is still there.", 0)]
+
+
+class RangeAnswer(msgspec.Struct):
+    """Messages of several partitions, merged by time."""
+
+    messages: list[MessageOut]
+    next: Annotated[str | None, doc("The `cursor` to go on with; null at the end.")]
+
+
 def message_out(message: StoredMessage, *, force_base64: bool = False) -> MessageOut:
     """A stored message, its bytes as text where they are text."""
     return MessageOut(**_fields(message, force_base64=force_base64))
@@ -82,7 +113,7 @@ def polled_message(message: StoredMessage, *, force_base64: bool = False) -> Pol
 def delivered_message(delivery: Delivery, *, force_base64: bool = False) -> PolledMessage:
     """A message that a queue group was handed."""
     fields = _fields(delivery, force_base64=force_base64)
-    fields["priority"] = _LABELS[delivery.priority]
+    fields["priority"] = LANES[delivery.priority]
     return PolledMessage(
         **fields,
         delivery_count=delivery.delivery_count,

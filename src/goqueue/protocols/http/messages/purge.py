@@ -8,8 +8,10 @@ import msgspec
 
 from goqueue.broker.partition import PartitionId
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, TopicPath, doc
+from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
+from goqueue.protocols.http.messages.message_shapes import PurgedPartition, PurgedTopic
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -25,22 +27,6 @@ class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
     before: Annotated[
         Offset | None, doc("Messages below this offset; with a partition. All if left out.")
     ] = None
-
-
-class PurgedPartition(msgspec.Struct):
-    """Where a partition begins now."""
-
-    partition: int
-    earliest_offset: int
-    removed: Annotated[int, doc("Offsets that cannot be read any more.", 40)]
-
-
-class PurgedTopic(msgspec.Struct):
-    """What is gone."""
-
-    topic: str
-    removed: int
-    partitions: list[PurgedPartition]
 
 
 class PurgeRoutes:

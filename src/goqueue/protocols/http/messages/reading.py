@@ -17,13 +17,15 @@ from goqueue.protocols.http.api.codecs import (
     time_ms,
 )
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import PartitionNumber, PartitionPath, TopicPath, doc
+from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.messages.message_shapes import (
     MAX_READ_BYTES,
     Limit,
-    MessageOut,
     OutEncoding,
+    RangeAnswer,
+    ReadAnswer,
     message_out,
 )
 
@@ -51,15 +53,6 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: OutEncoding = "auto"
 
 
-class ReadAnswer(msgspec.Struct):
-    """Messages in their order, and where to go on."""
-
-    messages: list[MessageOut]
-    next_offset: Annotated[int, doc("The offset to ask for next.", 43)]
-    high_watermark: Annotated[int, doc("Messages below can be read.", 120)]
-    earliest_offset: Annotated[int, doc("The first message that is still there.", 0)]
-
-
 class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which stretch of time to read, and how much of it at once."""
 
@@ -69,13 +62,6 @@ class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = 100
     cursor: Annotated[str | None, doc("As the last answer gave it in `next`.")] = None
     encoding: OutEncoding = "auto"
-
-
-class RangeAnswer(msgspec.Struct):
-    """Messages of several partitions, merged by time."""
-
-    messages: list[MessageOut]
-    next: Annotated[str | None, doc("The `cursor` to go on with; null at the end.")]
 
 
 class MessageRoutes:

@@ -13,8 +13,9 @@ from goqueue.broker.searching import Wanted
 from goqueue.broker.time_range import Span, spans_between
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, TopicPath, doc
+from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.messages.message_shapes import (
     HeaderOut,
     MessageOut,

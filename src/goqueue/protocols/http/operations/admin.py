@@ -8,8 +8,9 @@ import msgspec
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import GroupPath, TopicPath, doc
+from goqueue.protocols.http.api.shapes import doc
 from goqueue.storage.cleanable import cleanable
 from goqueue.storage.compaction import dirty_ratio
 

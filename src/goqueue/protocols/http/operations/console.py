@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import msgspec
 
 from goqueue.protocols.http.api.errors import NoSuchPathError, UnavailableError
-from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc

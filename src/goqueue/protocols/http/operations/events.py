@@ -18,7 +18,7 @@ from goqueue.metrics import names
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.api.errors import FieldError, OverloadedError
-from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Stream
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc

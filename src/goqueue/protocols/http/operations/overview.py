@@ -13,11 +13,12 @@ from goqueue.broker.attention import Attention, attention
 from goqueue.broker.group_views import view_group
 from goqueue.broker.history import STEP_S
 from goqueue.broker.overview import HistoryView, Totals, history_view, take_inventory
-from goqueue.broker.vitals import Percentiles, Rates  # noqa: TC001 - read by the router
+from goqueue.broker.vitals import Percentiles, Rates
 from goqueue.model.errors import GoQueueError
+from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.responses import Response, encode
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import GroupPath, Milliseconds, doc
+from goqueue.protocols.http.api.shapes import Milliseconds, doc
 from goqueue.protocols.http.operations.probes import metadata_check
 
 if TYPE_CHECKING:

@@ -14,10 +14,19 @@ from goqueue.broker.health import storage_problem
 from goqueue.broker.topic_views import view_topic
 from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
-from goqueue.protocols.http.api.requests import Request  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import Milliseconds, doc
+from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.probe_shapes import (
+    Health,
+    Readiness,
+    Stats,
+    Status,
+    Summary,
+    TopicStats,
+    Version,
+)
 
 if TYPE_CHECKING:
     from goqueue.metrics.registry import Reading
@@ -29,75 +38,10 @@ _HEALTH: Final = "health"
 _STATS: Final = "statistics"
 
 
-class Health(msgspec.Struct):
-    """How the server is."""
-
-    status: Annotated[str, doc("`ok`, or `failing`.", "ok")]
-    timestamp: Milliseconds
-    clock: Annotated[
-        str,
-        doc("`ok`, or that the wall clock has jumped, which stops retention and TTL.", "ok"),
-    ] = "ok"
-    storage: Annotated[str, doc("`ok`, or why messages cannot be stored.", "ok")] = "ok"
-
-
-class Status(msgspec.Struct):
-    """That it is so."""
-
-    status: str
-
-
-class Summary(msgspec.Struct):
-    """How much there is."""
-
-    node_id: int
-    cluster_id: str
-    uptime_s: float
-    topic_count: int
-    partition_count: int
-    size_bytes: int
-    failed_partitions: Annotated[list[str], doc("Those that refuse to be published to.", [])]
-
-
-class Readiness(msgspec.Struct, omit_defaults=True):
-    """Whether clients should be sent here."""
-
-    status: str
-    checks: Annotated[dict[str, str] | None, doc("Each is `ok`, or says what is not.")] = None
-    broker: Summary | None = None
-
-
 class ReadyQuery(msgspec.Struct):
     """How much to say."""
 
     verbose: Annotated[bool, doc("Say why.")] = False
-
-
-class Version(msgspec.Struct):
-    """What exactly runs here."""
-
-    version: str
-    record_codec: str
-    python: str
-    event_loop: str
-    platform: str
-
-
-class TopicStats(msgspec.Struct):
-    """How much there is of one topic."""
-
-    partition_count: int
-    size_bytes: int
-    offset_span: Annotated[int, doc("Offsets that can be read.", 120)]
-    internal: Annotated[bool, doc("The broker keeps its own state here.")]
-    published_per_s: Annotated[float, doc("Messages, over the last minute.", 12.5)]
-    failed_partitions: Annotated[int, doc("Those that refuse to be published to.", 0)]
-
-
-class Stats(Summary):
-    """How much there is, in all and by topic."""
-
-    topics: dict[str, TopicStats]
 
 
 class ProbeRoutes:

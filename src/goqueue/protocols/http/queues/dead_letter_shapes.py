@@ -7,19 +7,18 @@ from typing import Annotated, Final
 import msgspec
 
 from goqueue.model.dead_letters import Reason
-from goqueue.protocols.http.api.codecs import Encoding, Time  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.codecs import Encoding, Time
 from goqueue.protocols.http.api.shapes import (
     GroupName,
     Milliseconds,
     Offset,
     PartitionNumber,
-    PartitionPath,
     TopicName,
     doc,
 )
 from goqueue.protocols.http.messages.message_shapes import (
-    HeaderOut,  # noqa: TC001 - read by the router
-    Limit,  # noqa: TC001 - read by the router
+    HeaderOut,
+    Limit,
 )
 
 MAX_RATE: Final = 1_000_000
@@ -38,12 +37,6 @@ class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     group: Annotated[GroupName | None, doc("In which they died.")] = None
     since: Annotated[Time | None, doc("Died from then on.")] = None
     until: Annotated[Time | None, doc("Died before then.")] = None
-
-
-class LetterPath(PartitionPath, frozen=True):
-    """One dead letter in the path."""
-
-    offset: Offset
 
 
 class LetterLine(msgspec.Struct):

@@ -10,11 +10,9 @@ from goqueue.broker.redrive import RedriveRequest
 from goqueue.model.errors import TopicError
 from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
+from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.shapes import (
-    PartitionPath,  # noqa: TC001 - read by the router
-    TopicPath,  # noqa: TC001 - read by the router
-)
+from goqueue.protocols.http.api.shapes import Offset
 from goqueue.protocols.http.messages.message_shapes import headers_out, priority_label, text_of
 from goqueue.protocols.http.queues.dead_letter_shapes import (
     MAX_RANGES,
@@ -24,7 +22,6 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     LetterDetail,
     LetterLine,
     LetterList,
-    LetterPath,
     LettersQuery,
     MovedAnswer,
     MovedBody,
@@ -47,6 +44,12 @@ PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0
 """How long the answer to a dry run waits for its end."""
 _TAG: Final = "dead letters"
+
+
+class LetterPath(PartitionPath, frozen=True):
+    """One dead letter in the path."""
+
+    offset: Offset
 
 
 class DeadLetterRoutes:

@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.protocols.http.transactions.transaction_shapes import (  # noqa: TC001 - read by the router
+from goqueue.protocols.http.transactions.transaction_shapes import (
     Epoch,
     ProducerId,
     TransactionalId,

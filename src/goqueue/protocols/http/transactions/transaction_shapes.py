@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
-from goqueue.protocols.http.api.codecs import Encoding  # noqa: TC001 - read by the router
+from goqueue.protocols.http.api.codecs import Encoding
 from goqueue.protocols.http.api.shapes import (
     Generation,
     GroupName,
@@ -18,12 +17,8 @@ from goqueue.protocols.http.api.shapes import (
     PartitionNumber,
     PartitionsByTopic,
     TopicName,
-    by_topic,
     doc,
 )
-
-if TYPE_CHECKING:
-    from goqueue.transactions.messages import TransactionView
 
 HEARTBEAT_MS: Final = 3000
 """How often a producer is told to be heard of; a transaction also counts as a word."""
@@ -208,18 +203,3 @@ class TransactionStats(msgspec.Struct):
     ]
     log_size_bytes: Annotated[int, doc("Of the topic that holds all this.", 4096)]
     records_since_snapshot: Annotated[int, doc("What a start would have to replay.", 12)]
-
-
-def transaction_out(view: TransactionView) -> TransactionOut:
-    """A transactional id as JSON shows it."""
-    return TransactionOut(
-        view.transactional_id,
-        view.transaction_id,
-        view.producer_id,
-        view.epoch,
-        cast("StateName", view.state),
-        view.timeout_ms,
-        view.started_ms if view.started_ms >= 0 else None,
-        view.updated_ms,
-        by_topic(PartitionId(*place) for place in view.partitions),
-    )

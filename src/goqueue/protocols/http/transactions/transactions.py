@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
@@ -12,6 +12,7 @@ from goqueue.model.errors import TopicError, UnknownProducerError
 from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.topic_maps import by_topic
 from goqueue.protocols.http.transactions.transaction_shapes import (
     HEARTBEAT_MS,
     AbortBody,
@@ -24,12 +25,12 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     OffsetsStaged,
     ProducerBody,
     ProducerPath,
+    StateName,
     TransactionList,
     TransactionOut,
     TransactionPublishBody,
     TransactionPublished,
     TransactionStats,
-    transaction_out,
 )
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
@@ -37,6 +38,7 @@ from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.transactions.messages import TransactionView
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 _TAG: Final = "transactions"
@@ -220,3 +222,18 @@ class TransactionRoutes:
             self._transactions.log_bytes,
             self._transactions.records_since_snapshot,
         )
+
+
+def transaction_out(view: TransactionView) -> TransactionOut:
+    """A transactional id as JSON shows it."""
+    return TransactionOut(
+        view.transactional_id,
+        view.transaction_id,
+        view.producer_id,
+        view.epoch,
+        cast("StateName", view.state),
+        view.timeout_ms,
+        view.started_ms if view.started_ms >= 0 else None,
+        view.updated_ms,
+        by_topic(PartitionId(*place) for place in view.partitions),
+    )

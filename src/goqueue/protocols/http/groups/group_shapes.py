@@ -1,0 +1,132 @@
+"""What is answered about groups."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from goqueue.protocols.http.api.shapes import (
+    CommittedByTopic,
+    LagByTopic,
+    Milliseconds,
+    PartitionsByTopic,
+    UncommittedLag,
+    doc,
+)
+from goqueue.protocols.http.groups.queue_settings_shapes import SettingsShape
+
+
+class MemberInfo(msgspec.Struct, kw_only=True):
+    """One member of a group."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    protocol: Annotated[
+        str, doc("`classic`, `consumer` or `share`; a group may have members of two.", "consumer")
+    ]
+    partitions: PartitionsByTopic
+    unacked: Annotated[int | None, doc("Of a queue group: messages that it has.", 3)] = None
+
+
+class GroupLine(msgspec.Struct):
+    """One group in a list."""
+
+    group: str
+    state: Annotated[str, doc("Empty, Stable, Dead, or on the way between.", "Stable")]
+    protocol: Annotated[str, doc("`classic`, `consumer` or `share`.", "consumer")]
+    generation: int
+    member_count: int
+    type: Annotated[str, doc("`log`, or `queue`.", "queue")]
+    mode: Annotated[str | None, doc("Of a queue: `exclusive` or `shared`.", "exclusive")]
+
+
+class ListedGroup(GroupLine):
+    """One group in a list, and how far it is behind."""
+
+    total_lag: Annotated[int, doc("Its lag in all topics together.", 120)]
+    uncommitted_lag: UncommittedLag
+    oldest_age_ms: Annotated[
+        int | None, doc("How long the oldest of them has been waiting; null: none, or not known.")
+    ]
+    topics: Annotated[list[str], doc("That it reads; at most 20 of them.", ["orders"])]
+
+
+class PartitionCounts(msgspec.Struct):
+    """One partition of a queue group."""
+
+    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000 a lane.", 7)]
+    in_flight: Annotated[int, doc("That members have.", 2)]
+    waiting: Annotated[int, doc("That wait to be tried again.", 1)]
+    dead: Annotated[int, doc("On their way to the dead-letter topic.", 0)]
+    committed: Annotated[int, doc("The lowest offset that is not done with.", 42)]
+    log_end: int
+
+
+class QueueInfo(msgspec.Struct):
+    """What is particular about a queue group, and how many of its messages are where."""
+
+    ready: int
+    in_flight: int
+    waiting: int
+    dead: Annotated[
+        int, doc("Dead since this server started: dead-lettered, or on their way there.", 0)
+    ]
+    settings: SettingsShape
+    partitions: Annotated[
+        dict[str, dict[int, PartitionCounts]], doc("By topic and partition; keys are strings.")
+    ]
+
+
+class GroupInfo(GroupLine):
+    """One group."""
+
+    assignor: Annotated[str, doc("How partitions are shared out.", "uniform")]
+    members: list[MemberInfo]
+    offsets: CommittedByTopic
+    lag: LagByTopic
+    total_lag: int
+    uncommitted_lag: UncommittedLag
+    queue: Annotated[QueueInfo | None, doc("Of a queue group.")]
+
+
+class GroupList(msgspec.Struct):
+    """Every group, by name."""
+
+    groups: list[ListedGroup]
+
+
+class AssignmentAnswer(msgspec.Struct):
+    """Who has which partitions."""
+
+    group: str
+    generation: int
+    members: list[MemberInfo]
+
+
+class GroupDeleted(msgspec.Struct):
+    """What is gone."""
+
+    deleted: str
+
+
+class RebalanceStats(msgspec.Struct):
+    """How often partitions changed hands, and why."""
+
+    total: int
+    successful: int
+    failed: Annotated[int, doc("Given up because members did not do their part in time.", 0)]
+    superseded: Annotated[int, doc("Begun anew before they had come to an end.", 0)]
+    partitions_revoked: int
+    partitions_assigned: int
+    revocation_timeouts: int
+    last_duration_ms: int
+    average_duration_ms: Annotated[float, doc("A moving average.", 12.5)]
+    last_at: Annotated[Milliseconds | None, doc("When the last one ended; null before the first.")]
+    reasons: Annotated[dict[str, int], doc("How many by what set them off.", {"member_joined": 2})]
+    joins: int
+    leaves: Annotated[dict[str, int], doc("How many by why.", {"left": 1})]
+    heartbeats: int
+    offset_commits: int
+    offset_commit_errors: int

@@ -1,0 +1,99 @@
+"""What is answered about the deliveries and the lanes of queue groups."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from goqueue.protocols.http.api.shapes import LANES, Milliseconds, doc
+
+
+class Verdicts(msgspec.Struct):
+    """What members said of messages, since this server started."""
+
+    acks: int
+    nacks: int
+    releases: Annotated[int, doc("Handed back to be tried again at once.", 0)]
+    rejects: int
+    extensions: int
+
+
+class Visibility(msgspec.Struct):
+    """Messages that members have, and those that they kept for too long."""
+
+    tracked: Annotated[int, doc("In flight, or waiting for a retry.", 3)]
+    in_flight: int
+    waiting: Annotated[int, doc("For a retry.", 1)]
+    expired: Annotated[int, doc("Came back because nothing was heard of them in time.", 0)]
+
+
+class Dead(msgspec.Struct):
+    """Messages that nobody could process."""
+
+    routed: Annotated[int, doc("Put into a dead-letter topic.", 2)]
+    reasons: Annotated[dict[str, int], doc("How many by why.", {"REJECTED": 2})]
+    pending: Annotated[int, doc("On their way there.", 0)]
+
+
+class GroupReliability(msgspec.Struct):
+    """What became of the messages of one group, or of all."""
+
+    delivered: Annotated[int, doc("Messages handed out, retries counted along.", 40)]
+    acknowledgement: Verdicts
+    visibility: Visibility
+    dead_letters: Dead
+
+
+class ReliabilityStats(msgspec.Struct):
+    """What became of messages, since this server started; what is in flight, now."""
+
+    total: GroupReliability
+    groups: dict[str, GroupReliability]
+    expired: Annotated[
+        dict[str, int], doc("Messages that outlived their TTL, by topic.", {"orders": 1})
+    ]
+    redriven: Annotated[
+        dict[str, int], doc("Dead letters published again, by where they came from.", {"orders": 2})
+    ]
+
+
+class PartitionLane(msgspec.Struct):
+    """One lane of one partition."""
+
+    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000.", 7)]
+    in_flight: int
+    oldest_offset: Annotated[int | None, doc("The first that could be handed out.", 42)]
+    oldest_timestamp: Annotated[Milliseconds | None, doc("When that was published.")]
+
+
+class GroupLane(msgspec.Struct):
+    """One lane of a group."""
+
+    weight: Annotated[int, doc("Its share of the turns.", 15)]
+    ready: int
+    in_flight: int
+    served: Annotated[int, doc("Messages handed out since this server started.", 120)]
+    served_per_s: Annotated[
+        float | None, doc("Over the last minute; null in the first seconds of a group.", 2.5)
+    ]
+    boosts: Annotated[int, doc("How often it had to be saved from starving.", 0)]
+    last_served: Annotated[Milliseconds | None, doc("Null before the first.")]
+
+
+class GroupLanes(msgspec.Struct):
+    """The lanes of one group, and of each partition that it reads."""
+
+    mode: Annotated[str, doc("`exclusive` or `shared`.", "shared")]
+    starvation_timeout: Annotated[int, doc("In milliseconds; 0 is never.", 30_000)]
+    lanes: Annotated[dict[str, GroupLane], doc("By priority.")]
+    topics: Annotated[
+        dict[str, dict[int, dict[str, PartitionLane]]], doc("By topic, partition and priority.")
+    ]
+
+
+class PriorityStats(msgspec.Struct):
+    """How the lanes share the turns, by group."""
+
+    priorities: Annotated[list[str], doc("The most urgent first.", LANES)]
+    groups: dict[str, GroupLanes]
