@@ -13,7 +13,7 @@ from kafka_clients import confluent_consumer
 from typer.testing import CliRunner
 
 import goqueue
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 from goqueue.spark.jobs.lag import lag_report
 from support.http_api import HttpApi
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka_clients import confluent_consumer
 from typer.testing import CliRunner
 
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from goqueue import Client
-from goqueue.cli.trace import timeline
+from goqueue.cli.commands.trace import timeline
 from support.http_api import HttpApi
 from support.server import start_server
 

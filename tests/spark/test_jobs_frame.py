@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 from goqueue.cli.calls import Call, Globals, command, root_callback
-from goqueue.cli.commands import app as whole
 from goqueue.cli.errors import UsageError
-from goqueue.cli.job_frame import JobCall, _with_shared
-from goqueue.cli.job_options import asked, stopping
+from goqueue.cli.root import app as whole
+from goqueue.cli.spark.job_command import JobCall, _with_shared
+from goqueue.cli.spark.job_options import asked, stopping
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs import JobReport, Table, silent
 from goqueue.testing import Broker
@@ -206,7 +206,7 @@ def test_a_topic_that_is_missing_is_said_before_spark_starts():
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None  # as if it were not there
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 app(["pipeline", "job", "skew-report", "orders"])
 """
 

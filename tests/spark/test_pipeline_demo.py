@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from goqueue.cli.api import Api
 from goqueue.cli.contexts import Target
-from goqueue.cli.pipeline_demo import _dead_letters
+from goqueue.cli.spark.demo import _dead_letters
 from goqueue.records import Record
 from goqueue.spark.demo.orders import COUNTRIES, customers_csv, orders
 from goqueue.spark.pipelines.loading import load_file

@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 from typer.testing import CliRunner
 
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.http import Http

@@ -15,8 +15,8 @@ import typer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from goqueue.cli.commands import app
-from goqueue.cli.job_options import moment
+from goqueue.cli.root import app
+from goqueue.cli.spark.job_options import moment
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs import posting

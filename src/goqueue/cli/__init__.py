@@ -12,10 +12,10 @@ def main() -> None:
     its flags belong to the configuration, which reads them together with the environment.
     """
     if sys.argv[1:2] == ["server"]:
-        from goqueue.cli.server import main as serve  # noqa: PLC0415 - only the command in use
+        from goqueue.cli.serve import main as serve  # noqa: PLC0415 - only the command in use
 
         serve(sys.argv[2:])
     else:
-        from goqueue.cli.commands import app  # noqa: PLC0415 - only the command in use
+        from goqueue.cli.root import app  # noqa: PLC0415 - only the command in use
 
         app()

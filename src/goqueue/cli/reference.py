@@ -80,7 +80,7 @@ machine, milliseconds since 1970, or how long ago: `90s`, `15m`, `1h30m`, `7d`.
 
 def reference() -> str:
     """The text of `docs/cli.md`."""
-    from goqueue.cli.commands import app  # noqa: PLC0415 - it imports all commands
+    from goqueue.cli.root import app  # noqa: PLC0415 - it imports all commands
 
     root = typer.main.get_command(app)
     introduction = _INTRODUCTION.format(options="\n".join(_options(root, is_global=True)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 
 if TYPE_CHECKING:
     from pathlib import Path

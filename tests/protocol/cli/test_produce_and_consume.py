@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.cli import consume_group
+from goqueue.cli.messages import group_member
 from goqueue.testing import Broker
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def test_a_group_reads_on_where_it_has_committed(
 def test_a_member_without_a_partition_does_not_wait_for_ever(
     run: Run, goqueue_broker: Broker, goqueue_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consume_group, "_IDLE_MS", 50)
+    monkeypatch.setattr(group_member, "_IDLE_MS", 50)
     group = goqueue_broker.unique_name("group")
     with follow(goqueue_broker, goqueue_topic, "--group", group) as other:
         described: dict[str, Any] = {"members": []}

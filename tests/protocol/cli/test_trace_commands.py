@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from goqueue import Client
-from goqueue.cli.trace import timeline
+from goqueue.cli.commands.trace import timeline
 from support.commands import parsed
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from goqueue.cli import bench as bench_command
-from goqueue.cli.commands import app
+from goqueue.cli.commands import bench as bench_command
+from goqueue.cli.root import app
 
 GOQUEUE = [sys.executable, "-c", "from goqueue.cli import main; main()"]
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import goqueue
-from goqueue.cli import contexts, job_frame
-from goqueue.cli.commands import app
+from goqueue.cli import contexts
 from goqueue.cli.contexts import Context, Contexts, parse_timeout, resolve
 from goqueue.cli.errors import CliError, UsageError
+from goqueue.cli.root import app
+from goqueue.cli.spark import job_command
 from goqueue.records import choice
 from goqueue.server.config import TABLE
 from goqueue.server.config_load import load_config
@@ -241,7 +242,7 @@ def test_a_server_starts_with_the_variables_of_the_other_commands() -> None:
         contexts.CONTEXT_VARIABLE,
         contexts.KEY_VARIABLE,
         contexts.TIMEOUT_VARIABLE,
-        job_frame.SERVERS_VARIABLE,
+        job_command.SERVERS_VARIABLE,
         choice.VARIABLE,
         "GOQUEUE_SERVERS",
     }

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from goqueue.cli import pipeline_run
 from goqueue.cli.calls import Call, Globals
 from goqueue.cli.errors import CliError
+from goqueue.cli.spark import pipeline_run
 from goqueue.spark.pipelines.model import Pipeline
 from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
 
@@ -98,11 +98,11 @@ def test_the_summary_counts_rows_and_time() -> None:
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(CliError, match=r"pip install 'goqueue\[spark\]'"):
-        pipeline_run.run(Call(Globals()), Pipeline(name="n"), pipeline_run.Wishes())
+        pipeline_run.run(Call(Globals()), Pipeline(name="n"), pipeline_run.RunOptions())
 
 
 def test_the_first_ctrl_c_asks_for_the_end_and_the_second_takes_it() -> None:
-    running = pipeline_run._Running(Pipeline(name="n"), pipeline_run.Wishes())
+    running = pipeline_run._Running(Pipeline(name="n"), pipeline_run.RunOptions())
     before = signal.getsignal(signal.SIGINT)
     with pipeline_run._stopping(running):
         os.kill(os.getpid(), signal.SIGINT)

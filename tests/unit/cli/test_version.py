@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 import goqueue
-from goqueue.cli.commands import app
+from goqueue.cli.root import app
 from goqueue.records import IMPLEMENTATION
 
 HEAVY = {"aiokafka", "asyncio", "grpc", "httpx", "msgspec", "pyarrow", "rich.progress", "yaml"}
@@ -73,7 +73,7 @@ def test_the_installed_command_answers_in_a_process_of_its_own(home: Path) -> No
 )
 def test_a_short_command_imports_nothing_heavy(home: Path, arguments: list[str]) -> None:
     script = (
-        "import sys; from goqueue.cli.commands import app\n"
+        "import sys; from goqueue.cli.root import app\n"
         f"try: app({[*arguments, '-s', NOBODY]!r}, standalone_mode=False)\n"
         "finally: print('loaded:', *sys.modules, file=sys.stderr)"
     )

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.produce_lines import MAX_LINE_BYTES, Line, json_lines, split_lines, text_lines
+from goqueue.cli.messages.input_lines import (
+    MAX_LINE_BYTES,
+    Line,
+    json_lines,
+    split_lines,
+    text_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goqueue.cli import jobs_reports
-from goqueue.cli.job_frame import JobCall, app, job, parse_pairs
-from goqueue.cli.job_options import (
+from goqueue.cli.commands import pipeline_job_reports
+from goqueue.cli.spark.job_command import JobCall, app, job, parse_pairs
+from goqueue.cli.spark.job_options import (
     CatalogOption,
     CheckpointOption,
     FormatOption,
@@ -37,7 +37,7 @@ from goqueue.cli.job_options import (
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
 
-__all__ = ["app", "jobs_reports"]
+__all__ = ["app", "pipeline_job_reports"]
 
 _PIECE_ROWS = 1_000_000
 _FILE_MB = 128

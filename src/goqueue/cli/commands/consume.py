@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import group_names, topic_names
-from goqueue.cli.consume_group import Member, read_as_member
-from goqueue.cli.consume_print import printer
-from goqueue.cli.consume_read import Start, followed, one_partition, time_range
 from goqueue.cli.errors import UsageError
+from goqueue.cli.messages.group_member import Member, read_as_member
+from goqueue.cli.messages.message_printer import printer
+from goqueue.cli.messages.topic_reader import Start, followed, one_partition, time_range
 from goqueue.cli.times import parse_time_ms
-
-if TYPE_CHECKING:
-    from goqueue.cli.calls import Call
 
 DEFAULT_COUNT: Final = 10
 BEGINNING: Final = Start("offset", "earliest")
 
 
+app = typer.Typer()
+
+
+@command(app, "consume")
 def consume_messages(
     call: Call,
     topic: Annotated[

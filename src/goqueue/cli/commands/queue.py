@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from goqueue.cli import dead_letters
 from goqueue.cli.calls import Call, command
+from goqueue.cli.commands import queue_dlq
+from goqueue.cli.commands.group import GroupArgument  # noqa: TC001 - read by Typer
 from goqueue.cli.completion import group_names
-from goqueue.cli.group import GroupArgument  # noqa: TC001 - read by Typer
 from goqueue.cli.output import note
 
 app = typer.Typer(no_args_is_help=True, help="Look at queue groups, and deal with dead letters.")
-app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(queue_dlq.app, name="dlq")
 
 _SETTINGS = (
     "visibility_timeout",
@@ -99,7 +99,7 @@ def configure_queue(
         "backoff": backoff,
         "max_backoff": max_backoff,
         "max_unacked": max_unacked,
-        "weights": None if weights is None else dead_letters.numbers(weights, "--weights"),
+        "weights": None if weights is None else queue_dlq.numbers(weights, "--weights"),
         "starvation_timeout": starvation,
     }
     body = {key: value for key, value in said.items() if value is not None}

@@ -13,25 +13,28 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import CliError, UnreachableError, UsageError
+from goqueue.cli.messages.input_lines import json_lines, split_lines, text_lines, value_line
+from goqueue.cli.messages.sender import Sender
 from goqueue.cli.output import Format, note
-from goqueue.cli.produce_lines import json_lines, split_lines, text_lines, value_line
-from goqueue.cli.produce_send import Sender
 from goqueue.cli.times import parse_span_ms, parse_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.cli.calls import Call
-    from goqueue.cli.produce_lines import Line
-    from goqueue.cli.produce_send import Outcome
+    from goqueue.cli.messages.input_lines import Line
+    from goqueue.cli.messages.sender import Outcome
 
 MAX_BATCH: Final = 10_000
 _STANDARD_INPUT: Final = "-"
 _CHUNK_BYTES: Final = 256 * 1024
 _LINGER_S: Final = 0.005
 """How long a batch that is not full waits for more."""
+
+
+app = typer.Typer()
 
 
 class Acks(StrEnum):
@@ -42,6 +45,7 @@ class Acks(StrEnum):
     NONE = "none"
 
 
+@command(app, "produce")
 def produce_messages(
     call: Call,
     topic: Annotated[

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from goqueue.cli import jobs
 from goqueue.cli.calls import Call, ForceOption, command
+from goqueue.cli.commands import pipeline_job
 from goqueue.cli.errors import CliError, UsageError
-from goqueue.cli.job_frame import ConfOption  # noqa: TC001 - Typer looks it up
 from goqueue.cli.output import Format, note, printable
-from goqueue.cli.pipeline_view import plan_lines, query_rows
+from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer looks it up
+from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
 from goqueue.cli.times import parse_span_ms, show_span, show_time
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MAX_SHOWN: Final = 100
 app = typer.Typer(
     no_args_is_help=True, help="Pipelines on Spark: topics in, topics and tables out."
 )
-app.add_typer(jobs.app, name="job")
+app.add_typer(pipeline_job.app, name="job")
 
 FileArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE", help="A pipeline: a .yaml or a .py file.")
@@ -78,7 +78,7 @@ def run_file(
 
     Ctrl-C ends it after the micro-batch that is under way. A second one does not wait for that.
     """
-    from goqueue.cli.pipeline_run import Wishes, run  # noqa: PLC0415 - only the command in use
+    from goqueue.cli.spark.pipeline_run import RunOptions, run  # noqa: PLC0415 - only the command in use
 
     run_for_s = None
     if run_for is not None:
@@ -90,7 +90,7 @@ def run_file(
     run(
         call,
         pipeline,
-        Wishes(
+        RunOptions(
             master=master,
             conf=conf or (),
             available_now=available_now,
@@ -210,7 +210,7 @@ def run_demo(
 
     Nothing that runs already is touched. The pipeline file stays in the folder, to be changed.
     """
-    from goqueue.cli.pipeline_demo import run_demo as run  # noqa: PLC0415 - only the command in use
+    from goqueue.cli.spark.demo import run_demo as run  # noqa: PLC0415 - only the command in use
 
     run(folder, orders, call.output, stay=stay, force=force)
 

@@ -14,10 +14,10 @@ COMMAND = """
 import subprocess, sys
 from pathlib import Path
 from goqueue.cli.output import note
-from goqueue.cli.speaking import speaking_alone
+from goqueue.cli.spark.redirects import stderr_to_file
 
 note("before")
-with speaking_alone(Path(sys.argv[1])):
+with stderr_to_file(Path(sys.argv[1])):
     worker = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stderr.write(sys.stdin.read())"],
         stdin=subprocess.PIPE, text=True,
@@ -41,10 +41,10 @@ def test_what_a_worker_says_goes_to_a_file_also_when_it_outlives_the_block(tmp_p
 REPORT = """
 import subprocess, sys
 from pathlib import Path
-from goqueue.cli.speaking import speaking_alone, standing_aside
+from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 
 print("before")
-with standing_aside(), speaking_alone(Path(sys.argv[1])):
+with stdout_to_stderr(), stderr_to_file(Path(sys.argv[1])):
     worker = subprocess.Popen(
         [sys.executable, "-c", "import sys; print(sys.stdin.read())"],
         stdin=subprocess.PIPE, text=True,

@@ -21,10 +21,10 @@ import typer
 
 from goqueue.cli.calls import INTERRUPTED, confirm
 from goqueue.cli.errors import CliError
-from goqueue.cli.job_frame import parse_pairs
 from goqueue.cli.output import Format, note, printable
-from goqueue.cli.pipeline_view import query_rows
-from goqueue.cli.speaking import speaking_alone, standing_aside
+from goqueue.cli.spark.job_command import parse_pairs
+from goqueue.cli.spark.pipeline_view import query_rows
+from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.pipelines.model import ConsoleSink
@@ -49,7 +49,7 @@ _SPOKEN: Final = {"spark.log.level": "ERROR"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class RunOptions:
     """What the command line says about a run."""
 
     master: str | None = None
@@ -60,7 +60,7 @@ class Wishes:
     force: bool = False
 
 
-def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
+def run(call: Call, pipeline: Pipeline, options: RunOptions) -> None:
     """Run a pipeline, show how it goes and what it did.
 
     Raises:
@@ -68,20 +68,20 @@ def run(call: Call, pipeline: Pipeline, wishes: Wishes) -> None:
     """
     pipeline = replace(
         pipeline,
-        master=wishes.master or pipeline.master,
-        conf={**_SPOKEN, **pipeline.conf, **parse_pairs(wishes.conf, "--conf")},
+        master=options.master or pipeline.master,
+        conf={**_SPOKEN, **pipeline.conf, **parse_pairs(options.conf, "--conf")},
     )
     _need_spark()
-    if wishes.fresh:
-        _forget(pipeline, force=wishes.force)
+    if options.fresh:
+        _forget(pipeline, force=options.force)
     is_drawn = call.output is Format.TABLE and not any(
         isinstance(each, ConsoleSink) for each in pipeline.sinks
     )
-    running = _Running(pipeline, wishes)
+    running = _Running(pipeline, options)
     log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")
     # What console sinks and steps print is no part of a report for programs.
-    aside = nullcontext() if call.output is Format.TABLE else standing_aside()
-    with aside, speaking_alone(log):
+    aside = nullcontext() if call.output is Format.TABLE else stdout_to_stderr()
+    with aside, stderr_to_file(log):
         try:
             with _stopping(running), _display(is_drawn=is_drawn) as show:
                 running.start()
@@ -120,7 +120,7 @@ def _forget(pipeline: Pipeline, *, force: bool) -> None:
 class _Running(threading.Thread):
     """The run, and what is known of it."""
 
-    def __init__(self, pipeline: Pipeline, wishes: Wishes) -> None:
+    def __init__(self, pipeline: Pipeline, options: RunOptions) -> None:
         super().__init__(name="goqueue-pipeline", daemon=True)
         self.stop = threading.Event()
         self.progress: RunProgress = RunProgress(name=pipeline.name)
@@ -128,7 +128,7 @@ class _Running(threading.Thread):
         self.error: Exception | None = None
         self.was_interrupted = False
         self._pipeline = pipeline
-        self._wishes = wishes
+        self._options = options
 
     def run(self) -> None:
         """Whatever goes wrong is kept for the other thread."""
@@ -139,8 +139,8 @@ class _Running(threading.Thread):
                 self._pipeline,
                 progress=self._learn,
                 stop=self.stop,
-                available_now=self._wishes.available_now,
-                timeout_s=self._wishes.run_for_s,
+                available_now=self._options.available_now,
+                timeout_s=self._options.run_for_s,
             )
         except Exception as error:  # noqa: BLE001 - raised again where it can be shown
             self.error = error

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.cli.api import Api
-    from goqueue.cli.produce_lines import Line
+    from goqueue.cli.messages.input_lines import Line
 
 KEPT_ERRORS: Final = 100
 """Of more than this only the count is kept."""

@@ -1,4 +1,4 @@
-"""Who may speak on standard error, and on standard output, while a command runs."""
+"""Standard error and standard output of started processes, sent elsewhere while a command runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def speaking_alone(log: Path) -> Iterator[None]:
-    """Send what started processes say on standard error to a file, for as long as they live.
+def stderr_to_file(log: Path) -> Iterator[None]:
+    """Send standard error of started processes to a file, for as long as they live.
 
-    The Python of this process goes on to speak on the real one: what it shows is drawn while Spark
+    The Python of this process still writes to the real one: what it shows is drawn while Spark
     starts and works, and Spark's Java and workers outlive the block.
     """
     before, python = sys.stderr, sys.__stderr__
@@ -37,8 +37,8 @@ def speaking_alone(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def standing_aside() -> Iterator[None]:
-    """Send what is said on standard output to standard error: a report comes alone afterwards.
+def stdout_to_stderr() -> Iterator[None]:
+    """Send standard output to standard error: only the report that follows goes to standard output.
 
     That holds for started processes as long as they live, and for the Python of this process.
     """
@@ -46,7 +46,7 @@ def standing_aside() -> Iterator[None]:
     real = os.dup(1)
     os.dup2(2, 1)
     try:
-        # One of its own: whoever may speak on standard error is settled elsewhere.
+        # A stream of its own: who writes to standard error is decided elsewhere.
         with open(os.dup(2), "w", 1, "utf-8", "replace") as said, redirect_stdout(said):  # noqa: PTH123 - a descriptor has no path
             yield
     finally:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import platform
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 import goqueue
+from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError
-
-if TYPE_CHECKING:
-    from goqueue.cli.calls import Call
 
 _PATIENCE_S: Final = 2.0
 """Longer than this nobody waits for a version number."""
 
 
+app = typer.Typer()
+
+
+@command(app, "version")
 def show_version(
     call: Call,
     client_only: Annotated[bool, typer.Option("--client", help="Ask no server.")] = False,

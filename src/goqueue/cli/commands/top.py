@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from goqueue.cli import contexts
+from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, emit_line, printable
 from goqueue.cli.times import show_size, show_span
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from goqueue.cli.calls import Call
     from goqueue.cli.top_view import Sample
 
 _GROUP_COLUMNS: Final = ("group", "state", "members", "lag")
@@ -29,6 +29,10 @@ _MAX_TROUBLES: Final = 3
 _NAME_WIDTH: Final = 40
 
 
+app = typer.Typer()
+
+
+@command(app, "top")
 def show_top(
     call: Call,
     interval: Annotated[

@@ -30,6 +30,9 @@ _NO_CHECKOUT = (
 )
 
 
+app = typer.Typer()
+
+
 class BenchFormat(StrEnum):
     """A table for each benchmark, or the line of JSON that is kept of it."""
 
@@ -50,6 +53,7 @@ OutputOption: TypeAlias = Annotated[
 ]
 
 
+@app.command("bench")
 def run_benchmarks(
     wanted: Wanted = None,
     list_only: ListOption = False,

@@ -25,8 +25,8 @@ import typer
 from goqueue.cli.calls import Call, command
 from goqueue.cli.contexts import DEFAULT_SERVER
 from goqueue.cli.errors import CliError, UsageError
-from goqueue.cli.job_progress import Bars
 from goqueue.cli.output import Format, note
+from goqueue.cli.spark.job_progress import Bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +147,7 @@ class JobCall:
     def spark(self) -> SparkSession:
         """Spark, which takes seconds to start: only asked for when it is needed."""
         if self._spark is None:
-            from goqueue.cli.spark_session import start_spark  # noqa: PLC0415 - an extra
+            from goqueue.cli.spark.session import start_spark  # noqa: PLC0415 - an extra
 
             self.progress("starting Spark", 0)
             self._log = Path(tempfile.gettempdir(), f"goqueue-spark-{os.getpid()}.log")

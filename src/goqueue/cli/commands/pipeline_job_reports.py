@@ -9,9 +9,9 @@ import typer
 from goqueue.cli.calls import ForceOption, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
-from goqueue.cli.job_frame import JobCall, job
-from goqueue.cli.job_options import PartitionerOption, SinceOption, UntilOption, moment, span
 from goqueue.cli.output import Format, printable
+from goqueue.cli.spark.job_command import JobCall, job
+from goqueue.cli.spark.job_options import PartitionerOption, SinceOption, UntilOption, moment, span
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport

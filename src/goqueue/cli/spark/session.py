@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from goqueue.cli.speaking import speaking_alone
+from goqueue.cli.spark.redirects import stderr_to_file
 from goqueue.spark.pipelines.failures import ERROR_LOGGERS
 from goqueue.spark.pipelines.sessions import (
     CONNECT_EXTRA,
@@ -53,7 +53,7 @@ def start_spark(
         return _connected(master, conf)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nor does it guess, and say so
-    with nullcontext() if log is None else speaking_alone(log):
+    with nullcontext() if log is None else stderr_to_file(log):
         spark = started(name, master, {**quiet_settings(master), **_COMMAND, **conf})
     spark.sparkContext.setLogLevel("ERROR")
     for each in ERROR_LOGGERS:

@@ -1,0 +1,1 @@
+"""Messages in and out of a terminal."""
