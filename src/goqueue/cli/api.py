@@ -1,6 +1,9 @@
-"""A small client of the HTTP API, on the standard library: a command must start at once.
+"""A small client of the HTTP API: a request, and its answer as the API declares it.
 
-An HTTP library with all its comforts takes longer to import than most commands take to run.
+    topic = api.get(TopicInfo, "/topics/{}", name)
+
+It stands on the standard library: a command must start at once, and an HTTP library with all its
+comforts takes longer to import than most commands take to run.
 """
 
 from __future__ import annotations
@@ -10,16 +13,21 @@ import json
 import select
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
 
 import goqueue
 from goqueue.cli.errors import RefusedError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from goqueue.cli.contexts import Target
+
+_T = TypeVar("_T")
 
 _OK: Final = range(200, 300)
 _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
@@ -59,27 +67,25 @@ class Api:
         """Close the connection; the next request opens another."""
         self._connection.close()
 
-    def get(self, path: str, *names: object, **query: object) -> Any:
+    def get(self, kind: type[_T], path: str, *names: object, **query: object) -> _T:
         """What is at a path; `names` fill its `{}`, and a query that is None is left out."""
-        given = {name: value for name, value in query.items() if value is not None}
-        suffix = f"?{urlencode(given)}" if given else ""
-        return self._answer("GET", _path(path, names) + suffix, mentioned=names)
+        return self._answer(kind, "GET", _path(path, names, query), mentioned=names)
 
-    def post(self, path: str, *names: object, body: object) -> Any:
+    def post(self, kind: type[_T], path: str, *names: object, body: object) -> _T:
         """Send something."""
-        return self._answer("POST", _path(path, names), body, names)
+        return self._answer(kind, "POST", _path(path, names), body, names)
 
-    def patch(self, path: str, *names: object, body: object) -> Any:
+    def patch(self, kind: type[_T], path: str, *names: object, body: object) -> _T:
         """Change something."""
-        return self._answer("PATCH", _path(path, names), body, names)
+        return self._answer(kind, "PATCH", _path(path, names), body, names)
 
-    def put(self, path: str, *names: object, body: object) -> Any:
+    def put(self, kind: type[_T], path: str, *names: object, body: object) -> _T:
         """Replace something."""
-        return self._answer("PUT", _path(path, names), body, names)
+        return self._answer(kind, "PUT", _path(path, names), body, names)
 
-    def delete(self, path: str, *names: object) -> Any:
+    def delete(self, kind: type[_T], path: str, *names: object, **query: object) -> _T:
         """Remove something."""
-        return self._answer("DELETE", _path(path, names), mentioned=names)
+        return self._answer(kind, "DELETE", _path(path, names, query), mentioned=names)
 
     def text(self, path: str) -> str:
         """Something that is no JSON."""
@@ -88,18 +94,23 @@ class Api:
             raise self._refusal(status, body)
         return body.decode()
 
-    def probe(self, path: str) -> tuple[int, Any]:
+    def probe(self, kind: type[_T], path: str) -> tuple[int, _T]:
         """The status and the answer of a path that has more to say than yes or no."""
-        status, kind, body = self._exchange("GET", path, None)
-        return status, self._decoded(status, kind, body)
+        status, media_type, body = self._exchange("GET", path, None)
+        return status, self._decoded(kind, status, media_type, body)
 
     def _answer(
-        self, method: str, path: str, body: object = None, mentioned: tuple[object, ...] = ()
-    ) -> Any:
-        status, kind, answer = self._exchange(method, path, body)
+        self,
+        kind: type[_T],
+        method: str,
+        path: str,
+        body: object = None,
+        mentioned: tuple[object, ...] = (),
+    ) -> _T:
+        status, media_type, answer = self._exchange(method, path, body)
         if status not in _OK:
             raise self._refusal(status, answer, (*mentioned, *_topics_in(body)))
-        return self._decoded(status, kind, answer)
+        return self._decoded(kind, status, media_type, answer)
 
     def _exchange(self, method: str, path: str, body: object) -> tuple[int, str, bytes]:
         data = None if body is None else json.dumps(body).encode()
@@ -141,15 +152,19 @@ class Api:
         response = self._connection.getresponse()
         return response.status, response.headers.get("content-type", ""), response.read()
 
-    def _decoded(self, status: int, kind: str, body: bytes) -> Any:
+    def _decoded(self, kind: type[_T], status: int, media_type: str, body: bytes) -> _T:
+        server = self.target.server
         try:
-            if "json" in kind:
-                return json.loads(body)
-        except ValueError:
+            if "json" in media_type:
+                return msgspec.json.decode(body, type=kind)
+        except msgspec.ValidationError as error:
+            raise UnreachableError(
+                f"{server} answered {status} with something that this version of goqueue does not "
+                f"know ({error}): compare the versions with `goqueue version`"
+            ) from error
+        except msgspec.DecodeError:
             pass
-        raise UnreachableError(
-            f"{self.target.server} answered {status} without JSON: is it a GoQueue server?"
-        )
+        raise UnreachableError(f"{server} answered {status} without JSON: is it a GoQueue server?")
 
     def _refusal(self, status: int, body: bytes, mentioned: tuple[object, ...] = ()) -> Exception:
         try:
@@ -189,8 +204,12 @@ class Api:
         return f"the connection to {url} (from {source}) failed: {reason}"
 
 
-def _path(template: str, names: tuple[object, ...]) -> str:
-    return template.format(*(quote(str(name), safe="") for name in names))
+def _path(
+    template: str, names: tuple[object, ...], query: Mapping[str, object] | None = None
+) -> str:
+    given = {name: value for name, value in (query or {}).items() if value is not None}
+    path = template.format(*(quote(str(name), safe="") for name in names))
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _topics_in(body: object) -> list[object]:

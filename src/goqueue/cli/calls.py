@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hin
 import typer
 
 from goqueue.cli import contexts
-from goqueue.cli.completion import context_names, names_of
+from goqueue.cli.completion import context_names
 from goqueue.cli.errors import CliError, RefusedError
 from goqueue.cli.output import Format, emit, fail, note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from goqueue.cli.api import Api
-    from goqueue.cli.output import Fields
+    from goqueue.cli.output import Shown
 
 _PANEL: Final = "Global options"
 INTERRUPTED: Final = 130
@@ -143,8 +143,8 @@ class Call:
 
     def show(
         self,
-        data: Fields | Sequence[Fields],
-        table: Fields | Sequence[Fields] | None = None,
+        data: Shown,
+        table: Shown | None = None,
         *,
         empty: str = "nothing to show",
     ) -> None:
@@ -217,18 +217,16 @@ def _reporting(call: Call, function: Callable[..., None], values: dict[str, Any]
         call.close()
 
 
-_LISTS: Final = {"unknown_topic": ("topics", "/topics"), "unknown_group": ("groups", "/groups")}
-
-
 def _nearest(call: Call, error: RefusedError) -> str:
     """What was probably meant, when a name is unknown and a known one looks like it."""
-    listed = _LISTS.get(error.code)
-    if listed is None:
+    if error.code not in {"unknown_topic", "unknown_group"}:
         return ""
-    kind, path = listed
+    from goqueue.cli import listing  # noqa: PLC0415 - only when a name is unknown
+
+    lists = listing.topics if error.code == "unknown_topic" else listing.groups
     try:
-        known = names_of(call.api.get(path)[kind])
-    except (CliError, KeyError, TypeError):
+        known = lists(call.api)
+    except CliError:
         return ""
     found = [
         match

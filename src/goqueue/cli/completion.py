@@ -12,7 +12,7 @@ from goqueue.cli import contexts
 from goqueue.cli.errors import CliError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from typing import Any
 
 _PATIENCE_S: Final = 1.0
@@ -29,28 +29,29 @@ def context_names() -> list[str]:
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
     """Topics that begin like that."""
-    return _names(context, incomplete, "/topics", "topics")
+    return _names(context, incomplete, "topics")
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """Groups that begin like that."""
-    return _names(context, incomplete, "/groups", "groups")
+    return _names(context, incomplete, "groups")
 
 
 def subject_names(context: typer.Context, incomplete: str) -> list[str]:
     """Subjects that begin like that."""
-    return _names(context, incomplete, "/subjects", None)
+    return _names(context, incomplete, "subjects")
 
 
-def names_of(listed: Sequence[Any]) -> list[str]:
-    """The names in an answer that lists names, or things with names."""
-    return [each if isinstance(each, str) else each["group"] for each in listed]
+def _names(context: typer.Context, incomplete: str, kind: str) -> list[str]:
+    """The names of one kind that begin like that."""
+    from goqueue.cli import listing  # noqa: PLC0415 - completing options needs no server
+    from goqueue.cli.api import Api  # noqa: PLC0415 - as above
 
-
-def _names(context: typer.Context, incomplete: str, path: str, kind: str | None) -> list[str]:
-    """What an answer lists under this name, or is a list of."""
-    from goqueue.cli.api import Api  # noqa: PLC0415 - completing options needs no server
-
+    lists: dict[str, Callable[[Api], list[str]]] = {
+        "topics": listing.topics,
+        "groups": listing.groups,
+        "subjects": listing.subjects,
+    }
     try:
         target = contexts.resolve(
             contexts.load(contexts.file_path()),
@@ -59,9 +60,8 @@ def _names(context: typer.Context, incomplete: str, path: str, kind: str | None)
             context=_given(context, "context"),
         )
         with Api(replace(target, timeout_s=_PATIENCE_S)) as api:
-            listed = api.get(path)
-            names = names_of(listed if kind is None else listed[kind])
-    except (CliError, KeyError, TypeError):
+            names = lists[kind](api)
+    except CliError:
         return []
     return [name for name in names if name.startswith(incomplete)]
 

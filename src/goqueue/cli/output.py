@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import typer
 
+if TYPE_CHECKING:
+    import msgspec
+
 Fields: TypeAlias = Mapping[str, object]
+Shown: TypeAlias = "Fields | Sequence[Fields] | msgspec.Struct | Sequence[msgspec.Struct]"
+"""What can be printed: one thing or several, as fields or as the API declares them."""
 
 
 class Format(StrEnum):
@@ -23,23 +28,32 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
-def emit(data: Fields | Sequence[Fields], output: Format) -> None:
+def emit(data: Shown, output: Format) -> None:
     """Print one thing (its fields) or a list of things (a row each) in the form asked for.
 
     In a table, a field that is itself a list of things becomes a table below the other fields.
     """
+    shown = plain(data)
     if output is Format.JSON:
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
     elif output is Format.YAML:
-        typer.echo(as_yaml(data), nl=False)
-    elif isinstance(data, Mapping):
-        _print_fields(data)
+        typer.echo(as_yaml(shown), nl=False)
+    elif isinstance(shown, Mapping):
+        _print_fields(shown)
     else:
-        _print_rows(data)
+        _print_rows(shown)
 
 
-def emit_line(data: Fields, output: Format) -> None:
+def plain(data: Shown) -> Any:
+    """The same without the types of the API: fields as an answer has them."""
+    import msgspec  # noqa: PLC0415 - start-up stays light
+
+    return msgspec.to_builtins(data, str_keys=True, enc_hook=str)
+
+
+def emit_line(data: Fields | msgspec.Struct, output: Format) -> None:
     """Print one thing of many that come one by one: a line of JSON, or a YAML document."""
+    data = plain(data)
     if output is Format.YAML:
         typer.echo("---\n" + as_yaml(data), nl=False)
     else:

@@ -13,6 +13,8 @@ from goqueue.model.internal_topics import is_internal_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from goqueue.protocols.http.operations.probe_shapes import Readiness
+
 _SAMPLE: Final = re.compile(r"goqueue_(\w+)\{(.*)\} (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES: Final = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
@@ -63,22 +65,19 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), value)
 
 
-def frame(before: Sample, now: Sample, readiness: Mapping[str, Any], server: str) -> dict[str, Any]:
+def frame(before: Sample, now: Sample, readiness: Readiness | None, server: str) -> dict[str, Any]:
     """One picture of the server: what it holds, and what happened between two samples."""
     topics = _topics(before, now)
     groups = _groups(now)
-    broker = readiness.get("broker") or {}
+    broker = None if readiness is None else readiness.broker
+    checks = None if readiness is None else readiness.checks
     return {
         "server": server,
-        "status": readiness.get("status", "unknown"),
-        "trouble": {
-            name: verdict
-            for name, verdict in (readiness.get("checks") or {}).items()
-            if verdict != "ok"
-        },
-        "failed_partitions": broker.get("failed_partitions", []),
-        "uptime_s": broker.get("uptime_s", 0.0),
-        "size_bytes": broker.get("size_bytes", 0),
+        "status": "unknown" if readiness is None else readiness.status,
+        "trouble": {name: each for name, each in (checks or {}).items() if each != "ok"},
+        "failed_partitions": [] if broker is None else broker.failed_partitions,
+        "uptime_s": 0.0 if broker is None else broker.uptime_s,
+        "size_bytes": 0 if broker is None else broker.size_bytes,
         "in_per_s": round(sum(each["in_per_s"] for each in topics), 1),
         "out_per_s": round(sum(each["out_per_s"] for each in topics), 1),
         "lag": sum(each["lag"] for each in groups),

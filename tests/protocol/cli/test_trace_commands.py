@@ -9,6 +9,7 @@ import pytest
 
 from goqueue import Client
 from goqueue.cli.commands.trace import timeline
+from goqueue.protocols.http.operations.trace_shapes import TraceOut
 from support.commands import parsed
 
 if TYPE_CHECKING:
@@ -107,12 +108,5 @@ def test_nothing_found_is_said_on_standard_error(run: Run) -> None:
     [(0.0, "0ms"), (0.00001, "0ms"), (0.2137, "0.214ms"), (999.4, "999ms"), (999.7, "1.000s")],
 )
 def test_how_long_it_took_is_told_without_powers_of_ten(duration_ms: float, shown: str) -> None:
-    trace = {
-        "trace_id": "0" * 32,
-        "topic": None,
-        "status": "pending",
-        "start": 0,
-        "duration_ms": duration_ms,
-        "spans": [],
-    }
+    trace = TraceOut("0" * 32, None, None, None, "pending", 0, 0, duration_ms, [], 0)
     assert timeline(trace)[4] == f"took     {shown}"

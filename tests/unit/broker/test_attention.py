@@ -12,10 +12,10 @@ from goqueue.broker.health import HealthReport
 from goqueue.broker.history import GroupLines, Lately, Line
 from goqueue.broker.new_letters import NewLetters
 from goqueue.broker.overview import Inventory, Totals
-from goqueue.broker.pipelines import PipelineReport, QueryReport
 from goqueue.broker.vitals import Percentiles, Rates
 from goqueue.groups.describe import GroupType
 from goqueue.metrics.registry import Metrics
+from goqueue.model.pipeline_reports import PipelineReport, QueryReport
 from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.process import ProcessUse
 

@@ -9,8 +9,8 @@ from goqueue.broker.attention import attention
 from goqueue.broker.new_letters import NewLetters
 from goqueue.broker.overview import take_inventory
 from goqueue.broker.partition import PartitionId
-from goqueue.broker.pipelines import PipelineFields, QueryReport
 from goqueue.broker.redrive import RedriveRequest
+from goqueue.model.pipeline_reports import PipelineFields, QueryReport
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from goqueue.cli.top_view import frame, parse_sample
+from goqueue.protocols.http.operations.probe_shapes import Readiness, Summary
 
-READY = {"status": "ready", "checks": {"storage": "ok"}, "broker": {"uptime_s": 5.0}}
+READY = Readiness("ready", {"storage": "ok"}, Summary(1, "c", 5.0, 1, 2, 1024, []))
 
 
 def metrics(published: int, consumed: int = 0, lag: int = 0) -> str:
@@ -63,7 +64,7 @@ def test_a_counter_that_began_anew_has_no_negative_rate() -> None:
 
 def test_trouble_is_told() -> None:
     sample = parse_sample(metrics(0), 0.0)
-    readiness = {"status": "not ready", "checks": {"node": "ok", "storage": "full"}}
+    readiness = Readiness("not ready", {"node": "ok", "storage": "full"})
     picture = frame(sample, sample, readiness, "x")
     assert (picture["status"], picture["trouble"]) == ("not ready", {"storage": "full"})
 

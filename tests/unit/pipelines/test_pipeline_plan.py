@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
+from goqueue.model.pipeline_reports import QueryReport
 from goqueue.spark.pipelines.planning import Plan, plan_of
 from goqueue.spark.pipelines.surveying import Survey, TopicState, read_checkpoint
 from goqueue.spark.pipelines.yaml_file import read_yaml
@@ -88,7 +89,7 @@ def test_a_plan_is_lines_for_people() -> None:
 
 
 def test_a_query_shows_what_is_known_of_it() -> None:
-    (row,) = query_rows([{"name": "a", "sink": "topic b", "state": "running", "batch_ms": 12.4}])
+    (row,) = query_rows([QueryReport(name="a", sink="topic b", state="running", batch_ms=12.4)])
     assert row["took"] == "12 ms"
     assert row["lag"] is None
     assert row["rows"] == 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
 from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import UnreachableError
+from goqueue.cli.output import plain
 from goqueue.cli.times import show_size, show_span
+from goqueue.protocols.http.operations.probe_shapes import Readiness, Stats, Version
 
 app = typer.Typer(no_args_is_help=True, help="Look at the server as a whole.")
 
@@ -16,13 +16,10 @@ app = typer.Typer(no_args_is_help=True, help="Look at the server as a whole.")
 @command(app, "info")
 def show_info(call: Call) -> None:
     """Show what runs there, for how long, and how much it holds."""
-    stats = call.api.get("/stats")
-    version = call.api.get("/version")
-    info = {
-        "server": call.api.target.server,
-        **{name: value for name, value in stats.items() if name != "topics"},
-        **version,
-    }
+    stats = plain(call.api.get(Stats, "/stats"))
+    del stats["topics"]
+    version = plain(call.api.get(Version, "/version"))
+    info = {"server": call.api.target.server, **stats, **version}
     table = {
         **info,
         "uptime_s": show_span(info["uptime_s"]),
@@ -36,12 +33,12 @@ def show_info(call: Call) -> None:
 @command(app, "health")
 def show_health(call: Call) -> None:
     """Say whether the server is well; ends with exit code 1 when it is not."""
-    status, answer = call.api.probe("/readyz?verbose=true")
-    if "checks" not in answer:
-        raise UnreachableError(f"{call.api.target.server} answered {status}: {answer}")
-    failed = answer["broker"]["failed_partitions"]
-    checks: dict[str, Any] = {
-        **answer["checks"],
+    status, answer = call.api.probe(Readiness, "/readyz?verbose=true")
+    if answer.checks is None or answer.broker is None:
+        raise UnreachableError(f"{call.api.target.server} answered {status}: {answer.status}")
+    failed = answer.broker.failed_partitions
+    checks = {
+        **answer.checks,
         "partitions": f"{len(failed)} refuse to be published to: {', '.join(failed)}"
         if failed
         else "ok",

@@ -15,6 +15,7 @@ from goqueue.cli.messages.group_member import Member, read_as_member
 from goqueue.cli.messages.message_printer import printer
 from goqueue.cli.messages.topic_reader import Start, followed, one_partition, time_range
 from goqueue.cli.times import parse_time_ms
+from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 DEFAULT_COUNT: Final = 10
 BEGINNING: Final = Start("offset", "earliest")
@@ -139,7 +140,7 @@ def _the_partition(call: Call, topic: str, partition: int | None) -> int:
     """The partition that an offset is meant in."""
     if partition is not None:
         return partition
-    count = call.api.get("/topics/{}", topic)["num_partitions"]
+    count = call.api.get(TopicInfo, "/topics/{}", topic).num_partitions
     if count > 1:
         raise UsageError(f"--offset: {topic} has {count} partitions: say which one with -p")
     return 0

@@ -10,6 +10,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.output import note
 from goqueue.cli.times import show_time
+from goqueue.protocols.http.queues.delayed_shapes import DelayedList, DelayedOut, DelayStatsAnswer
 
 app = typer.Typer(no_args_is_help=True, help="Messages that wait until they are due.")
 
@@ -30,20 +31,20 @@ def list_delayed(
     skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many.")] = 0,
 ) -> None:
     """List the messages of a topic that wait, and when they are due."""
-    answer = call.api.get("/topics/{}/delayed", topic, limit=limit, skip=skip)
+    answer = call.api.get(DelayedList, "/topics/{}/delayed", topic, limit=limit, skip=skip)
     call.show(
         answer,
-        [_row(each) for each in answer["messages"]],
+        [_row(each) for each in answer.messages],
         empty=f"{topic} has no delayed messages",
     )
-    if answer["total"] > len(answer["messages"]):
-        note(f"{len(answer['messages'])} of {answer['total']} delayed messages")
+    if answer.total > len(answer.messages):
+        note(f"{len(answer.messages)} of {answer.total} delayed messages")
 
 
 @command(app, "show")
 def show_delayed(call: Call, topic: TopicArgument, delayed_id: IdArgument) -> None:
     """Show one delayed message, and what became of it as long as that is known."""
-    message = call.api.get("/topics/{}/delayed/{}", topic, delayed_id)
+    message = call.api.get(DelayedOut, "/topics/{}/delayed/{}", topic, delayed_id)
     call.show(message, _row(message))
 
 
@@ -52,32 +53,37 @@ def cancel_delayed(
     call: Call, topic: TopicArgument, delayed_id: IdArgument, force: ForceOption = False
 ) -> None:
     """Let a delayed message never be delivered."""
-    message = call.api.get("/topics/{}/delayed/{}", topic, delayed_id)
-    due = show_time(message["deliverAt"])
+    message = call.api.get(DelayedOut, "/topics/{}/delayed/{}", topic, delayed_id)
+    due = show_time(message.deliver_at)
     confirm(f"Message {delayed_id} of {topic}, due {due}, will not be delivered.", force=force)
     path = "/topics/{}/delayed/{}/{}"
-    cancelled = call.api.delete(path, topic, message["partition"], delayed_id)
+    cancelled = call.api.delete(DelayedOut, path, topic, message.partition, delayed_id)
     call.show(cancelled, _row(cancelled))
 
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
     """Show how many delayed messages there were and are."""
-    stats = call.api.get("/delay/stats")
-    names = ("scheduled", "delivered", "cancelled", "expired", "pending")
-    topics = [{"topic": name, "pending": count} for name, count in stats["topics"].items()]
-    table: dict[str, Any] = {name: stats[name] for name in names}
+    stats = call.api.get(DelayStatsAnswer, "/delay/stats")
+    topics = [{"topic": name, "pending": count} for name, count in stats.topics.items()]
+    table: dict[str, Any] = {
+        "scheduled": stats.scheduled,
+        "delivered": stats.delivered,
+        "cancelled": stats.cancelled,
+        "expired": stats.expired,
+        "pending": stats.pending,
+    }
     call.show(stats, {**table, "topics": topics} if topics else table)
 
 
-def _row(message: dict[str, Any]) -> dict[str, Any]:
+def _row(message: DelayedOut) -> dict[str, Any]:
     return {
-        "id": message["id"],
-        "state": message["state"],
-        "due": show_time(message["deliverAt"]),
-        "published": show_time(message["publishedAt"]),
-        "partition": message["partition"],
-        "priority": message["priority"],
-        "key": message["key"],
-        "value": message["value"],
+        "id": message.id,
+        "state": message.state,
+        "due": show_time(message.deliver_at),
+        "published": show_time(message.published_at),
+        "partition": message.partition,
+        "priority": message.priority,
+        "key": message.key,
+        "value": message.value,
     }

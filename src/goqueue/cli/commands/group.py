@@ -11,6 +11,8 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import group_names, topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.times import parse_time_ms
+from goqueue.protocols.http.groups.group_shapes import GroupDeleted, GroupInfo, GroupList
+from goqueue.protocols.http.groups.offset_shapes import OffsetsAnswer, ResetAnswer
 
 app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
 
@@ -22,30 +24,34 @@ GroupArgument: TypeAlias = Annotated[
 @command(app, "list")
 def list_groups(call: Call) -> None:
     """List all groups, whichever protocol their members speak."""
-    call.show(call.api.get("/groups")["groups"], empty="no consumer groups")
+    call.show(call.api.get(GroupList, "/groups").groups, empty="no consumer groups")
 
 
 @command(app, "describe")
 def describe_group(call: Call, name: GroupArgument) -> None:
     """Show a group: its members, how far it has read, how far it is behind."""
-    group = call.api.get("/groups/{}", name)
+    group = call.api.get(GroupInfo, "/groups/{}", name)
     table = {
-        **{key: group[key] for key in ("group", "state", "protocol", "assignor", "generation")},
-        "lag": group["total_lag"],
-        "uncommitted_lag": group["uncommitted_lag"],
+        "group": group.group,
+        "state": group.state,
+        "protocol": group.protocol,
+        "assignor": group.assignor,
+        "generation": group.generation,
+        "lag": group.total_lag,
+        "uncommitted_lag": group.uncommitted_lag,
         "members": [
             {
-                "member": each["member_id"],
-                "client": each["client_id"],
-                "host": each["client_host"],
-                "protocol": each["protocol"],
+                "member": each.member_id,
+                "client": each.client_id,
+                "host": each.client_host,
+                "protocol": each.protocol,
                 "partitions": [
                     f"{topic}:{number}"
-                    for topic, numbers in each["partitions"].items()
+                    for topic, numbers in each.partitions.items()
                     for number in numbers
                 ],
             }
-            for each in group["members"]
+            for each in group.members
         ],
         "offsets": _offset_rows(group),
     }
@@ -55,7 +61,7 @@ def describe_group(call: Call, name: GroupArgument) -> None:
 @command(app, "offsets")
 def show_offsets(call: Call, name: GroupArgument) -> None:
     """Show how far a group has read each partition, and how far it is behind."""
-    answer = call.api.get("/groups/{}/offsets", name)
+    answer = call.api.get(OffsetsAnswer, "/groups/{}/offsets", name)
     call.show(answer, _offset_rows(answer), empty=f"{name} has no offsets")
 
 
@@ -63,7 +69,7 @@ def show_offsets(call: Call, name: GroupArgument) -> None:
 def delete_group(call: Call, name: GroupArgument, force: ForceOption = False) -> None:
     """Forget a group that has no members, and how far it has read."""
     confirm(f"Group {name} will forget how far it has read.", force=force)
-    call.show(call.api.delete("/groups/{}", name))
+    call.show(call.api.delete(GroupDeleted, "/groups/{}", name))
 
 
 @command(app, "reset-offsets")
@@ -112,22 +118,21 @@ def reset_offsets(
             "say where to: one of --to-earliest, --to-latest, --to-timestamp, --to-offset"
         )
     ((strategy, where),) = strategies.items()
-    answer = call.api.post(
-        "/groups/{}/offsets/reset", name, body={**body, "strategy": strategy, **where}
-    )
-    call.show(answer, answer["changes"])
+    body = {**body, "strategy": strategy, **where}
+    answer = call.api.post(ResetAnswer, "/groups/{}/offsets/reset", name, body=body)
+    call.show(answer, answer.changes)
     if dry_run:
         typer.echo("This is what would change; nothing has.", err=True)
 
 
-def _offset_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def _offset_rows(answer: GroupInfo | OffsetsAnswer) -> list[dict[str, Any]]:
     return [
         {
             "topic": topic,
-            "partition": int(number),
+            "partition": number,
             "committed": offset,
-            "lag": answer["lag"].get(topic, {}).get(number),
+            "lag": answer.lag.get(topic, {}).get(number),
         }
-        for topic, offsets in answer["offsets"].items()
+        for topic, offsets in answer.offsets.items()
         for number, offset in offsets.items()
     ]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command, confirm
+from goqueue.protocols.http.operations.maintenance_shapes import (
+    MaintenanceResumed,
+    MaintenanceStatus,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="See whether retention and TTL run, and let them go on."
@@ -14,17 +18,17 @@ app = typer.Typer(
 @command(app, "status")
 def show_status(call: Call) -> None:
     """Say whether retention and TTL run; a jump of the wall clock stops them."""
-    call.show(call.api.get("/admin/maintenance"))
+    call.show(call.api.get(MaintenanceStatus, "/admin/maintenance"))
 
 
 @command(app, "resume")
 def resume_maintenance(call: Call, force: ForceOption = False) -> None:
     """Accept the wall clock's time after a jump, and let retention and TTL go on."""
-    found = call.api.get("/admin/maintenance")
-    if found["status"] != "running":
+    found = call.api.get(MaintenanceStatus, "/admin/maintenance")
+    if found.reason is not None:
         confirm(
-            f"{found['reason'].partition(':')[0].capitalize()}. What seems too old by its time "
+            f"{found.reason.partition(':')[0].capitalize()}. What seems too old by its time "
             "will be deleted.",
             force=force,
         )
-    call.show(call.api.post("/admin/maintenance/resume", body={}))
+    call.show(call.api.post(MaintenanceResumed, "/admin/maintenance/resume", body={}))

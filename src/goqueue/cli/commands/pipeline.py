@@ -17,6 +17,8 @@ from goqueue.cli.output import Format, note, printable
 from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer looks it up
 from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
 from goqueue.cli.times import parse_span_ms, show_span, show_time
+from goqueue.model.pipeline_reports import PipelineReport
+from goqueue.protocols.http.operations.pipeline_shapes import PipelineList
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Pipeline, Problem
@@ -165,26 +167,25 @@ def plan_file(
 @command(app, "list")
 def list_pipelines(call: Call) -> None:
     """List the pipelines that have told the broker how they are."""
-    answer = call.api.get("/pipelines")
-    found = answer["pipelines"] if isinstance(answer, dict) else answer
-    call.show(answer, [_row(each) for each in found], empty="no pipelines")
+    answer = call.api.get(PipelineList, "/pipelines")
+    call.show(answer, [_row(each) for each in answer.pipelines], empty="no pipelines")
 
 
 @command(app, "status")
 def show_status(call: Call, name: NameArgument) -> None:
     """Show how a pipeline is: its queries, how fast they are, and how far behind."""
-    found = call.api.get("/pipelines/{}", name)
+    found = call.api.get(PipelineReport, "/pipelines/{}", name)
     shown = {
-        "pipeline": found["name"],
-        "state": found["state"],
-        "since": _moment(found.get("started_at")),
-        "heard": _ago(found.get("updated_at")),
-        "where": f"{found.get('host') or '-'} (process {found.get('pid') or '-'})",
-        "spark": found.get("master"),
-        "spark ui": found.get("spark_ui"),
-        "file": found.get("file"),
-        "error": found.get("error"),
-        "queries": query_rows(found.get("queries") or ()),
+        "pipeline": found.name,
+        "state": found.state,
+        "since": _moment(found.started_at),
+        "heard": _ago(found.updated_at),
+        "where": f"{found.host or '-'} (process {found.pid or '-'})",
+        "spark": found.master,
+        "spark ui": found.spark_ui,
+        "file": found.file,
+        "error": found.error,
+        "queries": query_rows(found.queries),
     }
     call.show(found, shown)
 
@@ -302,20 +303,19 @@ def _survey(call: Call, pipeline: Pipeline, plan: Plan, *, is_asked: bool) -> Su
 # --- What the broker knows -----------------------------------------------------------------------
 
 
-def _row(found: dict[str, Any]) -> dict[str, Any]:
-    queries = found.get("queries") or ()
-    lags = [each["lag"] for each in queries if each.get("lag") is not None]
-    is_going = found["state"] == "running"
-    rates = [each["rows_per_second"] for each in queries if each.get("rows_per_second")]
+def _row(found: PipelineReport) -> dict[str, Any]:
+    lags = [each.lag for each in found.queries if each.lag is not None]
+    is_going = found.state == "running"
+    rates = [each.rows_per_second for each in found.queries if each.rows_per_second]
     return {
-        "pipeline": found["name"],
-        "state": found["state"],
-        "queries": len(queries),
+        "pipeline": found.name,
+        "state": found.state,
+        "queries": len(found.queries),
         "rows/s": round(sum(rates)) if rates and is_going else None,
         "lag": sum(lags) if lags else None,
-        "since": _moment(found.get("started_at")),
-        "heard": _ago(found.get("updated_at")),
-        "error": _shortened(found.get("error")),
+        "since": _moment(found.started_at),
+        "heard": _ago(found.updated_at),
+        "error": _shortened(found.error),
     }
 
 
@@ -330,7 +330,5 @@ def _moment(timestamp_ms: int | None) -> str | None:
     return None if timestamp_ms is None else show_time(timestamp_ms)
 
 
-def _ago(timestamp_ms: int | None) -> str | None:
-    if timestamp_ms is None:
-        return None
+def _ago(timestamp_ms: int) -> str:
     return f"{show_span(max(time.time() - timestamp_ms / 1000, 0))} ago"

@@ -10,48 +10,54 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.commands import queue_dlq
 from goqueue.cli.commands.group import GroupArgument  # noqa: TC001 - read by Typer
 from goqueue.cli.completion import group_names
-from goqueue.cli.output import note
+from goqueue.cli.output import note, plain
+from goqueue.protocols.http.groups.group_shapes import GroupInfo, GroupList, QueueInfo
+from goqueue.protocols.http.groups.queue_settings_shapes import SettingsAnswer
+from goqueue.protocols.http.queues.queue_stats_shapes import (
+    GroupReliability,
+    PriorityStats,
+    ReliabilityStats,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Look at queue groups, and deal with dead letters.")
 app.add_typer(queue_dlq.app, name="dlq")
-
-_SETTINGS = (
-    "visibility_timeout",
-    "max_deliveries",
-    "backoff",
-    "max_backoff",
-    "max_unacked",
-    "starvation_timeout",
-)
 
 
 @command(app, "list")
 def list_queues(call: Call) -> None:
     """List all queue groups with what is ready, in flight, waiting and dead in each."""
-    lines = [each for each in call.api.get("/groups")["groups"] if each["type"] == "queue"]
-    groups = [call.api.get("/groups/{}", each["group"]) for each in lines]
-    call.show(groups, [_line(each) for each in groups], empty="no queue groups")
+    found = call.api.get(GroupList, "/groups").groups
+    names = [each.group for each in found if each.type == "queue"]
+    groups = [call.api.get(GroupInfo, "/groups/{}", name) for name in names]
+    rows = [_line(each, each.queue) for each in groups if each.queue is not None]
+    call.show(groups, rows, empty="no queue groups")
 
 
 @command(app, "describe")
 def describe_queue(call: Call, name: GroupArgument) -> None:
     """Show a queue group: how it is set, who has how many messages, and each partition."""
-    group = call.api.get("/groups/{}", name)
-    queue = group["queue"]
+    group = call.api.get(GroupInfo, "/groups/{}", name)
+    queue = group.queue
     if queue is None:
         note(f"{name} reads by offsets: see goqueue group describe {name}")
         raise typer.Exit(1)
+    settings = queue.settings
     table = {
-        **_line(group),
-        **{key: queue["settings"][key] for key in _SETTINGS},
-        "weights": [f"{lane} {weight}" for lane, weight in queue["settings"]["weights"].items()],
+        **_line(group, queue),
+        "visibility_timeout": settings.visibility_timeout,
+        "max_deliveries": settings.max_deliveries,
+        "backoff": settings.backoff,
+        "max_backoff": settings.max_backoff,
+        "max_unacked": settings.max_unacked,
+        "starvation_timeout": settings.starvation_timeout,
+        "weights": [f"{lane} {weight}" for lane, weight in settings.weights.items()],
         "member": [
-            {"member": each["member_id"], "host": each["client_host"], "unacked": each["unacked"]}
-            for each in group["members"]
+            {"member": each.member_id, "host": each.client_host, "unacked": each.unacked}
+            for each in group.members
         ],
         "partition": [
-            {"topic": topic, "partition": int(number), **counts}
-            for topic, partitions in queue["partitions"].items()
+            {"topic": topic, "partition": number, **plain(counts)}
+            for topic, partitions in queue.partitions.items()
             for number, counts in partitions.items()
         ],
     }
@@ -103,26 +109,15 @@ def configure_queue(
         "starvation_timeout": starvation,
     }
     body = {key: value for key, value in said.items() if value is not None}
-    call.show(call.api.put("/groups/{}/settings", name, body=body))
+    call.show(call.api.put(SettingsAnswer, "/groups/{}/settings", name, body=body))
 
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
     """Show what became of messages: acknowledged, handed back, rejected, timed out, dead."""
-    stats = call.api.get("/reliability/stats")
-    rows = [
-        {
-            "group": name,
-            "delivered": each["delivered"],
-            **{key: each["acknowledgement"][key] for key in ("acks", "nacks", "rejects")},
-            "in flight": each["visibility"]["in_flight"],
-            "waiting": each["visibility"]["waiting"],
-            "timed out": each["visibility"]["expired"],
-            "dead": each["dead_letters"]["routed"] + each["dead_letters"]["pending"],
-        }
-        for name, each in [*stats["groups"].items(), ("(all)", stats["total"])]
-    ]
-    call.show(stats, rows)
+    stats = call.api.get(ReliabilityStats, "/reliability/stats")
+    rows = [_outcomes(name, each) for name, each in stats.groups.items()]
+    call.show(stats, [*rows, _outcomes("(all)", stats.total)])
 
 
 @command(app, "lanes")
@@ -133,22 +128,39 @@ def show_lanes(
     ] = None,
 ) -> None:
     """Show how the five priorities share the turns, and what waits in each."""
-    stats = call.api.get("/priority/stats", group=group)
+    stats = call.api.get(PriorityStats, "/priority/stats", group=group)
     rows = [
-        {"group": name, "lane": lane, **fields}
-        for name, each in stats["groups"].items()
-        for lane, fields in each["lanes"].items()
+        {"group": name, "lane": lane, **plain(fields)}
+        for name, each in stats.groups.items()
+        for lane, fields in each.lanes.items()
     ]
     call.show(stats, rows)
 
 
-def _line(group: dict[str, Any]) -> dict[str, Any]:
-    queue = group["queue"]
+def _line(group: GroupInfo, queue: QueueInfo) -> dict[str, Any]:
     return {
-        "group": group["group"],
-        "mode": group["mode"],
-        "state": group["state"],
-        "members": group["member_count"],
-        **{key: queue[key] for key in ("ready", "in_flight", "waiting", "dead")},
-        "lag": group["total_lag"],
+        "group": group.group,
+        "mode": group.mode,
+        "state": group.state,
+        "members": group.member_count,
+        "ready": queue.ready,
+        "in_flight": queue.in_flight,
+        "waiting": queue.waiting,
+        "dead": queue.dead,
+        "lag": group.total_lag,
+    }
+
+
+def _outcomes(name: str, group: GroupReliability) -> dict[str, Any]:
+    said, visibility, dead = group.acknowledgement, group.visibility, group.dead_letters
+    return {
+        "group": name,
+        "delivered": group.delivered,
+        "acks": said.acks,
+        "nacks": said.nacks,
+        "rejects": said.rejects,
+        "in flight": visibility.in_flight,
+        "waiting": visibility.waiting,
+        "timed out": visibility.expired,
+        "dead": dead.routed + dead.pending,
     }

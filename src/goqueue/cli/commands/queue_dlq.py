@@ -12,8 +12,15 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
-from goqueue.cli.output import note
+from goqueue.cli.output import note, plain
 from goqueue.cli.times import parse_time_ms, show_time
+from goqueue.protocols.http.queues.dead_letter_shapes import (
+    LetterDetail,
+    LetterLine,
+    LetterList,
+    Purged,
+    RedriveAnswer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Messages that nobody could process.")
 
 _LOOK_S: Final = 0.2
+_SHOWN: Final = ("topic", "to", "state", "total", "done", "failed", "rate", "error")
 _OVER: Final = frozenset({"done", "cancelled", "failed"})
 
 SourceArgument: TypeAlias = Annotated[
@@ -57,6 +65,7 @@ def list_letters(
 ) -> None:
     """List the dead letters of a topic that have not been sent back."""
     answer = call.api.get(
+        LetterList,
         "/topics/{}/dlq",
         topic,
         limit=limit,
@@ -68,11 +77,11 @@ def list_letters(
     )
     call.show(
         answer,
-        [_row(each) for each in answer["letters"]],
+        [_row(each) for each in answer.letters],
         empty=f"{topic} has no such dead letters",
     )
-    if answer["total"] > len(answer["letters"]):
-        note(f"{len(answer['letters'])} of {answer['total']} dead letters")
+    if answer.total > len(answer.letters):
+        note(f"{len(answer.letters)} of {answer.total} dead letters")
 
 
 @command(app, "show")
@@ -83,14 +92,14 @@ def show_letter(
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="As listed.")],
 ) -> None:
     """Show one dead letter whole: value, headers, where it came from and why it died."""
-    letter = call.api.get("/topics/{}/dlq/{}/{}", topic, partition, offset)
+    letter = call.api.get(LetterDetail, "/topics/{}/dlq/{}/{}", topic, partition, offset)
     times = ("source_timestamp", "first_delivery", "last_delivery", "died_at")
     table = {
         name: show_time(value) if name in times and value is not None else value
-        for name, value in letter.items()
+        for name, value in plain(letter).items()
         if name not in {"preview", "preview_encoding", "headers"}
     }
-    headers = [{"header": each["name"], "value": each["value"]} for each in letter["headers"]]
+    headers = [{"header": each.name, "value": each.value} for each in letter.headers]
     call.show(letter, {**table, "headers": headers} if headers else table)
 
 
@@ -143,14 +152,11 @@ def redrive_letters(
     if not dry_run:
         what = "Those that are meant" if body["filter"] or limit else "All dead letters"
         confirm(f"{what} of {topic} will be published to {to or topic} again.", force=force)
-    path = "/topics/{}/dlq/redrive"
-    redrive = call.api.post(
-        path, topic, body={name: value for name, value in body.items() if value is not None}
-    )
-    redrive = _follow(call, redrive)
-    shown = ("topic", "to", "state", "total", "done", "failed", "rate", "error")
-    call.show(redrive, {name: redrive[name] for name in shown})
-    if redrive["state"] == "failed" or redrive["failed"]:
+    body = {name: value for name, value in body.items() if value is not None}
+    begun = call.api.post(RedriveAnswer, "/topics/{}/dlq/redrive", topic, body=body)
+    redrive = _follow(call, begun)
+    call.show(redrive, {name: getattr(redrive, name) for name in _SHOWN})
+    if redrive.state == "failed" or redrive.failed:
         raise typer.Exit(1)
 
 
@@ -158,19 +164,19 @@ def redrive_letters(
 def purge_letters(call: Call, topic: SourceArgument, force: ForceOption = False) -> None:
     """Remove all dead letters of a topic, for good."""
     confirm(f"All dead letters of {topic} will be gone for good.", force=force)
-    call.show(call.api.delete("/topics/{}/dlq?confirm=true", topic))
+    call.show(call.api.delete(Purged, "/topics/{}/dlq", topic, confirm="true"))
 
 
-def _follow(call: Call, redrive: dict[str, Any]) -> dict[str, Any]:
+def _follow(call: Call, redrive: RedriveAnswer) -> RedriveAnswer:
     """Watch a redrive until it is over."""
     try:
         with _progress() as show:
-            while redrive["state"] not in _OVER:
+            while redrive.state not in _OVER:
                 time.sleep(_LOOK_S)
-                redrive = call.api.get("/redrives/{}", redrive["id"])
-                show(redrive["done"] + redrive["failed"], redrive["total"])
+                redrive = call.api.get(RedriveAnswer, "/redrives/{}", redrive.id)
+                show(redrive.done + redrive.failed, redrive.total)
     except KeyboardInterrupt:
-        redrive = call.api.delete("/redrives/{}", redrive["id"])
+        redrive = call.api.delete(RedriveAnswer, "/redrives/{}", redrive.id)
         note("stopped: no more of them go")
     return redrive
 
@@ -211,14 +217,14 @@ def _moment(text: str | None, option: str) -> int | None:
     return None if text is None else parse_time_ms(text, option, round(time.time() * 1000))
 
 
-def _row(letter: dict[str, Any]) -> dict[str, Any]:
+def _row(letter: LetterLine) -> dict[str, Any]:
     return {
-        "letter": f"{letter['partition']}:{letter['offset']}",
-        "died": show_time(letter["died_at"]),
-        "reason": letter["reason"],
-        "error": letter["error"],
-        "group": letter["group"],
-        "tried": letter["deliveries"],
-        "key": letter["key"],
-        "value": letter["preview"],
+        "letter": f"{letter.partition}:{letter.offset}",
+        "died": show_time(letter.died_at),
+        "reason": letter.reason,
+        "error": letter.error,
+        "group": letter.group,
+        "tried": letter.deliveries,
+        "key": letter.key,
+        "value": letter.preview,
     }

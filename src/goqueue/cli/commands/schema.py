@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import quote
 
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import subject_names
 from goqueue.cli.errors import CliError, UsageError
+from goqueue.protocols.http.schemas.schema_shapes import (
+    LevelOut,
+    ModeOut,
+    Registered,
+    RegistryStats,
+    SchemaOut,
+    Verdict,
+    VersionOut,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Register, look at and delete schemas.")
 
@@ -77,20 +87,18 @@ def list_subjects(
     ] = False,
 ) -> None:
     """List all subjects with their latest versions."""
-    versions: dict[str, list[dict[str, Any]]] = {}
-    for each in call.api.get(
-        "/schemas", subjectPrefix=prefix, deleted=str(deleted).lower(), limit=_MANY
-    ):
-        versions.setdefault(each["subject"], []).append(each)
+    versions: dict[str, list[VersionOut]] = {}
+    for each in _versions(call, prefix, deleted=deleted):
+        versions.setdefault(each.subject, []).append(each)
     call.show(
         [
             {
                 "subject": name,
-                "latest": found[-1]["version"],
-                "id": found[-1]["id"],
-                "type": found[-1].get("schemaType", "AVRO"),
+                "latest": found[-1].version,
+                "id": found[-1].id,
+                "type": found[-1].schema_type,
                 "versions": len(found),
-                "deleted": all(each.get("deleted", False) for each in found),
+                "deleted": all(each.deleted for each in found),
             }
             for name, found in versions.items()
         ]
@@ -114,12 +122,13 @@ def get_schema(
     """Show a version of a subject, or a schema by its id."""
     if (subject is None) == (schema_id is None):
         raise UsageError("which schema? Name a subject, or say --id")
+    found: SchemaOut | VersionOut
     if subject is None:
-        found = call.api.get("/schemas/ids/{}", schema_id)
+        found = call.api.get(SchemaOut, "/schemas/ids/{}", schema_id)
     else:
-        found = call.api.get("/subjects/{}/versions/{}", subject, version)
+        found = call.api.get(VersionOut, "/subjects/{}/versions/{}", subject, version)
     if raw:
-        typer.echo(found["schema"])
+        typer.echo(found.schema)
     else:
         call.show(found)
 
@@ -127,19 +136,18 @@ def get_schema(
 @command(app, "versions")
 def list_versions(call: Call, subject: SubjectArgument) -> None:
     """List the versions of a subject, those that were deleted among them."""
-    found = call.api.get("/schemas", subjectPrefix=subject, deleted="true", limit=_MANY)
     rows = [
         {
-            "version": each["version"],
-            "id": each["id"],
-            "type": each.get("schemaType", "AVRO"),
-            "deleted": each.get("deleted", False),
+            "version": each.version,
+            "id": each.id,
+            "type": each.schema_type,
+            "deleted": each.deleted,
         }
-        for each in found
-        if each["subject"] == subject
+        for each in _versions(call, subject, deleted=True)
+        if each.subject == subject
     ]
     if not rows:
-        call.api.get("/subjects/{}/versions", subject)  # the server says it better
+        call.api.get(list[int], "/subjects/{}/versions", subject)  # the server says it better
     call.show(rows, empty="no schemas")
 
 
@@ -155,7 +163,7 @@ def register_schema(
 ) -> None:
     """Make a schema the next version of a subject."""
     path = "/subjects/{}/versions" + ("?normalize=true" if normalize else "")
-    call.show(call.api.post(path, subject, body=_body(file, kind, references)))
+    call.show(call.api.post(Registered, path, subject, body=_body(file, kind, references)))
 
 
 @command(app, "check")
@@ -180,16 +188,13 @@ def check_schema(
     body = _body(file, kind, references)
     names = (subject,) if version is None else (subject, version)
     path = "/compatibility/subjects/{}/versions" + ("" if version is None else "/{}")
-    verdict = call.api.post(f"{path}?verbose=true", *names, body=body)
-    problems = verdict.get("messages", [])
+    verdict = call.api.post(Verdict, f"{path}?verbose=true", *names, body=body)
+    is_compatible, problems = verdict.is_compatible, verdict.messages
     call.show(
-        {"compatible": verdict["is_compatible"], "problems": problems},
-        {
-            "compatible": verdict["is_compatible"],
-            "problems": [{"problem": each} for each in problems],
-        },
+        {"compatible": is_compatible, "problems": problems},
+        {"compatible": is_compatible, "problems": [{"problem": each} for each in problems]},
     )
-    if not verdict["is_compatible"]:
+    if not is_compatible:
         raise typer.Exit(1)
 
 
@@ -210,10 +215,12 @@ def delete_schema(
     """Delete a subject, or one version of it."""
     what = f"Subject {subject}" if version is None else f"Version {version} of subject {subject}"
     confirm(f"{what} will be deleted{' for ever' if permanent else ''}.", force=force)
-    names = (subject,) if version is None else (subject, version)
-    path = "/subjects/{}" + ("" if version is None else "/versions/{}")
-    deleted = call.api.delete(path + ("?permanent=true" if permanent else ""), *names)
-    numbers = deleted if isinstance(deleted, list) else [deleted]
+    query = {"permanent": "true" if permanent else None}
+    if version is None:
+        numbers = call.api.delete(list[int], "/subjects/{}", subject, **query)
+    else:
+        path = "/subjects/{}/versions/{}"
+        numbers = [call.api.delete(int, path, subject, version, **query)]
     call.show({"subject": subject, "deleted": numbers, "permanent": permanent})
 
 
@@ -222,7 +229,9 @@ def configure_level(
     call: Call, subject: ScopeArgument = None, value: SetOption = None, unset: UnsetOption = False
 ) -> None:
     """Show or set a compatibility level: BACKWARD, FORWARD, FULL, each _TRANSITIVE, or NONE."""
-    _setting(call, "config", subject, value, unset)
+    path = _set(call, "/config", "compatibility", subject, value, unset=unset)
+    found = call.api.get(LevelOut, path, defaultToGlobal="true")
+    call.show({"subject": subject, "compatibility": found.compatibility_level})
 
 
 @command(app, "mode")
@@ -230,28 +239,34 @@ def configure_mode(
     call: Call, subject: ScopeArgument = None, value: SetOption = None, unset: UnsetOption = False
 ) -> None:
     """Show or set a mode: READWRITE, READONLY or IMPORT."""
-    _setting(call, "mode", subject, value, unset)
+    path = _set(call, "/mode", "mode", subject, value, unset=unset)
+    found = call.api.get(ModeOut, path, defaultToGlobal="true")
+    call.show({"subject": subject, "mode": found.mode})
 
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
     """Show how much the registry holds."""
-    call.show(call.api.get("/schemas/stats"))
+    call.show(call.api.get(RegistryStats, "/schemas/stats"))
 
 
-def _setting(call: Call, kind: str, subject: str | None, value: str | None, unset: bool) -> None:
-    """Show, set or take back a level or a mode."""
-    shown, given = ("compatibilityLevel", "compatibility") if kind == "config" else (kind, kind)
-    path, names = (f"/{kind}", ()) if subject is None else (f"/{kind}/{{}}", (subject,))
+def _versions(call: Call, prefix: str | None, *, deleted: bool) -> list[VersionOut]:
+    query = {"subjectPrefix": prefix, "deleted": str(deleted).lower(), "limit": _MANY}
+    return call.api.get(list[VersionOut], "/schemas", **query)
+
+
+def _set(
+    call: Call, path: str, name: str, subject: str | None, value: str | None, *, unset: bool
+) -> str:
+    """Set or take back a level or a mode, if asked to; returns where it is."""
     if value is not None and unset:
         raise UsageError("--set and --unset are two things: say one of them")
+    path = path if subject is None else f"{path}/{quote(subject, safe='')}"
     if value is not None:
-        call.api.put(path, *names, body={given: value})
+        call.api.put(dict[str, str], path, body={name: value})
     elif unset:
-        call.api.delete(path, *names)
-    query = {} if subject is None else {"defaultToGlobal": "true"}
-    found = call.api.get(path, *names, **query)
-    call.show({"subject": subject, given: found[shown]})
+        call.api.delete(dict[str, str], path)
+    return path
 
 
 def _body(file: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, emit_line, printable
 from goqueue.cli.times import show_size, show_span
 from goqueue.cli.top_view import frame, parse_sample
+from goqueue.protocols.http.operations.probe_shapes import Readiness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,15 +71,15 @@ def _frames(call: Call, interval_s: float, *, at_once: bool = False) -> Iterator
         try:
             now, readiness = _look(call)
         except CliError as error:
-            yield {**frame(before, before, {}, server), "status": str(error)}
+            yield {**frame(before, before, None, server), "status": str(error)}
         else:
             yield frame(before, now, readiness, server)
             before = now
 
 
-def _look(call: Call) -> tuple[Sample, dict[str, Any]]:
+def _look(call: Call) -> tuple[Sample, Readiness]:
     sample = parse_sample(call.api.text("/metrics"), time.monotonic())
-    _, readiness = call.api.probe("/readyz?verbose=true")
+    _, readiness = call.api.probe(Readiness, "/readyz?verbose=true")
     return sample, readiness
 
 

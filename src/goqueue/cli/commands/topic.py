@@ -10,6 +10,9 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import RefusedError, UsageError
 from goqueue.cli.times import parse_retention_ms, show_size
+from goqueue.protocols.http.messages.message_shapes import PurgedTopic
+from goqueue.protocols.http.operations.probe_shapes import Stats, TopicStats
+from goqueue.protocols.http.topics.topic_shapes import Deleted, TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
 
@@ -30,20 +33,11 @@ def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="The broker's own, too.")] = False,
 ) -> None:
     """List all topics with what is in them."""
-    stats = call.api.get("/stats")["topics"]
-    topics = [
-        {
-            "name": name,
-            "partitions": each["partition_count"],
-            "messages": each["offset_span"],
-            "size_bytes": each["size_bytes"],
-        }
-        for name, each in sorted(stats.items())
-        if internal or not each["internal"]
-    ]
+    stats = call.api.get(Stats, "/stats").topics
+    found = [(name, stats[name]) for name in sorted(stats) if internal or not stats[name].internal]
     call.show(
-        topics,
-        [_sized(each) for each in topics],
+        [{**_row(name, each), "size_bytes": each.size_bytes} for name, each in found],
+        [{**_row(name, each), "size": show_size(each.size_bytes)} for name, each in found],
         empty="no topics: `goqueue topic create NAME` creates one",
     )
 
@@ -78,17 +72,17 @@ def create_topic(
     if retention is not None:
         body["settings"]["retention.ms"] = str(parse_retention_ms(retention))
     try:
-        _show_topic(call, call.api.post("/topics", body=body))
+        _show_topic(call, call.api.post(TopicInfo, "/topics", body=body))
     except RefusedError as error:
         if not (if_not_exists and error.code == "topic_exists"):
             raise
-        _show_topic(call, call.api.get("/topics/{}", name))
+        _show_topic(call, call.api.get(TopicInfo, "/topics/{}", name))
 
 
 @command(app, "describe")
 def describe_topic(call: Call, name: TopicArgument) -> None:
     """Show a topic: its partitions, where they begin and end, its settings."""
-    _show_topic(call, call.api.get("/topics/{}", name))
+    _show_topic(call, call.api.get(TopicInfo, "/topics/{}", name))
 
 
 @command(app, "configure")
@@ -105,7 +99,8 @@ def configure_topic(
     changes: dict[str, str | None] = {**_pairs(settings), **dict.fromkeys(unset or ())}
     if not changes:
         raise UsageError("nothing to change: say --set NAME=VALUE or --unset NAME")
-    _show_topic(call, call.api.patch("/topics/{}", name, body={"settings": changes}))
+    changed = call.api.patch(TopicInfo, "/topics/{}", name, body={"settings": changes})
+    _show_topic(call, changed)
 
 
 @command(app, "grow")
@@ -117,21 +112,21 @@ def grow_topic(
     ],
 ) -> None:
     """Give a topic more partitions. Keys may go to other partitions from then on."""
-    answer = call.api.post("/admin/topics/{}/partitions", name, body={"count": partitions})
-    _show_topic(call, answer)
+    body = {"count": partitions}
+    _show_topic(call, call.api.post(TopicInfo, "/admin/topics/{}/partitions", name, body=body))
 
 
 @command(app, "delete")
 def delete_topic(call: Call, name: TopicArgument, force: ForceOption = False) -> None:
     """Delete a topic with all its messages."""
     if not force:
-        topic = call.api.get("/topics/{}", name)
-        size = show_size(topic["size_bytes"])
+        topic = call.api.get(TopicInfo, "/topics/{}", name)
+        size = show_size(topic.size_bytes)
         confirm(
-            f"Topic {name} and its {topic['total_messages']} messages ({size}) will be gone.",
+            f"Topic {name} and its {topic.total_messages} messages ({size}) will be gone.",
             force=force,
         )
-    call.show(call.api.delete("/topics/{}", name))
+    call.show(call.api.delete(Deleted, "/topics/{}", name))
 
 
 @command(app, "purge")
@@ -154,40 +149,35 @@ def purge_topic(
     which = "messages" if before is None else f"messages before offset {before}"
     where = name if partition is None else f"partition {partition} of {name}"
     confirm(f"All {which} of {where} will be gone.", force=force)
-    query = "".join(
-        f"&{field}={value}"
-        for field, value in (("partition", partition), ("before", before))
-        if value is not None
-    )
-    answer = call.api.delete("/topics/{}/messages?confirm=true" + query, name)
-    call.show(answer, answer["partitions"])
+    query = {"confirm": "true", "partition": partition, "before": before}
+    answer = call.api.delete(PurgedTopic, "/topics/{}/messages", name, **query)
+    call.show(answer, answer.partitions)
 
 
-def _show_topic(call: Call, topic: dict[str, Any]) -> None:
+def _show_topic(call: Call, topic: TopicInfo) -> None:
     table = {
-        "name": topic["name"],
-        "id": topic["topic_id"],
-        "messages": topic["total_messages"],
-        "size": show_size(topic["size_bytes"]),
-        "settings": topic["settings"],
+        "name": topic.name,
+        "id": topic.topic_id,
+        "messages": topic.total_messages,
+        "size": show_size(topic.size_bytes),
+        "settings": topic.settings,
         "partitions": [
             {
-                "partition": each["partition"],
-                "earliest": each["earliest_offset"],
-                "latest": each["latest_offset"],
-                "size": show_size(each["size_bytes"]),
-                "leader": each["leader"],
-                "trouble": each["failure"],
+                "partition": each.partition,
+                "earliest": each.earliest_offset,
+                "latest": each.latest_offset,
+                "size": show_size(each.size_bytes),
+                "leader": each.leader,
+                "trouble": each.failure,
             }
-            for each in topic["partitions"]
+            for each in topic.partitions
         ],
     }
     call.show(topic, table)
 
 
-def _sized(topic: dict[str, Any]) -> dict[str, Any]:
-    rest = {name: value for name, value in topic.items() if name != "size_bytes"}
-    return {**rest, "size": show_size(topic["size_bytes"])}
+def _row(name: str, topic: TopicStats) -> dict[str, Any]:
+    return {"name": name, "partitions": topic.partition_count, "messages": topic.offset_span}
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:

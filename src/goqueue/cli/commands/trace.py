@@ -14,6 +14,13 @@ from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, note, printable
 from goqueue.cli.times import parse_span_ms, parse_time_ms, show_time
+from goqueue.protocols.http.operations.trace_shapes import (
+    SpanOut,
+    TraceList,
+    TraceOut,
+    TraceStatsAnswer,
+    TraceSummary,
+)
 
 
 class _TraceGroup(TyperGroup):
@@ -50,22 +57,22 @@ def get_trace(
     parts = trace.split("/")
     if len(parts) == 3:
         path = "/topics/{}/partitions/{}/messages/{}/trace"
-        found = call.api.get(path, *parts)
+        found = call.api.get(TraceOut, path, *parts)
     elif len(parts) > 1:
         raise UsageError(f"{trace!r} is no message; expected TOPIC/PARTITION/OFFSET")
     else:
-        found = call.api.get("/traces/{}", trace)
+        found = call.api.get(TraceOut, "/traces/{}", trace)
     if call.output is Format.TABLE:
         for line in timeline(found):
             typer.echo(printable(line))
     else:
-        call.show(found, found)
+        call.show(found)
 
 
 @command(app, "list")
 def list_traces(call: Call, *, limit: LimitOption = 100) -> None:
     """List the messages to which something happened last."""
-    _show(call, call.api.get("/traces", limit=limit))
+    _show(call, call.api.get(TraceList, "/traces", limit=limit))
 
 
 @command(app, "search")
@@ -106,6 +113,7 @@ def search_traces(
     """Find messages by what happened to them."""
     now_ms = time.time_ns() // 1_000_000
     answer = call.api.get(
+        TraceList,
         "/traces/search",
         topic=topic,
         partition=partition,
@@ -123,8 +131,7 @@ def search_traces(
 @command(app, "stats")
 def show_stats(call: Call) -> None:
     """Show how much is traced, and where it goes."""
-    stats = call.api.get("/traces/stats")
-    call.show(stats, stats)
+    call.show(call.api.get(TraceStatsAnswer, "/traces/stats"))
 
 
 def _span_ms(text: str | None, option: str) -> int | None:
@@ -136,28 +143,27 @@ def _span_ms(text: str | None, option: str) -> int | None:
     return found
 
 
-def _show(call: Call, answer: dict[str, Any]) -> None:
-    call.show(answer, [_row(each) for each in answer["traces"]], empty="no such traces")
-    if not answer["complete"]:
+def _show(call: Call, answer: TraceList) -> None:
+    call.show(answer, [_row(each) for each in answer.traces], empty="no such traces")
+    if not answer.complete:
         note("there is more than one search looks at: say more of what is wanted")
 
 
-def _row(trace: dict[str, Any]) -> dict[str, Any]:
+def _row(trace: TraceSummary) -> dict[str, Any]:
     return {
-        "trace": trace["trace_id"],
+        "trace": trace.trace_id,
         "message": _place(trace),
-        "status": trace["status"],
-        "start": show_time(trace["start"]),
-        "took": _took(trace["duration_ms"]),
-        "events": trace["spans"],
+        "status": trace.status,
+        "start": show_time(trace.start),
+        "took": _took(trace.duration_ms),
+        "events": trace.spans,
     }
 
 
-def _place(trace: dict[str, Any]) -> str | None:
-    if trace["topic"] is None:
+def _place(found: TraceSummary | TraceOut | SpanOut) -> str | None:
+    if found.topic is None:
         return None
-    offset = "-" if trace["offset"] is None else trace["offset"]
-    return f"{trace['topic']}/{trace['partition']}/{offset}"
+    return f"{found.topic}/{found.partition}/{'-' if found.offset is None else found.offset}"
 
 
 def _took(duration_ms: float) -> str:
@@ -166,38 +172,36 @@ def _took(duration_ms: float) -> str:
     return f"{duration_ms / 1000:.3f}s"
 
 
-def timeline(trace: dict[str, Any]) -> list[str]:
+def timeline(trace: TraceOut) -> list[str]:
     """A trace as lines: what it is, and what happened how long after the beginning."""
+    spans = trace.spans
     lines = [
-        f"trace    {trace['trace_id']}",
+        f"trace    {trace.trace_id}",
         f"message  {_place(trace) or '-'}",
-        f"status   {trace['status']}",
-        f"start    {show_time(trace['start'])}",
-        f"took     {_took(trace['duration_ms'])}",
+        f"status   {trace.status}",
+        f"start    {show_time(trace.start)}",
+        f"took     {_took(trace.duration_ms)}",
         "",
     ]
-    start_ns = min(
-        (each["timestamp_ns"] - round(each["duration_ms"] * 1e6) for each in trace["spans"]),
-        default=0,
-    )
-    width = max((len(each["event"]) for each in trace["spans"]), default=0)
-    for span in trace["spans"]:
-        after = "+" + _took((span["timestamp_ns"] - start_ns) / 1e6)
-        lines.append(f"{after:>12}  {span['event']:<{width}}  {_details(span)}".rstrip())
-    more = trace.get("span_count", 0) - len(trace["spans"])
+    start_ns = min((each.timestamp_ns - round(each.duration_ms * 1e6) for each in spans), default=0)
+    width = max((len(each.event) for each in spans), default=0)
+    for span in spans:
+        after = "+" + _took((span.timestamp_ns - start_ns) / 1e6)
+        lines.append(f"{after:>12}  {span.event:<{width}}  {_details(span)}".rstrip())
+    more = trace.span_count - len(spans)
     return [*lines, f"{'':>12}  and {more} more"] if more > 0 else lines
 
 
-def _details(span: dict[str, Any]) -> str:
+def _details(span: SpanOut) -> str:
     said = {
         "at": _place(span),
-        "group": span["consumer_group"],
-        "consumer": span["consumer"],
-        "priority": span["priority"],
-        "due": None if span["deliver_at"] is None else show_time(span["deliver_at"]),
-        "took": _took(span["duration_ms"]) if span["duration_ms"] else None,
-        **span["attributes"],
-        "error": span["error"],
+        "group": span.consumer_group,
+        "consumer": span.consumer,
+        "priority": span.priority,
+        "due": None if span.deliver_at is None else show_time(span.deliver_at),
+        "took": _took(span.duration_ms) if span.duration_ms else None,
+        **span.attributes,
+        "error": span.error,
     }
     shown = (f"{name}={value}" for name, value in said.items() if value not in {None, ""})
     return " ".join(shown).replace("\n", " ")

@@ -11,6 +11,8 @@ import typer
 import goqueue
 from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError
+from goqueue.cli.output import plain
+from goqueue.protocols.http.operations.probe_shapes import Version
 
 _PATIENCE_S: Final = 2.0
 """Longer than this nobody waits for a version number."""
@@ -48,7 +50,7 @@ def _ask(call: Call) -> tuple[dict[str, Any] | None, str]:
     target = call.target()
     with Api(replace(target, timeout_s=min(target.timeout_s, _PATIENCE_S))) as api:
         try:
-            return {"url": target.server, **api.get("/version")}, ""
+            return {"url": target.server, **plain(api.get(Version, "/version"))}, ""
         except CliError:
             return None, f"no answer from {target.server}"
 

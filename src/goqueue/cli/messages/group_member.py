@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import goqueue
 from goqueue.cli.errors import CliError, RefusedError
 from goqueue.cli.output import note
+from goqueue.protocols.http.groups.member_shapes import JoinAnswer, Left, PollAnswer
+from goqueue.protocols.http.groups.offset_shapes import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.cli.api import Api
+    from goqueue.protocols.http.messages.message_shapes import PolledMessage
 
 _PAGE: Final = 100
 _IDLE_MS: Final = 2000
@@ -25,7 +28,7 @@ _LOST: Final = frozenset({"unknown_member", "fenced_member"})
 
 def read_as_member(
     member: Member,
-    show: Callable[[dict[str, Any]], None],
+    show: Callable[[PolledMessage], None],
     *,
     limit: int | None,
     follow: bool,
@@ -39,15 +42,15 @@ def read_as_member(
     while limit is None or given < limit:
         room = _PAGE if limit is None else min(_PAGE, limit - given)
         polled = member.poll(room, _FOLLOW_MS if follow else _IDLE_MS)
-        for message in polled["messages"]:
+        for message in polled.messages:
             show(message)
-        given += len(polled["messages"])
-        if polled["messages"]:
+        given += len(polled.messages)
+        if polled.messages:
             if commit:
-                member.commit(polled["next_offsets"])
-        elif not follow and polled["partitions"]:
+                member.commit(polled.next_offsets)
+        elif not follow and polled.partitions:
             return
-        idle = 0 if polled["partitions"] else idle + 1
+        idle = 0 if polled.partitions else idle + 1
         if not follow and idle == _PATIENCE:
             note("the other members of the group have all partitions: there is none left to read")
             return
@@ -74,13 +77,13 @@ class Member:
     def __exit__(self, *_error: object) -> None:
         # A member that cannot say goodbye is dropped when its session ends.
         with contextlib.suppress(CliError):
-            self._api.post("/groups/{}/leave", self._group, body={"member_id": self._id})
+            self._api.post(Left, "/groups/{}/leave", self._group, body={"member_id": self._id})
 
     def _join(self) -> None:
-        answer = self._api.post("/groups/{}/join", self._group, body=self._body)
-        self._id = str(answer["member_id"])
+        answer = self._api.post(JoinAnswer, "/groups/{}/join", self._group, body=self._body)
+        self._id = answer.member_id
 
-    def poll(self, limit: int, wait_ms: int) -> dict[str, Any]:
+    def poll(self, limit: int, wait_ms: int) -> PollAnswer:
         """Messages of this member's partitions, waiting for the first."""
         wait_ms = min(wait_ms, round(self._api.target.timeout_s * 500))
         try:
@@ -91,13 +94,11 @@ class Member:
             self._join()
             return self._poll(limit, wait_ms)
 
-    def _poll(self, limit: int, wait_ms: int) -> dict[str, Any]:
-        answer: dict[str, Any] = self._api.get(
-            "/groups/{}/poll", self._group, member_id=self._id, limit=limit, timeout=wait_ms
-        )
-        return answer
+    def _poll(self, limit: int, wait_ms: int) -> PollAnswer:
+        query = {"member_id": self._id, "limit": limit, "timeout": wait_ms}
+        return self._api.get(PollAnswer, "/groups/{}/poll", self._group, **query)
 
-    def commit(self, offsets: dict[str, dict[str, int]]) -> None:
+    def commit(self, offsets: dict[str, dict[int, int]]) -> None:
         """Note what was read."""
         body = {"member_id": self._id, "offsets": offsets}
-        self._api.post("/groups/{}/offsets", self._group, body=body)
+        self._api.post(Committed, "/groups/{}/offsets", self._group, body=body)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.cli.errors import RefusedError
+from goqueue.protocols.http.messages.publish_shapes import PublishAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from goqueue.cli.api import Api
     from goqueue.cli.messages.input_lines import Line
+    from goqueue.protocols.http.messages.publish_shapes import PublishResult
 
 KEPT_ERRORS: Final = 100
 """Of more than this only the count is kept."""
@@ -76,26 +78,28 @@ class Sender:
         while lines:
             body = {"messages": [line.message for line in lines], "acks": self._acks}
             try:
-                answer = self._api.post("/topics/{}/messages", self._topic, body=body)
+                path = "/topics/{}/messages"
+                answer = self._api.post(PublishAnswer, path, self._topic, body=body)
             except RefusedError as error:
                 at = _AT.match(error.field or "")
                 if at is None or int(at[1]) >= len(lines):
                     raise
                 self._fail(lines.pop(int(at[1])), error.detail)
                 continue
-            for line, result in zip(lines, answer["results"], strict=True):
+            for line, result in zip(lines, answer.results, strict=True):
                 self._note(line, result)
             return
 
-    def _note(self, line: Line, result: dict[str, Any]) -> None:
-        if "error" in result:
-            self._fail(line, str(result["error"]))
+    def _note(self, line: Line, result: PublishResult) -> None:
+        if result.error is not None:
+            self._fail(line, result.error)
             return
         self.outcome.sent += 1
         if self._keep_results:
-            delayed = ("id", "deliverAt") if result.get("delayed") else ("offset", "timestamp")
-            names = ("partition", *delayed)
-            self.outcome.results.append({name: result.get(name) for name in names})
+            place: dict[str, Any] = {"offset": result.offset, "timestamp": result.timestamp}
+            if result.delayed:
+                place = {"id": result.id, "deliverAt": result.deliver_at}
+            self.outcome.results.append({"partition": result.partition, **place})
 
     def _fail(self, line: Line, error: str) -> None:
         self.outcome.failed += 1

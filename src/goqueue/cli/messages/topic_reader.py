@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.protocols.http.messages.message_shapes import RangeAnswer, ReadAnswer
+from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.cli.api import Api
+    from goqueue.protocols.http.messages.message_shapes import MessageOut
 
 PAGE: Final = 500
 """Messages of one request."""
@@ -29,11 +33,12 @@ class Start(NamedTuple):
 
 def time_range(
     api: Api, topic: str, partition: int | None, begin_ms: int | str | None, end_ms: int | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[MessageOut]:
     """Everything that is there now between two moments, all partitions merged by time."""
     cursor = None
     while True:
         answer = api.get(
+            RangeAnswer,
             "/topics/{}/messages",
             topic,
             from_time=begin_ms,
@@ -42,31 +47,31 @@ def time_range(
             limit=PAGE,
             cursor=cursor,
         )
-        yield from answer["messages"]
-        cursor = answer["next"]
+        yield from answer.messages
+        cursor = answer.next
         if cursor is None:
             return
 
 
 def one_partition(
     api: Api, topic: str, partition: int, offset: int, end_ms: int | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[MessageOut]:
     """A partition from an offset to its end as it is now, or to the first message of a moment."""
     end: int | None = None
     while True:
         answer = _page(api, topic, partition, Start("offset", offset))
-        end = answer["high_watermark"] if end is None else end
-        for message in answer["messages"]:
-            if message["offset"] >= end:
+        end = answer.high_watermark if end is None else end
+        for message in answer.messages:
+            if message.offset >= end:
                 return
-            if end_ms is None or message["timestamp"] < end_ms:
+            if end_ms is None or message.timestamp < end_ms:
                 yield message
-        if answer["next_offset"] >= end:
+        if answer.next_offset >= end:
             return
-        offset = answer["next_offset"]
+        offset = answer.next_offset
 
 
-def followed(api: Api, topic: str, partition: int | None, start: Start) -> Iterator[dict[str, Any]]:
+def followed(api: Api, topic: str, partition: int | None, start: Start) -> Iterator[MessageOut]:
     """Messages from a place on, for ever; in order within a partition."""
     places: dict[int, Start] = {}
     looked_s = float("-inf")
@@ -78,9 +83,9 @@ def followed(api: Api, topic: str, partition: int | None, start: Start) -> Itera
         wait_ms = _WAIT_MS if len(places) == 1 else 0
         for number, place in places.items():
             answer = _page(api, topic, number, place, wait_ms)
-            places[number] = Start("offset", answer["next_offset"])
-            found = found or bool(answer["messages"])
-            yield from answer["messages"]
+            places[number] = Start("offset", answer.next_offset)
+            found = found or bool(answer.messages)
+            yield from answer.messages
         if not found and not wait_ms:
             time.sleep(FOLLOW_S)
 
@@ -93,12 +98,13 @@ def _look_for_partitions(
         places.setdefault(partition, start)
         return
     first_look = not places
-    for number in range(api.get("/topics/{}", topic)["num_partitions"]):
+    for number in range(api.get(TopicInfo, "/topics/{}", topic).num_partitions):
         places.setdefault(number, start if first_look else Start("offset", "earliest"))
 
 
-def _page(api: Api, topic: str, partition: int, place: Start, wait_ms: int = 0) -> dict[str, Any]:
-    answer: dict[str, Any] = api.get(
+def _page(api: Api, topic: str, partition: int, place: Start, wait_ms: int = 0) -> ReadAnswer:
+    return api.get(
+        ReadAnswer,
         "/topics/{}/partitions/{}/messages",
         topic,
         partition,
@@ -106,4 +112,3 @@ def _page(api: Api, topic: str, partition: int, place: Start, wait_ms: int = 0) 
         wait=wait_ms,
         **{place.kind: place.value},
     )
-    return answer

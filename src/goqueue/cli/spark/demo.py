@@ -22,6 +22,11 @@ from goqueue.cli.contexts import Target
 from goqueue.cli.errors import CliError, UnreachableError
 from goqueue.cli.output import emit, note
 from goqueue.cli.times import show_size
+from goqueue.protocols.http.messages.message_shapes import MessageOut, ReadAnswer
+from goqueue.protocols.http.messages.publish_shapes import PublishAnswer
+from goqueue.protocols.http.operations.probe_shapes import Readiness
+from goqueue.protocols.http.queues.dead_letter_shapes import LetterLine, LetterList
+from goqueue.protocols.http.topics.topic_shapes import PartitionList, TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +121,7 @@ def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + _START_S
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            if api.probe("/readyz")[0] == 200:
+            if api.probe(Readiness, "/readyz")[0] == 200:
                 return
         except UnreachableError:
             pass
@@ -131,12 +136,12 @@ def _publish(api: Api, count: int) -> int:
     """Publish the orders of the last hour; returns how many are wrong."""
     from goqueue.spark.demo.orders import SPAN_MS, orders  # noqa: PLC0415 - this command alone
 
-    api.post("/topics", body={"name": "orders", "num_partitions": 4})
+    api.post(TopicInfo, "/topics", body={"name": "orders", "num_partitions": 4})
     made = list(orders(count, time.time_ns() // 1_000_000 - SPAN_MS))
     for at in range(0, len(made), _AT_ONCE):
         part = made[at : at + _AT_ONCE]
         messages = [{"key": each.key, "value": each.value} for each in part]
-        api.post("/topics/{}/messages", "orders", body={"messages": messages})
+        api.post(PublishAnswer, "/topics/{}/messages", "orders", body={"messages": messages})
     return sum(not each.is_good for each in made)
 
 
@@ -152,42 +157,42 @@ def _run_pipeline(folder: Path, servers: str, http: str) -> None:
 # --- What came of it -----------------------------------------------------------------------------
 
 
-def _messages(api: Api, topic: str) -> Iterator[dict[str, Any]]:
-    for partition in api.get("/topics/{}/partitions", topic)["partitions"]:
+def _messages(api: Api, topic: str) -> Iterator[MessageOut]:
+    for partition in api.get(PartitionList, "/topics/{}/partitions", topic).partitions:
         offset = 0
         while True:
             path = "/topics/{}/partitions/{}/messages"
-            number = partition["partition"]
-            found = api.get(path, topic, number, offset=offset, limit=1000)
-            yield from found["messages"]
-            if offset == found["next_offset"] or not found["messages"]:
+            number = partition.partition
+            found = api.get(ReadAnswer, path, topic, number, offset=offset, limit=1000)
+            yield from found.messages
+            if offset == found.next_offset or not found.messages:
                 break
-            offset = found["next_offset"]
+            offset = found.next_offset
 
 
 def _revenue(api: Api) -> list[dict[str, Any]]:
     """The newest figures of each minute and country."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
     for message in _messages(api, "revenue"):
-        row = json.loads(message["value"])
+        row = json.loads(message.value or "")
         newest[row["window_start"], row["country"]] = row
     return [newest[each] for each in sorted(newest)]
 
 
 def _dead_letters(api: Api) -> dict[str, Any]:
-    letters: list[dict[str, Any]] = []
+    letters: list[LetterLine] = []
     while True:
-        page = api.get("/topics/{}/dlq", "orders", limit=_PAGE, skip=len(letters))
-        letters += page["letters"]
-        if len(page["letters"]) < _PAGE:
+        page = api.get(LetterList, "/topics/{}/dlq", "orders", limit=_PAGE, skip=len(letters))
+        letters += page.letters
+        if len(page.letters) < _PAGE:
             break
-    samples = {str(each["error"]).partition(" (")[0]: each["preview"] for each in letters}
-    reasons = Counter(str(each["error"]).partition(" (")[0] for each in letters)
+    samples = {str(each.error).partition(" (")[0]: each.preview for each in letters}
+    reasons = Counter(str(each.error).partition(" (")[0] for each in letters)
     rows = [
         {"why": why, "letters": many, "for example": _cut(samples[why])}
         for why, many in reasons.most_common()
     ]
-    return {"topic": page["dead_letter_topic"], "total": page["total"], "reasons": rows}
+    return {"topic": page.dead_letter_topic, "total": page.total, "reasons": rows}
 
 
 def _cut(text: str | None) -> str:

@@ -207,7 +207,7 @@ def summary(report: RunReport) -> dict[str, Any]:
     """What a run did, for people."""
     last = report.last
     columns = ("query", "sink", "state", "rows", "batch", "lag", "error")
-    rows = query_rows(last.as_dict()["queries"])
+    rows = query_rows(last.queries)
     return {
         "pipeline": last.name,
         "state": report.state.value,
@@ -280,7 +280,7 @@ def picture(progress: RunProgress) -> RenderableType:
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    rows = query_rows(progress.as_dict()["queries"])
+    rows = query_rows(progress.queries)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in _SHOWN:
         is_text = name in {"query", "sink", "state", "watermark"}

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from goqueue.cli.times import show_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
+    from goqueue.model.pipeline_reports import QueryReport
     from goqueue.spark.pipelines.planning import Plan, QueryPlan
+    from goqueue.spark.pipelines.progress import QueryProgress
     from goqueue.spark.pipelines.surveying import Survey, TopicState
 
 
@@ -76,22 +78,22 @@ def _columns(rows: Iterable[list[str]]) -> Iterator[str]:
         yield "  ".join([*cells, row[-1]]).rstrip()
 
 
-def query_rows(queries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Running queries as rows of a table."""
+def query_rows(queries: Iterable[QueryReport | QueryProgress]) -> list[dict[str, Any]]:
+    """Running queries as rows of a table: those of a run here, or of what the broker was told."""
     return [
         {
-            "query": each.get("name"),
-            "sink": each.get("sink"),
-            "state": str(each.get("state")),
-            "rows": each.get("rows") or 0,
-            "rows/s": _rounded(each.get("rows_per_second")),
-            "in/s": _rounded(each.get("input_rows_per_second")),
-            "lag": each.get("lag"),
-            "batch": each.get("batch_id"),
-            "took": None if each.get("batch_ms") is None else f"{each['batch_ms']:.0f} ms",
-            "kept rows": each.get("state_rows"),
-            "watermark": None if not each.get("watermark") else show_time(each["watermark"]),
-            "error": each.get("error"),
+            "query": each.name,
+            "sink": each.sink,
+            "state": str(each.state),
+            "rows": each.rows or 0,
+            "rows/s": _rounded(each.rows_per_second),
+            "in/s": _rounded(each.input_rows_per_second),
+            "lag": each.lag,
+            "batch": each.batch_id,
+            "took": None if each.batch_ms is None else f"{each.batch_ms:.0f} ms",
+            "kept rows": each.state_rows,
+            "watermark": show_time(each.watermark) if each.watermark else None,
+            "error": each.error,
         }
         for each in queries
     ]

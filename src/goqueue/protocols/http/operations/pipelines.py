@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.pipelines import (
-    MAX_REPORT_BYTES,
-    PipelineFields,
-    PipelineReport,
-)
+from goqueue.broker.pipelines import MAX_REPORT_BYTES
+from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
+from goqueue.protocols.http.operations.pipeline_shapes import PipelineList, PipelineRemoved
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -35,18 +33,6 @@ class PipelineBody(PipelineFields, kw_only=True, frozen=True):
     interval_ms: Annotated[
         int, doc("How often it reports.", 10_000, ge=100, le=_LONGEST_INTERVAL_MS)
     ] = 10_000
-
-
-class PipelineList(msgspec.Struct):
-    """Every pipeline, by name."""
-
-    pipelines: list[PipelineReport]
-
-
-class PipelineRemoved(msgspec.Struct):
-    """What was forgotten."""
-
-    removed: str
 
 
 class PipelineRoutes:
