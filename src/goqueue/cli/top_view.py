@@ -13,7 +13,7 @@ from goqueue.model.internal_topics import is_internal_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from goqueue.protocols.http.operations.probe_shapes import Readiness
+    from goqueue.protocols.http.operations.operation_shapes import Readiness
 
 _SAMPLE: Final = re.compile(r"goqueue_(\w+)\{(.*)\} (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -12,15 +12,20 @@ from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
-from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
+from goqueue.server.config_kinds import (
+    DAY,
+    MINUTE,
+    SECOND,
+    YEAR,
+    Choice,
+    Duration,
+    Size,
+    Switch,
+    Whole,
+)
 from goqueue.server.config_table import setting
 from goqueue.storage.config import Fsync
 from goqueue.transactions.settings import TransactionSettings
-
-_SECOND: Final = 1000
-_MINUTE: Final = 60 * _SECOND
-_DAY: Final = 24 * 60 * _MINUTE
-_YEAR: Final = 365 * _DAY
 
 _GROUPS: Final = GroupSettings()
 _TRANSACTIONS: Final = TransactionSettings()
@@ -45,7 +50,7 @@ class StorageSection:
     )
     segment_ms: int = setting(
         _topic_number("segment.ms"),
-        Duration(1, 100 * _YEAR),
+        Duration(1, 100 * YEAR),
         "How long a segment takes appends at most, so that retention can reach its records.",
         name="segment_age",
         topic="segment.ms",
@@ -69,34 +74,34 @@ class StorageSection:
     )
     fsync_interval_ms: int = setting(
         _topic_number("flush.ms"),
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The interval of `fsync: interval`.",
         name="sync_interval",
         topic="flush.ms",
         kafka="log.flush.interval.ms",
     )
     retention_check_ms: int = setting(
-        round(_UPKEEP.retention_s * _SECOND),
-        Duration(10, _DAY),
+        round(_UPKEEP.retention_s * SECOND),
+        Duration(10, DAY),
         "How often retention runs. It looks at logs that were appended to or have a segment due.",
         kafka="log.retention.check.interval.ms",
     )
     compaction_check_ms: int = setting(
-        round(_UPKEEP.compaction_s * _SECOND),
-        Duration(10, _DAY),
+        round(_UPKEEP.compaction_s * SECOND),
+        Duration(10, DAY),
         "How often compaction runs. It looks at compacted logs that were appended to or are due.",
         kafka="log.cleaner.backoff.ms",
     )
     checkpoint_ms: int = setting(
-        round(_UPKEEP.checkpoint_s * _SECOND),
-        Duration(10, _DAY),
+        round(_UPKEEP.checkpoint_s * SECOND),
+        Duration(10, DAY),
         "How often logs note how far they are safe, which bounds what a start after a crash scans.",
         name="checkpoint_interval",
         kafka="log.flush.offset.checkpoint.interval.ms",
     )
     producer_idle_ms: int = setting(
         _UPKEEP.producer_idle_ms,
-        Duration(_MINUTE, 100 * _YEAR),
+        Duration(MINUTE, 100 * YEAR),
         "How long an idempotent producer may be silent before it is forgotten.",
         name="producer_expiry",
         kafka="producer.id.expiration.ms",
@@ -107,8 +112,8 @@ class StorageSection:
         "Publishing is refused while more than this share of the disk is in use.",
     )
     disk_check_ms: int = setting(
-        round(_UPKEEP.disk_s * _SECOND),
-        Duration(10, _DAY),
+        round(_UPKEEP.disk_s * SECOND),
+        Duration(10, DAY),
         "How often the disk's use is looked at.",
     )
 
@@ -137,7 +142,7 @@ class TopicsSection:
     )
     retention_ms: int = setting(
         _topic_number("retention.ms"),
-        Duration(0, 100 * _YEAR, unlimited=True),
+        Duration(0, 100 * YEAR, unlimited=True),
         "How long messages are kept.",
         topic="retention.ms",
         kafka="log.retention.ms",
@@ -166,19 +171,19 @@ class GroupsSection:
 
     min_session_timeout_ms: int = setting(
         _GROUPS.min_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A member that asks for a shorter session is refused.",
         kafka="group.min.session.timeout.ms",
     )
     max_session_timeout_ms: int = setting(
         _GROUPS.max_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A member that asks for a longer session is refused.",
         kafka="group.max.session.timeout.ms",
     )
     initial_rebalance_delay_ms: int = setting(
         _GROUPS.initial_rebalance_delay_ms,
-        Duration(0, 10 * _MINUTE),
+        Duration(0, 10 * MINUTE),
         "How long an empty group waits for more members before its first rebalance.",
         kafka="group.initial.rebalance.delay.ms",
     )
@@ -197,73 +202,73 @@ class GroupsSection:
     )
     consumer_session_timeout_ms: int = setting(
         _GROUPS.consumer_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "How long a member of the newer protocol (KIP-848) may be silent.",
         kafka="group.consumer.session.timeout.ms",
     )
     consumer_heartbeat_interval_ms: int = setting(
         _GROUPS.consumer_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "How often such a member is told to speak.",
         kafka="group.consumer.heartbeat.interval.ms",
     )
     consumer_min_session_timeout_ms: int = setting(
         _GROUPS.consumer_min_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The least that `consumer.session.timeout.ms` of a group may be.",
         kafka="group.consumer.min.session.timeout.ms",
     )
     consumer_max_session_timeout_ms: int = setting(
         _GROUPS.consumer_max_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The most that `consumer.session.timeout.ms` of a group may be.",
         kafka="group.consumer.max.session.timeout.ms",
     )
     consumer_min_heartbeat_interval_ms: int = setting(
         _GROUPS.consumer_min_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The least that `consumer.heartbeat.interval.ms` of a group may be.",
         kafka="group.consumer.min.heartbeat.interval.ms",
     )
     consumer_max_heartbeat_interval_ms: int = setting(
         _GROUPS.consumer_max_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The most that `consumer.heartbeat.interval.ms` of a group may be.",
         kafka="group.consumer.max.heartbeat.interval.ms",
     )
     streams_session_timeout_ms: int = setting(
         _GROUPS.streams_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The session timeout of members of Streams groups (KIP-1071).",
         kafka="group.streams.session.timeout.ms",
     )
     streams_heartbeat_interval_ms: int = setting(
         _GROUPS.streams_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The heartbeat interval of such members.",
         kafka="group.streams.heartbeat.interval.ms",
     )
     streams_min_session_timeout_ms: int = setting(
         _GROUPS.streams_min_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The least that `streams.session.timeout.ms` of a group may be.",
         kafka="group.streams.min.session.timeout.ms",
     )
     streams_max_session_timeout_ms: int = setting(
         _GROUPS.streams_max_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The most that `streams.session.timeout.ms` of a group may be.",
         kafka="group.streams.max.session.timeout.ms",
     )
     streams_min_heartbeat_interval_ms: int = setting(
         _GROUPS.streams_min_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The least that `streams.heartbeat.interval.ms` of a group may be.",
         kafka="group.streams.min.heartbeat.interval.ms",
     )
     streams_max_heartbeat_interval_ms: int = setting(
         _GROUPS.streams_max_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "The most that `streams.heartbeat.interval.ms` of a group may be.",
         kafka="group.streams.max.heartbeat.interval.ms",
     )
@@ -283,7 +288,7 @@ class GroupsSection:
     )
     streams_initial_rebalance_delay_ms: int = setting(
         _GROUPS.streams_initial_rebalance_delay_ms,
-        Duration(0, 10 * _MINUTE),
+        Duration(0, 10 * MINUTE),
         "How long an empty Streams group waits for more members before it assigns tasks.",
         kafka="group.streams.initial.rebalance.delay.ms",
     )
@@ -297,25 +302,25 @@ class GroupsSection:
     )
     share_min_session_timeout_ms: int = setting(
         _GROUPS.share_min_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A share group cannot be set to a shorter `share.session.timeout.ms`.",
         kafka="group.share.min.session.timeout.ms",
     )
     share_max_session_timeout_ms: int = setting(
         _GROUPS.share_max_session_timeout_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A share group cannot be set to a longer `share.session.timeout.ms`.",
         kafka="group.share.max.session.timeout.ms",
     )
     share_min_heartbeat_interval_ms: int = setting(
         _GROUPS.share_min_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A share group cannot be set to a shorter `share.heartbeat.interval.ms`.",
         kafka="group.share.min.heartbeat.interval.ms",
     )
     share_max_heartbeat_interval_ms: int = setting(
         _GROUPS.share_max_heartbeat_interval_ms,
-        Duration(1, _DAY),
+        Duration(1, DAY),
         "A share group cannot be set to a longer `share.heartbeat.interval.ms`.",
         kafka="group.share.max.heartbeat.interval.ms",
     )
@@ -351,14 +356,14 @@ class GroupsSection:
     )
     offsets_retention_ms: int = setting(
         _GROUPS.offsets_retention_ms,
-        Duration(_MINUTE, 100 * _YEAR),
+        Duration(MINUTE, 100 * YEAR),
         "How long committed offsets outlive a group's last member.",
         kafka="offsets.retention.minutes",
-        kafka_unit=_MINUTE,
+        kafka_unit=MINUTE,
     )
     offsets_check_interval_ms: int = setting(
         _GROUPS.offsets_check_interval_ms,
-        Duration(10, _DAY),
+        Duration(10, DAY),
         "How often expired offsets are looked for.",
         kafka="offsets.retention.check.interval.ms",
     )
@@ -377,18 +382,18 @@ class TransactionsSection:
 
     max_timeout_ms: int = setting(
         _TRANSACTIONS.max_timeout_ms,
-        Duration(_SECOND, _DAY),
+        Duration(SECOND, DAY),
         "A producer that wants its transactions to stay open for longer is refused.",
         kafka="transaction.max.timeout.ms",
     )
     session_timeout_ms: int = setting(
         _TRANSACTIONS.session_timeout_ms,
-        Duration(_SECOND, _DAY),
+        Duration(SECOND, DAY),
         "An open transaction of an HTTP or gRPC producer that is silent for so long is aborted.",
     )
     id_expiration_ms: int = setting(
         _TRANSACTIONS.id_expiration_ms,
-        Duration(_MINUTE, 100 * _YEAR),
+        Duration(MINUTE, 100 * YEAR),
         "A transactional id that nobody has used for so long is forgotten.",
         kafka="transactional.id.expiration.ms",
     )

@@ -19,6 +19,11 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
 
 UNLIMITED: Final = -1
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+DAY: Final = 24 * 60 * MINUTE
+YEAR: Final = 365 * DAY
+"""In milliseconds, as all durations."""
 
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

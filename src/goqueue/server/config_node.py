@@ -13,6 +13,10 @@ from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.metrics.registry import MAX_SERIES
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
+    DAY,
+    MINUTE,
+    SECOND,
+    YEAR,
     Address,
     Choice,
     Choices,
@@ -30,10 +34,6 @@ from goqueue.server.config_kinds import (
 from goqueue.server.config_table import setting
 from goqueue.tenancy.mechanisms import Mechanism
 
-_SECOND: Final = 1000
-_MINUTE: Final = 60 * _SECOND
-_DAY: Final = 24 * 60 * _MINUTE
-_YEAR: Final = 365 * _DAY
 _MIB: Final = 1 << 20
 _INT32: Final = (1 << 31) - 1
 
@@ -101,8 +101,8 @@ class BrokerSection:
         flag="--broker-id",
     )
     stop_timeout_ms: int = setting(
-        30 * _SECOND,
-        Duration(0, 10 * _MINUTE),
+        30 * SECOND,
+        Duration(0, 10 * MINUTE),
         "How long requests under way may take to end when the server is told to stop.",
     )
 
@@ -188,14 +188,14 @@ class LimitsSection:
         kafka="queued.max.request.bytes",
     )
     idle_timeout_ms: int = setting(
-        round(_LISTENER.idle_s * _SECOND),
-        Duration(_SECOND, _YEAR),
+        round(_LISTENER.idle_s * SECOND),
+        Duration(SECOND, YEAR),
         "A connection that nothing happens on is closed after this.",
         kafka="connections.max.idle.ms",
     )
     stalled_write_timeout_ms: int = setting(
-        round(_LISTENER.stalled_write_s * _SECOND),
-        Duration(_SECOND, _DAY),
+        round(_LISTENER.stalled_write_s * SECOND),
+        Duration(SECOND, DAY),
         "A client that takes nothing of its answers for so long is dropped.",
     )
 
@@ -251,7 +251,7 @@ class SaslSection:
     )
     session_lifetime_ms: int = setting(
         _SASL.session_lifetime_ms,
-        Duration(0, _YEAR),
+        Duration(0, YEAR),
         "How long a login counts; clients then log in anew on the same connection. "
         "0: as long as the connection.",
         kafka="connections.max.reauth.ms",

@@ -6,8 +6,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from goqueue.protocols.http.operations.operation_shapes import Stats
 from goqueue.server.self_signed import CERT_FILE
 from goqueue.server.tls import FOLDER
 from goqueue.testing import Broker
@@ -43,13 +45,14 @@ class _Recorder(BaseHTTPRequestHandler):
     """Notes the keys that it is sent."""
 
     keys: list[str | None]
+    answer: bytes = msgspec.json.encode(Stats(1, "c", 0.0, 0, 0, 0, [], {}))
 
     def do_GET(self) -> None:
         self.keys.append(self.headers["x-api-key"])
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.end_headers()
-        self.wfile.write(b'{"topics": {}}')
+        self.wfile.write(self.answer)
 
     def log_message(self, *_arguments: object) -> None:
         pass
@@ -76,3 +79,12 @@ def test_the_key_of_a_context_is_sent_to_its_server_and_to_no_other(
     monkeypatch.setenv("GOQUEUE_API_KEY", "mine")
     run("topic", "list", "-s", url)
     assert _Recorder.keys == ["hush", None, "mine"]
+
+
+def test_an_answer_of_another_version_is_an_error_that_says_so(
+    run: Run, recorder: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Recorder, "answer", b'{"topics": {"orders": {"partitions": 1}}}')
+    result = run("topic", "list", "-s", f"http://127.0.0.1:{recorder.server_port}", code=1)
+    assert "compare the versions with `goqueue version`" in result.stderr
+    assert "Traceback" not in result.output

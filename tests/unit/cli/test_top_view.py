@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.cli.top_view import frame, parse_sample
-from goqueue.protocols.http.operations.probe_shapes import Readiness, Summary
+from goqueue.protocols.http.operations.operation_shapes import Readiness, Summary
 
 READY = Readiness("ready", {"storage": "ok"}, Summary(1, "c", 5.0, 1, 2, 1024, []))
 

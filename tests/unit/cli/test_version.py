@@ -14,7 +14,19 @@ import goqueue
 from goqueue.cli.root import app
 from goqueue.records import IMPLEMENTATION
 
-HEAVY = {"aiokafka", "asyncio", "grpc", "httpx", "msgspec", "pyarrow", "rich.progress", "yaml"}
+HEAVY = {
+    "aiokafka",
+    "asyncio",
+    "goqueue.broker",
+    "goqueue.cli.commands.schema",
+    "goqueue.server",
+    "goqueue.storage",
+    "grpc",
+    "httpx",
+    "pyarrow",
+    "rich.progress",
+    "yaml",
+}
 NOBODY = "http://127.0.0.1:1"
 
 

@@ -8,7 +8,7 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import UnreachableError
 from goqueue.cli.output import plain
 from goqueue.cli.times import show_size, show_span
-from goqueue.protocols.http.operations.probe_shapes import Readiness, Stats, Version
+from goqueue.protocols.http.operations.operation_shapes import Readiness, Stats, Version
 
 app = typer.Typer(no_args_is_help=True, help="Look at the server as a whole.")
 

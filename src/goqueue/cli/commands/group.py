@@ -11,8 +11,13 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import group_names, topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.times import parse_time_ms
-from goqueue.protocols.http.groups.group_shapes import GroupDeleted, GroupInfo, GroupList
-from goqueue.protocols.http.groups.offset_shapes import OffsetsAnswer, ResetAnswer
+from goqueue.protocols.http.groups.group_shapes import (
+    GroupDeleted,
+    GroupInfo,
+    GroupList,
+    OffsetsAnswer,
+    ResetAnswer,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
 

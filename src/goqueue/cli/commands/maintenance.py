@@ -5,10 +5,7 @@ from __future__ import annotations
 import typer
 
 from goqueue.cli.calls import Call, ForceOption, command, confirm
-from goqueue.protocols.http.operations.maintenance_shapes import (
-    MaintenanceResumed,
-    MaintenanceStatus,
-)
+from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
 app = typer.Typer(
     no_args_is_help=True, help="See whether retention and TTL run, and let them go on."

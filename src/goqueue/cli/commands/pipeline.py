@@ -18,7 +18,7 @@ from goqueue.cli.spark.job_command import ConfOption  # noqa: TC001 - Typer look
 from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
 from goqueue.cli.times import parse_span_ms, show_span, show_time
 from goqueue.model.pipeline_reports import PipelineReport
-from goqueue.protocols.http.operations.pipeline_shapes import PipelineList
+from goqueue.protocols.http.operations.operation_shapes import PipelineList
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Pipeline, Problem

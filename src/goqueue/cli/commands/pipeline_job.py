@@ -33,6 +33,7 @@ from goqueue.cli.spark.job_options import (
     span,
     stopping,
 )
+from goqueue.spark import jobs
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
@@ -67,8 +68,6 @@ def archive(
 
     What is done is remembered in TABLE.checkpoint, unless --checkpoint says where.
     """
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     to = _table(table_format, table, table_name, catalog)
     end = moment(until, "--until")
     call.require_topic(topic)
@@ -113,8 +112,6 @@ def restore(
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Write archived messages to a topic, in order by key, with their keys, headers and times."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     start, end = asked(since, "--since"), asked(until, "--until")
     archived = _table(table_format, table, table_name, catalog)
     return jobs.restore(
@@ -157,8 +154,6 @@ def replay(
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Write the messages of a time range again, in order by key, to any topic, even the same."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     start, end = asked(since, "--since"), asked(until, "--until")
     call.require_topic(topic)
     return jobs.replay(
@@ -209,8 +204,6 @@ def repartition(
     The new topic has the settings of the old one. In the end both are read, and the count and the
     checksum of every key compared.
     """
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     call.require_topic(topic)
     spark = call.spark  # takes Ctrl-C for itself when it starts
     with stopping() if follow else nullcontext() as stop:
@@ -268,8 +261,6 @@ def dedupe(
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy a topic without repetitions, in the order of the original."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     start, end = asked(since, "--since"), asked(until, "--until")
     window_ms = span(window, "--window")
     call.require_topic(topic)
@@ -310,8 +301,6 @@ def compact(
     piece_rows: PieceOption = _PIECE_ROWS,
 ) -> JobReport:
     """Copy the newest message of each key, and none of a key that was deleted."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     call.require_topic(topic)
     return jobs.compact(
         call.spark,

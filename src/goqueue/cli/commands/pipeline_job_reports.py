@@ -12,6 +12,7 @@ from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, printable
 from goqueue.cli.spark.job_command import JobCall, job
 from goqueue.cli.spark.job_options import PartitionerOption, SinceOption, UntilOption, moment, span
+from goqueue.spark import jobs
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.report import JobReport
@@ -54,8 +55,6 @@ def triage(
     ] = False,
 ) -> JobReport:
     """Group dead letters by cause, with the command that sends each group back."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     died = moment(since, "--since"), moment(until, "--until")
     call.require_letters(topics or ())
     return jobs.dlq_triage(
@@ -115,8 +114,6 @@ def redrive(
     force: ForceOption = False,
 ) -> JobReport:
     """Publish many dead letters again, each once; the same command goes on after a kill."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     selection = jobs.Selection(
         reason=reason,
         group=group,
@@ -171,8 +168,6 @@ def lag(
     ] = False,
 ) -> JobReport:
     """Show how far every group is behind, in messages and in time. Starts no Spark."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     return jobs.lag_report(
         call.servers,
         groups=groups,
@@ -202,8 +197,6 @@ def skew(
     partitioner: PartitionerOption = "mmh3",
 ) -> JobReport:
     """Show hot keys, how full partitions are, sizes and the course of time."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
     call.require_topic(topic)
     report = jobs.skew_report(
@@ -248,8 +241,6 @@ def traces(
     sample: SampleOption = None,
 ) -> JobReport:
     """Show how long each stage of a message's life takes, from trace files."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
     return jobs.trace_report(
         call.spark,
@@ -283,8 +274,6 @@ def audit(
     sample: SampleOption = None,
 ) -> JobReport:
     """Show which messages fit which version of a schema, and which fit none, and why."""
-    from goqueue.spark import jobs  # noqa: PLC0415 - start-up stays light
-
     why = "or where the registry is (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
     start_ms, end_ms = moment(since, "--since"), moment(until, "--until")

@@ -13,7 +13,7 @@ from goqueue.cli.errors import CliError, UsageError
 from goqueue.cli.output import Format, emit_line, printable
 from goqueue.cli.times import show_size, show_span
 from goqueue.cli.top_view import frame, parse_sample
-from goqueue.protocols.http.operations.probe_shapes import Readiness
+from goqueue.protocols.http.operations.operation_shapes import Readiness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

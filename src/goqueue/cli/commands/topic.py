@@ -11,7 +11,7 @@ from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import RefusedError, UsageError
 from goqueue.cli.times import parse_retention_ms, show_size
 from goqueue.protocols.http.messages.message_shapes import PurgedTopic
-from goqueue.protocols.http.operations.probe_shapes import Stats, TopicStats
+from goqueue.protocols.http.operations.operation_shapes import Stats, TopicStats
 from goqueue.protocols.http.topics.topic_shapes import Deleted, TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")

@@ -12,7 +12,7 @@ import goqueue
 from goqueue.cli.calls import Call, command
 from goqueue.cli.errors import CliError
 from goqueue.cli.output import plain
-from goqueue.protocols.http.operations.probe_shapes import Version
+from goqueue.protocols.http.operations.operation_shapes import Version
 
 _PATIENCE_S: Final = 2.0
 """Longer than this nobody waits for a version number."""

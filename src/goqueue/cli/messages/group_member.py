@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Self
 import goqueue
 from goqueue.cli.errors import CliError, RefusedError
 from goqueue.cli.output import note
+from goqueue.protocols.http.groups.group_shapes import Committed
 from goqueue.protocols.http.groups.member_shapes import JoinAnswer, Left, PollAnswer
-from goqueue.protocols.http.groups.offset_shapes import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

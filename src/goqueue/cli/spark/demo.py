@@ -22,9 +22,8 @@ from goqueue.cli.contexts import Target
 from goqueue.cli.errors import CliError, UnreachableError
 from goqueue.cli.output import emit, note
 from goqueue.cli.times import show_size
-from goqueue.protocols.http.messages.message_shapes import MessageOut, ReadAnswer
-from goqueue.protocols.http.messages.publish_shapes import PublishAnswer
-from goqueue.protocols.http.operations.probe_shapes import Readiness
+from goqueue.protocols.http.messages.message_shapes import MessageOut, PublishAnswer, ReadAnswer
+from goqueue.protocols.http.operations.operation_shapes import Readiness
 from goqueue.protocols.http.queues.dead_letter_shapes import LetterLine, LetterList
 from goqueue.protocols.http.topics.topic_shapes import PartitionList, TopicInfo
 

@@ -17,39 +17,31 @@ class ServedNode(Protocol):
     @property
     def broker(self) -> Broker:
         """The broker."""
-        ...
 
     @property
     def maintenance(self) -> Maintenance:
         """What looks after the logs."""
-        ...
 
     @property
     def store(self) -> MetadataStore:
         """Where the topics are kept."""
-        ...
 
     @property
     def metrics(self) -> Metrics | None:
         """What is counted; None when metrics are turned off."""
-        ...
 
     @property
     def is_started(self) -> bool:
         """Everything has been started once."""
-        ...
 
     @property
     def is_ready(self) -> bool:
         """Started, and not stopping."""
-        ...
 
     @property
     def uptime_s(self) -> float:
         """Since the start began."""
-        ...
 
     @property
     def connection_count(self) -> int:
         """Connections of clients that are open now, as far as they are counted."""
-        ...

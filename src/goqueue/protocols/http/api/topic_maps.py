@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from goqueue.broker.partition import PartitionId
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from goqueue.broker.partition import PartitionId
     from goqueue.model.lag import PartitionLag
+
+_T = TypeVar("_T")
 
 
 def by_topic(partitions: Iterable[PartitionId]) -> dict[str, list[int]]:
-    """Partitions as JSON shows them: numbers by topic, in order."""
+    """Partitions: numbers by topic, in order."""
     found: dict[str, list[int]] = {}
     for each in sorted(partitions, key=lambda each: (each.topic, each.number)):
         found.setdefault(each.topic, []).append(each.number)
     return found
 
 
-def offsets_by_topic(offsets: Iterable[tuple[PartitionId, int]]) -> dict[str, dict[int, int]]:
-    """Offsets as JSON shows them: by topic and partition."""
-    found: dict[str, dict[int, int]] = {}
-    for partition, offset in offsets:
-        found.setdefault(partition.topic, {})[partition.number] = offset
+def by_partition(values: Iterable[tuple[tuple[str, int], _T]]) -> dict[str, dict[int, _T]]:
+    """Something of each partition: by topic and number."""
+    found: dict[str, dict[int, _T]] = {}
+    for (topic, number), value in values:
+        found.setdefault(topic, {})[number] = value
     return found
 
 
 def committed_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int | None]]:
-    """Committed offsets as JSON shows them; None where there is none."""
-    found: dict[str, dict[int, int | None]] = {}
-    for each in lags:
-        found.setdefault(each.topic, {})[each.partition] = each.committed
-    return found
+    """Committed offsets; None where there is none."""
+    return by_partition(((each.topic, each.partition), each.committed) for each in lags)
 
 
 def lag_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
-    """Lag as JSON shows it: by topic and partition."""
-    return offsets_by_topic((PartitionId(each.topic, each.partition), each.lag) for each in lags)
+    """How far a group is behind."""
+    return by_partition(((each.topic, each.partition), each.lag) for each in lags)

@@ -24,7 +24,7 @@ from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.topic_maps import by_topic, offsets_by_topic
+from goqueue.protocols.http.api.topic_maps import by_partition, by_topic
 from goqueue.protocols.http.groups.member_shapes import (
     PROTOCOL,
     JoinAnswer,
@@ -233,7 +233,7 @@ class MemberRoutes:
         return PollAnswer(
             member.epoch,
             [delivered_message(each, force_base64=force) for each in found],
-            offsets_by_topic((each.id, offset) for each, offset in offsets if each.id in mine),
+            by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
             by_topic(mine),
         )
 
@@ -256,7 +256,7 @@ class MemberRoutes:
         return PollAnswer(
             member.epoch,
             [polled_message(each, force_base64=force) for each in polled.messages],
-            offsets_by_topic(polled.next_offsets.items()),
+            by_partition(polled.next_offsets.items()),
             by_topic(member.assigned),
         )
 

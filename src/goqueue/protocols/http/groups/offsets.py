@@ -23,7 +23,7 @@ from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.topic_maps import committed_by_topic, lag_by_topic
-from goqueue.protocols.http.groups.offset_shapes import (
+from goqueue.protocols.http.groups.group_shapes import (
     ALL_PARTITIONS,
     Change,
     CommitBody,

@@ -19,12 +19,12 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.messages.message_shapes import priority_label
-from goqueue.protocols.http.messages.publish_shapes import (
+from goqueue.protocols.http.messages.message_shapes import (
     MessageIn,
     PublishAnswer,
     PublishBody,
     PublishResult,
+    priority_label,
 )
 from goqueue.runtime.turns import Turns
 

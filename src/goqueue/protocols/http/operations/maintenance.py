@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.operations.maintenance_shapes import (
-    MaintenanceResumed,
-    MaintenanceStatus,
-)
+from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -11,7 +11,7 @@ from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.protocols.http.operations.pipeline_shapes import PipelineList, PipelineRemoved
+from goqueue.protocols.http.operations.operation_shapes import PipelineList, PipelineRemoved
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -18,7 +18,7 @@ from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.protocols.http.operations.probe_shapes import (
+from goqueue.protocols.http.operations.operation_shapes import (
     Health,
     Readiness,
     Stats,

@@ -37,8 +37,8 @@ class SpanOut(msgspec.Struct):
     attributes: dict[str, str]
 
 
-class TraceSummary(msgspec.Struct):
-    """What became of one message."""
+class _Trace(msgspec.Struct):
+    """What became of one message, as far as it is said everywhere."""
 
     trace_id: Annotated[str, doc("Its id.", EXAMPLE_ID)]
     topic: str | None
@@ -48,20 +48,17 @@ class TraceSummary(msgspec.Struct):
     start: Annotated[Milliseconds, doc("When the first thing happened.")]
     end: Annotated[Milliseconds, doc("When the last thing happened.")]
     duration_ms: Annotated[float, doc("From the first thing to the last.", 12.5)]
+
+
+class TraceSummary(_Trace):
+    """What became of one message."""
+
     spans: Annotated[int, doc("How many things happened.", 5)]
 
 
-class TraceOut(msgspec.Struct):
+class TraceOut(_Trace):
     """Everything that is known of one message."""
 
-    trace_id: Annotated[str, doc("Its id.", EXAMPLE_ID)]
-    topic: str | None
-    partition: int | None
-    offset: int | None
-    status: Annotated[str, doc("How the message is doing.", "completed")]
-    start: Annotated[Milliseconds, doc("When the first thing happened.")]
-    end: Annotated[Milliseconds, doc("When the last thing happened.")]
-    duration_ms: Annotated[float, doc("From the first thing to the last.", 12.5)]
     spans: Annotated[
         list[SpanOut], doc(f"In the order in which they happened; {SHOWN_SPANS} at most.")
     ]

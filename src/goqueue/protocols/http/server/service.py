@@ -42,7 +42,6 @@ class Connection(Protocol):
     @property
     def waits_for_client(self) -> bool:
         """Whether nothing can happen there before the client sends or reads."""
-        ...
 
     def expire(self) -> None:
         """The time for what it waits for is over."""

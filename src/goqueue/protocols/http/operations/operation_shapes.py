@@ -1,4 +1,4 @@
-"""What probes answer."""
+"""What is answered by probes, and about maintenance and pipelines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from goqueue.model.pipeline_reports import PipelineReport
 from goqueue.protocols.http.api.shapes import Milliseconds, doc
 
 
@@ -72,3 +73,32 @@ class Stats(Summary):
     """How much there is, in all and by topic."""
 
     topics: dict[str, TopicStats]
+
+
+class MaintenanceStatus(msgspec.Struct):
+    """Whether anything is deleted by its age."""
+
+    status: Annotated[str, doc("`running`, or `stopped` by a jump of the wall clock.", "running")]
+    reason: Annotated[str | None, doc("Why it is stopped, and what to do.")] = None
+    clock_jump_ms: Annotated[
+        int, doc("How far the wall clock is from where it should be; 0 when it has not jumped.", 0)
+    ] = 0
+
+
+class MaintenanceResumed(msgspec.Struct):
+    """That retention and TTL go on."""
+
+    resumed: Annotated[bool, doc("Whether they were stopped.")]
+    accepted_jump_ms: Annotated[int, doc("The jump of the wall clock that was accepted.", 0)]
+
+
+class PipelineList(msgspec.Struct):
+    """Every pipeline, by name."""
+
+    pipelines: list[PipelineReport]
+
+
+class PipelineRemoved(msgspec.Struct):
+    """What was forgotten."""
+
+    removed: str
