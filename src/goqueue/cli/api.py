@@ -197,8 +197,9 @@ class Api:
             return f"{url} (from {source}) has a host that nobody knows: {error.strerror}"
         if isinstance(error, ConnectionRefusedError):
             return (
-                f"nobody answers at {url} (from {source}). Start a server with `goqueue server`, "
-                "or name another one with --server, GOQUEUE_SERVER or `goqueue config use-context`"
+                f"cannot connect to {url} (from {source}): connection refused. Start a server with "
+                "`goqueue server`, or name another one with --server, GOQUEUE_SERVER or "
+                "`goqueue config use-context`"
             )
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
         return f"the connection to {url} (from {source}) failed: {reason}"

@@ -199,7 +199,7 @@ def load(path: Path) -> Contexts:
         return Contexts(str(document["current-context"]), entries)
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise CliError(
-            f"{path} cannot be understood ({' '.join(str(error).split())}): mend it, or remove it "
+            f"{path} cannot be understood ({' '.join(str(error).split())}): fix it, or remove it "
             "and begin anew with `goqueue config set-context`"
         ) from error
 

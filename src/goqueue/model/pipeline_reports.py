@@ -11,7 +11,7 @@ QueryState: TypeAlias = Literal["running", "finished", "failed", "stopped"]
 
 
 class QueryReport(msgspec.Struct, kw_only=True, frozen=True):
-    """How one query of a pipeline gets on. Times are milliseconds since the epoch."""
+    """The progress of one query of a pipeline. Times are milliseconds since the epoch."""
 
     name: str
     state: QueryState = "running"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.runtime.free_memory import use_one_heap
 from goqueue.server.descriptors import allow_many_files
 from goqueue.server.node import Node
-from goqueue.server.report import process_age_s, report_start
+from goqueue.server.start_report import process_age_s, report_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`goqueue cluster`: what runs there, and whether it is well."""
+"""`goqueue cluster`: what runs there, and its health."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show_info(call: Call) -> None:
 
 @command(app, "health")
 def show_health(call: Call) -> None:
-    """Say whether the server is well; ends with exit code 1 when it is not."""
+    """Check the health of the server; the exit code is 1 when it is not healthy."""
     status, answer = call.api.probe(Readiness, "/readyz?verbose=true")
     if answer.checks is None or answer.broker is None:
         raise UnreachableError(f"{call.api.target.server} answered {status}: {answer.status}")

@@ -52,7 +52,7 @@ def show_delayed(call: Call, topic: TopicArgument, delayed_id: IdArgument) -> No
 def cancel_delayed(
     call: Call, topic: TopicArgument, delayed_id: IdArgument, force: ForceOption = False
 ) -> None:
-    """Let a delayed message never be delivered."""
+    """Cancel a delayed message."""
     message = call.api.get(DelayedOut, "/topics/{}/delayed/{}", topic, delayed_id)
     due = show_time(message.deliver_at)
     confirm(f"Message {delayed_id} of {topic}, due {due}, will not be delivered.", force=force)

@@ -1,4 +1,4 @@
-"""`goqueue group`: who reads, how far, and where to read on."""
+"""`goqueue group`: consumer groups, their lag, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_groups(call: Call) -> None:
 
 @command(app, "describe")
 def describe_group(call: Call, name: GroupArgument) -> None:
-    """Show a group: its members, how far it has read, how far it is behind."""
+    """Show a group: its members, committed offsets and lag."""
     group = call.api.get(GroupInfo, "/groups/{}", name)
     table = {
         "group": group.group,
@@ -65,15 +65,15 @@ def describe_group(call: Call, name: GroupArgument) -> None:
 
 @command(app, "offsets")
 def show_offsets(call: Call, name: GroupArgument) -> None:
-    """Show how far a group has read each partition, and how far it is behind."""
+    """Show the committed offsets and the lag of a group, by partition."""
     answer = call.api.get(OffsetsAnswer, "/groups/{}/offsets", name)
     call.show(answer, _offset_rows(answer), empty=f"{name} has no offsets")
 
 
 @command(app, "delete")
 def delete_group(call: Call, name: GroupArgument, force: ForceOption = False) -> None:
-    """Forget a group that has no members, and how far it has read."""
-    confirm(f"Group {name} will forget how far it has read.", force=force)
+    """Delete a group that has no members, and its committed offsets."""
+    confirm(f"Group {name} will lose its committed offsets.", force=force)
     call.show(call.api.delete(GroupDeleted, "/groups/{}", name))
 
 
@@ -105,7 +105,7 @@ def reset_offsets(
         bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
 ) -> None:
-    """Let a group without members read on elsewhere. A group that is new is made."""
+    """Reset the committed offsets of a group without members. A new group is created."""
     body: dict[str, Any] = {"topic": topic, "partition": partition, "dry_run": dry_run}
     strategies: dict[str, dict[str, Any]] = {}
     if to_earliest:

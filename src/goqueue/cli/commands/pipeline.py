@@ -173,7 +173,7 @@ def list_pipelines(call: Call) -> None:
 
 @command(app, "status")
 def show_status(call: Call, name: NameArgument) -> None:
-    """Show how a pipeline is: its queries, how fast they are, and how far behind."""
+    """Show a pipeline: its queries, their rates and their lag."""
     found = call.api.get(PipelineReport, "/pipelines/{}", name)
     shown = {
         "pipeline": found.name,

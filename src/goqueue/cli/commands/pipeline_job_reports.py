@@ -1,4 +1,4 @@
-"""`goqueue pipeline job`: dead letters sorted and sent back, and reports on what there is."""
+"""`goqueue pipeline job`: dead letters triaged and redriven, and reports on what there is."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def triage(
     top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Causes to show.")] = 50,
     keys: Annotated[int, typer.Option("--keys", min=0, max=100, help="Keys of each.")] = 3,
     include_gone: Annotated[
-        bool, typer.Option("--include-gone", help="Count letters that have gone back, too.")
+        bool, typer.Option("--include-gone", help="Count letters that have been redriven, too.")
     ] = False,
 ) -> JobReport:
-    """Group dead letters by cause, with the command that sends each group back."""
+    """Group dead letters by cause, with the command that redrives each group."""
     died = moment(since, "--since"), moment(until, "--until")
     call.require_letters(topics or ())
     return jobs.dlq_triage(
@@ -126,7 +126,7 @@ def redrive(
     )
     if problems := selection.problems():
         raise UsageError(problems[0])
-    http = call.require_http("which knows the letters that have gone back")
+    http = call.require_http("which knows the letters that have been redriven")
     call.require_letters([topic])
     if not dry_run:
         where = "where they came from" if to is None else to
@@ -167,7 +167,7 @@ def lag(
         bool, typer.Option("--partitions", help="Show each partition, too.")
     ] = False,
 ) -> JobReport:
-    """Show how far every group is behind, in messages and in time. Starts no Spark."""
+    """Show the lag of every group, in messages and in time. Starts no Spark."""
     return jobs.lag_report(
         call.servers,
         groups=groups,

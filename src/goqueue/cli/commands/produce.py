@@ -78,7 +78,7 @@ def produce_messages(
     ] = None,
     ttl: Annotated[
         str | None,
-        typer.Option("--ttl", metavar="SPAN", help="How long queue groups may hand them out."),
+        typer.Option("--ttl", metavar="SPAN", help="How long queue groups may deliver them."),
     ] = None,
     file: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`goqueue queue`: queue groups, their lanes, and the messages that nobody could process."""
+"""`goqueue queue`: queue groups, their lanes, and their dead letters."""
 
 from __future__ import annotations
 
@@ -71,10 +71,13 @@ def configure_queue(
     *,
     visibility: Annotated[
         str | None,
-        typer.Option("--visibility", metavar="SPAN", help="How long a member has a message."),
+        typer.Option("--visibility", metavar="SPAN", help="The visibility timeout."),
     ] = None,
     max_deliveries: Annotated[
-        int | None, typer.Option("--max-deliveries", min=1, help="Then a message is dead.")
+        int | None,
+        typer.Option(
+            "--max-deliveries", min=1, help="Failed deliveries before a message is dead-lettered."
+        ),
     ] = None,
     backoff: Annotated[
         str | None, typer.Option("--backoff", metavar="SPAN", help="Before the first retry.")
@@ -98,7 +101,7 @@ def configure_queue(
         ),
     ] = None,
 ) -> None:
-    """Change how a queue group hands out its messages, from now on."""
+    """Change the settings of a queue group, from now on."""
     said = {
         "visibility_timeout": visibility,
         "max_deliveries": max_deliveries,
@@ -114,7 +117,7 @@ def configure_queue(
 
 @command(app, "stats")
 def show_stats(call: Call) -> None:
-    """Show what became of messages: acknowledged, handed back, rejected, timed out, dead."""
+    """Show deliveries: acknowledged, returned, rejected, timed out, dead-lettered."""
     stats = call.api.get(ReliabilityStats, "/reliability/stats")
     rows = [_outcomes(name, each) for name, each in stats.groups.items()]
     call.show(stats, [*rows, _outcomes("(all)", stats.total)])

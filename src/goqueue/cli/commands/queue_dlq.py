@@ -1,4 +1,4 @@
-"""`goqueue queue dlq`: look at dead letters, send them back, or throw them away."""
+"""`goqueue queue dlq`: list, show, redrive or purge dead letters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-app = typer.Typer(no_args_is_help=True, help="Messages that nobody could process.")
+app = typer.Typer(no_args_is_help=True, help="Dead-letter queues: list, show, redrive, purge.")
 
 _LOOK_S: Final = 0.2
 _SHOWN: Final = ("topic", "to", "state", "total", "done", "failed", "rate", "error")
@@ -63,7 +63,7 @@ def list_letters(
     since: SinceOption = None,
     until: UntilOption = None,
 ) -> None:
-    """List the dead letters of a topic that have not been sent back."""
+    """List the dead letters of a topic that have not been redriven."""
     answer = call.api.get(
         LetterList,
         "/topics/{}/dlq",

@@ -1,4 +1,4 @@
-"""What can be wrong with an HTTP request before the broker has heard of it."""
+"""What can be wrong with an HTTP request before the broker sees it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from goqueue.model.errors import GoQueueError
 
 
 class HttpError(GoQueueError):
-    """A request that is refused at the door."""
+    """A request that the HTTP server refuses."""
 
 
 class MalformedRequestError(HttpError):

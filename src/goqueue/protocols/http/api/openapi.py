@@ -35,7 +35,7 @@ _TAGS: Final = {
     "topics": "Where messages are kept.",
     "messages": "Publish, and read without being in a group.",
     "groups": "Share the messages, or the partitions, of topics among members.",
-    "acknowledgement": "Say what became of messages that a queue group has handed out.",
+    "acknowledgement": "Acknowledge messages that a queue group has delivered.",
     "dead letters": "What nobody could process: look at it, send it back, or throw it away.",
     "delayed messages": "Those that wait until they are due.",
     "traces": "What happened to messages, one by one.",

@@ -20,7 +20,7 @@ class ServedNode(Protocol):
 
     @property
     def maintenance(self) -> Maintenance:
-        """What looks after the logs."""
+        """Retention, compaction and checks of the disk."""
 
     @property
     def store(self) -> MetadataStore:

@@ -35,5 +35,5 @@ def committed_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int 
 
 
 def lag_by_topic(lags: Iterable[PartitionLag]) -> dict[str, dict[int, int]]:
-    """How far a group is behind."""
+    """The lag of a group."""
     return by_partition(((each.topic, each.partition), each.lag) for each in lags)

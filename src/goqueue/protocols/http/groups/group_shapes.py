@@ -49,7 +49,7 @@ class GroupLine(msgspec.Struct):
 
 
 class ListedGroup(GroupLine):
-    """One group in a list, and how far it is behind."""
+    """One group in a list, and its lag."""
 
     total_lag: Annotated[int, doc("Its lag in all topics together.", 120)]
     uncommitted_lag: UncommittedLag
@@ -62,9 +62,9 @@ class ListedGroup(GroupLine):
 class PartitionCounts(msgspec.Struct):
     """One partition of a queue group."""
 
-    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000 a lane.", 7)]
+    ready: Annotated[int, doc("Ready to be delivered, counted up to 100000 a lane.", 7)]
     in_flight: Annotated[int, doc("That members have.", 2)]
-    waiting: Annotated[int, doc("That wait to be tried again.", 1)]
+    waiting: Annotated[int, doc("That wait to be redelivered.", 1)]
     dead: Annotated[int, doc("On their way to the dead-letter topic.", 0)]
     committed: Annotated[int, doc("The lowest offset that is not done with.", 42)]
     log_end: int
@@ -76,9 +76,7 @@ class QueueInfo(msgspec.Struct):
     ready: int
     in_flight: int
     waiting: int
-    dead: Annotated[
-        int, doc("Dead since this server started: dead-lettered, or on their way there.", 0)
-    ]
+    dead: Annotated[int, doc("Dead-lettered since this server started, or on their way there.", 0)]
     settings: SettingsShape
     partitions: Annotated[
         dict[str, dict[int, PartitionCounts]], doc("By topic and partition; keys are strings.")

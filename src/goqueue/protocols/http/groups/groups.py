@@ -78,7 +78,7 @@ class GroupRoutes:
     @route("GET", "/groups/{group}", tag=_TAG)
     @route("GET", "/groups/{group}/cooperative", tag=_TAG)
     async def describe(self, path: GroupPath) -> GroupInfo:
-        """One group: its members, how far it has read, how far it is behind."""
+        """One group: its members, its committed offsets, its lag."""
         view = view_group(self._broker, path.group)
         lags = list(group_lag(self._broker, path.group))
         return GroupInfo(

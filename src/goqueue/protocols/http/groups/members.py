@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
-"""How long a poll waits before it gives a sign of life, and takes over what was handed to it."""
+"""How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
 _TAG: Final = "groups"
 _ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}
 """As users know them, and as Kafka calls them."""
@@ -200,7 +200,7 @@ class MemberRoutes:
 
     @route("GET", "/groups/{group}/poll", tag=_TAG, polls=True)
     async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
-        """Get messages, waiting for the first; a sign of life as well.
+        """Get messages, waiting for the first; a heartbeat as well.
 
         In a queue group each message is this member's until `visible_until`: acknowledge it with
         its `receipt_handle`, or commit `next_offsets`, which says that everything this member was

@@ -1,4 +1,4 @@
-"""How far groups have read: commit, fetch, reset."""
+"""Committed offsets: commit, fetch, reset."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class OffsetRoutes:
 
     @route("GET", "/groups/{group}/offsets", tag=_TAG)
     async def fetch(self, path: GroupPath) -> OffsetsAnswer:
-        """How far a group has read each partition, and how far it is behind."""
+        """Committed offsets and lag of a group, by partition."""
         view_group(self._broker, path.group)  # an unknown group is refused, not shown as empty
         lags = list(group_lag(self._broker, path.group))
         return OffsetsAnswer(

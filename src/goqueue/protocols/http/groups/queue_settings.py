@@ -1,4 +1,4 @@
-"""How a queue group hands out its messages: what a client may say of it, and look up."""
+"""The settings of queue groups: show and change."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class QueueSettingsRoutes:
 
     @route("GET", "/groups/{group}/settings", tag="groups")
     async def show(self, path: GroupPath) -> SettingsAnswer:
-        """How a queue group hands out its messages."""
+        """The settings of a queue group."""
         return self._answer(path.group)
 
     @route("PUT", "/groups/{group}/settings", tag="groups")
     async def change(self, path: GroupPath, body: SettingsBody) -> SettingsAnswer:
-        """Let a queue group hand out its messages in another way from now on.
+        """Change the settings of a queue group, from now on.
 
         What is left out stays as it is. Messages that members have keep their deadlines.
         """

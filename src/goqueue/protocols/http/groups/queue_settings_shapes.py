@@ -28,19 +28,22 @@ _Lane: TypeAlias = Literal["critical", "high", "normal", "low", "background"]
 
 
 class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How a queue group hands out its messages; whatever is left out stays as it is."""
+    """The settings of a queue group; whatever is left out stays as it is."""
 
     visibility_timeout: Annotated[
         Duration | None,
-        doc("How long a member has a message before somebody else gets it, up to 12h.", "30s"),
+        doc(
+            "The visibility timeout: an unacknowledged message is redelivered after it; up to 12h.",
+            "30s",
+        ),
     ] = None
     max_deliveries: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_DELIVERIES)] | None,
-        doc("After so many in vain a message is dead.", 3),
+        doc("After so many failed deliveries a message is dead-lettered.", 3),
     ] = None
     backoff: Annotated[
         Duration | None,
-        doc("Before the first retry of a message that was handed back; doubles each time.", "1s"),
+        doc("Before the first redelivery of a message that was returned; doubles each time.", "1s"),
     ] = None
     max_backoff: Annotated[Duration | None, doc("It doubles no further.", "60s")] = None
     max_unacked: Annotated[
@@ -49,7 +52,10 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     max_waiting: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None,
-        doc("How many of a partition may wait for a retry; one more is dead at once.", 10_000),
+        doc(
+            "How many of a partition may wait for a retry; one more is dead-lettered at once.",
+            10_000,
+        ),
     ] = None
     weights: Annotated[
         dict[_Lane, _Weight] | list[_Weight] | None,
@@ -104,10 +110,12 @@ def _weights(value: dict[str, int] | list[int], current: QueueSettings) -> Weigh
 
 
 class SettingsShape(msgspec.Struct):
-    """How a queue group hands out its messages; durations are milliseconds."""
+    """The settings of a queue group; durations are milliseconds."""
 
-    visibility_timeout: Annotated[int, doc("How long a member has a message.", 30_000)]
-    max_deliveries: Annotated[int, doc("After so many in vain a message is dead.", 3)]
+    visibility_timeout: Annotated[int, doc("The visibility timeout.", 30_000)]
+    max_deliveries: Annotated[
+        int, doc("After so many failed deliveries a message is dead-lettered.", 3)
+    ]
     backoff: Annotated[int, doc("Before the first retry; doubles each time.", 1000)]
     max_backoff: Annotated[int, doc("It doubles no further.", 60_000)]
     max_unacked: Annotated[int, doc("How many messages a member may have at once.", 1000)]

@@ -59,14 +59,12 @@ class PolledMessage(MessageOut):
     In a log group nothing more is said of it; in a queue group it is the member's for a while.
     """
 
-    delivery_count: Annotated[int | None, doc("How often it was handed out.", 1)] = None
+    delivery_count: Annotated[int | None, doc("How often it was delivered.", 1)] = None
     receipt_handle: Annotated[
         str | None,
         doc("What to acknowledge it with.", "orders:0:42:1:00c0ffee00c0ffee"),
     ] = None
-    visible_until: Annotated[
-        Milliseconds | None, doc("From then on somebody else may be handed it.")
-    ] = None
+    visible_until: Annotated[Milliseconds | None, doc("From then on it may be redelivered.")] = None
 
 
 class PurgedPartition(msgspec.Struct):

@@ -153,7 +153,7 @@ class EventHub:
             raise OverloadedError(f"{limit} streams of events are open already: try again soon")
 
     async def parts(self, wanted: frozenset[str], *, again: bool) -> AsyncGenerator[bytes]:
-        """The events of one stream; one that comes again may have missed changes of anything."""
+        """The events of one stream; a client that reconnects may have missed any change."""
         listener = _Listener(wanted, wanted if again else [OVERVIEW])
         self._open(listener)
         try:

@@ -1,4 +1,4 @@
-"""Spark pipelines: their drivers say how they get on, everyone else reads it."""
+"""Spark pipelines: their drivers report progress, everyone else reads it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PipelineRoutes:
 
     @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_REPORT_BYTES)
     async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
-        """Say how a pipeline gets on, in place of what was said before.
+        """Report the progress of a pipeline, in place of the last report.
 
         Drivers do so every `interval_ms`. A pipeline that runs, and of which nothing was heard for
         three intervals, is `lost`.

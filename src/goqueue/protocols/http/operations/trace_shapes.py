@@ -81,7 +81,7 @@ class ExporterOut(msgspec.Struct):
 
 
 class TraceStatsAnswer(msgspec.Struct):
-    """How tracing gets on."""
+    """Statistics of tracing."""
 
     enabled: bool
     sampling: Annotated[float, doc("The share of batches that is traced.", 1.0)]

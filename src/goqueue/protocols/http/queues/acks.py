@@ -1,4 +1,4 @@
-"""Acknowledgement: say what became of the messages that a queue group has handed out."""
+"""Acknowledging messages that a queue group has delivered: ack, nack, reject, extend."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Reason: TypeAlias = Annotated[
 
 
 class _Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every verdict may say."""
+    """What every acknowledgement may say."""
 
     group: Annotated[GroupName | None, doc("Receipts of other groups are refused.")] = None
 
     def judgement(self) -> Judgement:
-        """The verdict. Raises `FieldError` when it makes no sense."""
+        """The acknowledgement. Raises `FieldError` when it makes no sense."""
         raise NotImplementedError
 
 
@@ -150,7 +150,7 @@ class VisibilityBatchBody(_Extend, kw_only=True):
 
 
 class Settled(msgspec.Struct):
-    """A verdict that counts."""
+    """An acknowledgement that counts."""
 
     receipt_handle: str
     verdict: Annotated[str, doc("`ack`, `nack`, `reject` or `extend`.", "ack")]
@@ -176,47 +176,47 @@ class BatchSettled(msgspec.Struct):
 
 
 class AckRoutes:
-    """Verdicts on messages."""
+    """Acknowledgements of messages."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     @route("POST", "/messages/ack", tag=_TAG)
     async def ack(self, body: AckBody) -> Settled:
-        """Be done with a message: it is not handed out in this group again."""
+        """Acknowledge a message: it is not delivered in this group again."""
         return await self._one(body, body.receipt_handle)
 
     @route("POST", "/messages/nack", tag=_TAG)
     async def nack(self, body: NackBody) -> Settled:
-        """Hand a message back, to be tried again after a while.
+        """Return a message, to be redelivered after its back-off.
 
-        It waits the longer the more often it was tried; after its last delivery it is dead.
+        The back-off grows with every delivery; after `max_deliveries` it is dead-lettered.
         """
         return await self._one(body, body.receipt_handle)
 
     @route("POST", "/messages/reject", tag=_TAG)
     async def reject(self, body: RejectBody) -> Settled:
-        """Send a message to the dead letters, for a reason."""
+        """Move a message to the dead-letter queue, for a reason."""
         return await self._one(body, body.receipt_handle)
 
     @route("POST", "/messages/visibility", tag=_TAG)
     async def extend(self, body: VisibilityBody) -> Settled:
-        """Keep a message for longer, counted from now; 0 gives it up."""
+        """Extend the visibility timeout of a message, counted from now; 0 returns it at once."""
         return await self._one(body, body.receipt_handle)
 
     @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
-        """Be done with many messages. The answer is 200 also when some receipts do not count."""
+        """Acknowledge many messages. The answer is 200 also when some receipts do not count."""
         return await self._many(body, body.receipt_handles)
 
     @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
-        """Hand many messages back. The answer is 200 also when some receipts do not count."""
+        """Return many messages. The answer is 200 also when some receipts do not count."""
         return await self._many(body, body.receipt_handles)
 
     @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
-        """Send many messages to the dead letters.
+        """Move many messages to the dead-letter queue.
 
         The answer is 200 also when some receipts do not count.
         """
@@ -224,7 +224,7 @@ class AckRoutes:
 
     @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
     async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
-        """Keep many messages for longer. The answer is 200 also when some receipts do not count."""
+        """Extend many visibility timeouts; also 200 when some receipts do not count."""
         return await self._many(body, body.receipt_handles)
 
     async def _one(self, body: _Said, handle: str) -> Settled:

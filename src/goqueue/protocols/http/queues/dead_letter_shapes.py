@@ -56,13 +56,13 @@ class LetterLine(msgspec.Struct):
     group: Annotated[str | None, doc("In which it died.", "billing")]
     member: Annotated[str | None, doc("Who had it last.", "worker-1-5f0c")]
     reason: Annotated[str | None, doc(_REASONS, "REJECTED")]
-    error: Annotated[str | None, doc("What was said last.", "no such customer")]
+    error: Annotated[str | None, doc("The last error.", "no such customer")]
     deliveries: Annotated[int | None, doc("How often it was tried.", 3)]
     first_delivery: Milliseconds | None
     last_delivery: Milliseconds | None
     died_at: Milliseconds
-    redriven_count: Annotated[int, doc("How often it went back before.", 0)]
-    priority: Annotated[str, doc("The lane that it waits in when it goes back.", "normal")]
+    redriven_count: Annotated[int, doc("How often it was redriven before.", 0)]
+    priority: Annotated[str, doc("The lane that it waits in after a redrive.", "normal")]
 
 
 class LetterDetail(LetterLine):
@@ -71,15 +71,15 @@ class LetterDetail(LetterLine):
     value: Annotated[str | None, doc("Null is a tombstone.", '{"id": 1}')]
     encoding: Encoding
     headers: Annotated[list[HeaderOut], doc("As they were before it died.")]
-    is_redriven: Annotated[bool, doc("It went back; it is not listed any more.")]
+    is_redriven: Annotated[bool, doc("It was redriven; it is not listed any more.")]
 
 
 class LetterList(msgspec.Struct):
-    """Dead letters that have not gone back, by partition and offset."""
+    """Dead letters that have not been redriven, by partition and offset."""
 
     topic: Annotated[str, doc("Where they came from.", "orders")]
     dead_letter_topic: Annotated[str | None, doc("Null if there never was one.", "orders.dlq")]
-    total: Annotated[int, doc("All that have not gone back, whatever is asked for.", 12)]
+    total: Annotated[int, doc("All that have not been redriven, whatever is asked for.", 12)]
     letters: list[LetterLine]
 
 
@@ -88,7 +88,7 @@ class BoxLine(msgspec.Struct):
 
     topic: Annotated[str, doc("Where the letters came from.", "orders")]
     dead_letter_topic: Annotated[str, doc("Where they are.", "orders.dlq")]
-    total: Annotated[int, doc("Letters that have not gone back.", 12)]
+    total: Annotated[int, doc("Letters that have not been redriven.", 12)]
     newest_at: Annotated[Milliseconds | None, doc("When the last one came; null: none is left.")]
 
 
@@ -124,7 +124,7 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
         default_factory=FilterBody
     )
     limit: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)] | None, doc("The most letters to send back.")
+        Annotated[int, msgspec.Meta(ge=1)] | None, doc("The most letters to redrive.")
     ] = None
     rate: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] | None, doc("Messages a second.", 100)
@@ -171,7 +171,7 @@ class Purged(msgspec.Struct):
     """What is gone."""
 
     topic: str
-    purged: Annotated[int, doc("Letters that had not gone back.", 12)]
+    purged: Annotated[int, doc("Letters that had not been redriven.", 12)]
 
 
 MAX_RANGES: Final = 10_000
@@ -186,7 +186,7 @@ class MovedQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MovedAnswer(msgspec.Struct):
-    """Letters of one partition that have gone back."""
+    """Letters of one partition that have been redriven."""
 
     topic: Annotated[str, doc("Where they came from.", "orders")]
     partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
@@ -197,7 +197,7 @@ class MovedAnswer(msgspec.Struct):
 
 
 class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Letters that somebody has sent back by other means."""
+    """Letters that were redriven by other means."""
 
     ranges: Annotated[
         Annotated[list[LetterRange], msgspec.Meta(max_length=MAX_RANGES)],
@@ -210,4 +210,4 @@ class Noted(msgspec.Struct):
 
     topic: str
     partition: int
-    noted: Annotated[int, doc("Letters that had not gone back as far as was known.", 2)]
+    noted: Annotated[int, doc("Letters that were not known to be redriven.", 2)]

@@ -1,4 +1,4 @@
-"""Dead letters: what nobody could process, looked at, sent back, or thrown away."""
+"""The dead-letter queues of topics: list, show, redrive, purge."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/topics/{topic}/dlq", tag=_TAG)
     async def list_letters(self, path: TopicPath, query: LettersQuery) -> LetterList:
-        """The dead messages of a topic that have not gone back."""
+        """The dead letters of a topic that have not been redriven."""
         box = self._letters.topic(path.topic)
         chosen = LetterFilter(
             reason=query.reason,
@@ -148,7 +148,7 @@ class DeadLetterRoutes:
 
     @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
-        """Which letters of a partition of the dead-letter topic have gone back."""
+        """Which letters of a partition of the dead-letter topic have been redriven."""
         first = query.from_offset
         found = self._letters.moved(path.topic, path.partition, first, MAX_RANGES)
         following = found[-1][1] if len(found) >= MAX_RANGES else None
@@ -156,7 +156,7 @@ class DeadLetterRoutes:
 
     @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
-        """Say that letters were sent back by other means: they are not listed, nor sent, again."""
+        """Note that letters were redriven by other means: they are not listed or redriven again."""
         noted = await self._redrives.note_moved(path.topic, path.partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 

@@ -74,7 +74,7 @@ class DelayedRoutes:
 
     @route("DELETE", "/topics/{topic}/delayed/{partition}/{offset}", tag=_TAG)
     async def cancel(self, path: DelayedPlace) -> DelayedOut:
-        """Let a delayed message never be delivered."""
+        """Cancel a delayed message."""
         cancelled = await self._delays.cancel(path.topic, path.partition, path.offset)
         return DelayedOut(**_fields(cancelled))
 

@@ -1,4 +1,4 @@
-"""How queue groups fare: what became of their messages, and how their lanes share the turns."""
+"""Statistics of queue groups: deliveries, acknowledgements, dead letters, and their lanes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Verdicts(msgspec.Struct):
 
     acks: int
     nacks: int
-    releases: Annotated[int, doc("Handed back to be tried again at once.", 0)]
+    releases: Annotated[int, doc("Returned to be redelivered at once.", 0)]
     rejects: int
     extensions: int
 
@@ -25,13 +25,13 @@ class Visibility(msgspec.Struct):
     tracked: Annotated[int, doc("In flight, or waiting for a retry.", 3)]
     in_flight: int
     waiting: Annotated[int, doc("For a retry.", 1)]
-    expired: Annotated[int, doc("Came back because nothing was heard of them in time.", 0)]
+    expired: Annotated[int, doc("Redelivered because their visibility timeout expired.", 0)]
 
 
 class Dead(msgspec.Struct):
-    """Messages that nobody could process."""
+    """Dead-lettered messages."""
 
-    routed: Annotated[int, doc("Put into a dead-letter topic.", 2)]
+    routed: Annotated[int, doc("Moved to a dead-letter topic.", 2)]
     reasons: Annotated[dict[str, int], doc("How many by why.", {"REJECTED": 2})]
     pending: Annotated[int, doc("On their way there.", 0)]
 
@@ -39,7 +39,7 @@ class Dead(msgspec.Struct):
 class GroupReliability(msgspec.Struct):
     """What became of the messages of one group, or of all."""
 
-    delivered: Annotated[int, doc("Messages handed out, retries counted along.", 40)]
+    delivered: Annotated[int, doc("Deliveries, redeliveries included.", 40)]
     acknowledgement: Verdicts
     visibility: Visibility
     dead_letters: Dead
@@ -50,9 +50,7 @@ class ReliabilityStats(msgspec.Struct):
 
     total: GroupReliability
     groups: dict[str, GroupReliability]
-    expired: Annotated[
-        dict[str, int], doc("Messages that outlived their TTL, by topic.", {"orders": 1})
-    ]
+    expired: Annotated[dict[str, int], doc("Messages whose TTL expired, by topic.", {"orders": 1})]
     redriven: Annotated[
         dict[str, int], doc("Dead letters published again, by where they came from.", {"orders": 2})
     ]
@@ -61,9 +59,9 @@ class ReliabilityStats(msgspec.Struct):
 class PartitionLane(msgspec.Struct):
     """One lane of one partition."""
 
-    ready: Annotated[int, doc("That somebody could be handed now, counted up to 100000.", 7)]
+    ready: Annotated[int, doc("Ready to be delivered, counted up to 100000.", 7)]
     in_flight: int
-    oldest_offset: Annotated[int | None, doc("The first that could be handed out.", 42)]
+    oldest_offset: Annotated[int | None, doc("The first that could be delivered.", 42)]
     oldest_timestamp: Annotated[Milliseconds | None, doc("When that was published.")]
 
 
@@ -73,7 +71,7 @@ class GroupLane(msgspec.Struct):
     weight: Annotated[int, doc("Its share of the turns.", 15)]
     ready: int
     in_flight: int
-    served: Annotated[int, doc("Messages handed out since this server started.", 120)]
+    served: Annotated[int, doc("Messages delivered since this server started.", 120)]
     served_per_s: Annotated[
         float | None, doc("Over the last minute; null in the first seconds of a group.", 2.5)
     ]

@@ -289,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
         """Close once everything is written.
 
         A client that is still sending would lose our answer if we closed under it: it is told that
-        we are through, and what it sends is thrown away for a moment.
+        we are through, and what it sends is discarded for a moment.
         """
         transport = self._transport
         if transport.is_closing():

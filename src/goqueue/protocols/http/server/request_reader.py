@@ -54,7 +54,7 @@ class Reading(Enum):
     HEAD = auto()
     BODY = auto()
     DEAF = auto()
-    """There will be no further request; whatever still comes in is thrown away."""
+    """There will be no further request; whatever still comes in is discarded."""
 
 
 class RequestReader:

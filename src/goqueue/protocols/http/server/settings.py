@@ -32,7 +32,7 @@ class HttpSettings:
     room for others."""
     max_pipelined: int = 256
     """Requests of one connection that wait for their turn. It is closed after the last of them, and
-    what follows is thrown away: the client sends it again, as RFC 9112 says."""
+    what follows is discarded: the client sends it again, as RFC 9112 says."""
     max_head_bytes: int = 64 * 1024
     """Request line and headers; more are answered with 431."""
     max_bodies_bytes: int = 256 * 1024 * 1024

@@ -68,7 +68,9 @@ class AtomicCommitAnswer(msgspec.Struct):
 
     series: SeriesName
     number: BatchNumber
-    is_new: Annotated[bool, doc("False: it was committed before, and what came again is aborted.")]
+    is_new: Annotated[
+        bool, doc("False: it was committed before, and what was sent again is aborted.")
+    ]
 
 
 class AtomicAbortBody(msgspec.Struct, forbid_unknown_fields=True):

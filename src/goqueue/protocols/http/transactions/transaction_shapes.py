@@ -21,7 +21,7 @@ from goqueue.protocols.http.api.shapes import (
 )
 
 HEARTBEAT_MS: Final = 3000
-"""How often a producer is told to be heard of; a transaction also counts as a word."""
+"""The heartbeat interval that producers are told; a transaction counts as a heartbeat."""
 
 TransactionalId: TypeAlias = Annotated[
     str,

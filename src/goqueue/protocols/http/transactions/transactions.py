@@ -81,7 +81,7 @@ class TransactionRoutes:
 
     @route("POST", "/producers/{producer_id}/heartbeat", tag=_TAG)
     async def heartbeat(self, path: ProducerPath, body: HeartbeatBody) -> TransactionOut:
-        """Be heard of, so that an open transaction is not taken for abandoned."""
+        """Send a heartbeat, so that an open transaction is not taken for abandoned."""
         identity = Identity(path.producer_id, body.epoch)
         transactional_id = self._id_of(path.producer_id, body.transactional_id)
         self._transactions.heartbeat(transactional_id, identity)

@@ -1,4 +1,4 @@
-"""What a start says about itself: how long it took, where it listens, what it had to mend."""
+"""What a start says about itself: how long it took, where it listens, what it recovered."""
 
 from __future__ import annotations
 
