@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -55,6 +56,11 @@ def parse_time_ms(text: str, option: str, now_ms: int) -> int:
             "1970, or how long ago, such as 15m"
         )
     return found
+
+
+def moment_ms(text: str | None, option: str) -> int | None:
+    """The same as of now, where an option was given. Raises like `parse_time_ms`."""
+    return None if text is None else parse_time_ms(text, option, time.time_ns() // 1_000_000)
 
 
 def parse_retention_ms(text: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
@@ -25,8 +25,9 @@ DAY: Final = 24 * 60 * MINUTE
 YEAR: Final = 365 * DAY
 """In milliseconds, as all durations."""
 
-_SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE_ENDS: Final = ("", "b", "i", "ib")
+_TIMES: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -166,6 +167,10 @@ class Share:
 class _Measure:
     """A number with a unit, kept in the smallest one."""
 
+    units: ClassVar[Mapping[str, int]]
+    """What may follow a number, in small letters."""
+    shown: ClassVar[Mapping[str, int]]
+    """Those that a value is written with."""
     low: int
     high: int
     unlimited: bool = False
@@ -176,7 +181,7 @@ class _Measure:
         if self.unlimited and text in {"-1", "unlimited"}:
             return UNLIMITED
         match = re.fullmatch(r"([0-9]{1,18})\s*([a-z]*)", text)
-        unit = None if match is None else self._unit(match[2])
+        unit = None if match is None else self.units.get(match[2])
         if match is None or unit is None:
             raise MismatchError
         return _within(int(match[1]) * unit, self.low, self.high)
@@ -185,7 +190,7 @@ class _Measure:
         if value == UNLIMITED:
             return "unlimited"
         name, unit = max(
-            ((name, unit) for name, unit in self._named().items() if value % unit == 0),
+            ((name, unit) for name, unit in self.shown.items() if value % unit == 0),
             key=lambda pair: pair[1] if value else -pair[1],
         )
         return f"{value // unit}{name}"
@@ -195,41 +200,29 @@ class _Measure:
         also = ", or unlimited" if self.unlimited else ""
         return f"from {self.render(self.low)} to {self.render(self.high)}{also}"
 
-    def _unit(self, name: str) -> int | None:
-        raise NotImplementedError
-
-    def _named(self) -> Mapping[str, int]:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, slots=True)
 class Size(_Measure):
     """Bytes; 1 KB and 1 KiB are both 1024."""
 
+    units: ClassVar = {unit + end: size for unit, size in _SIZES.items() for end in _SIZE_ENDS}
+    shown: ClassVar = {f"{unit.upper()}B" if unit else "": size for unit, size in _SIZES.items()}
+
     @property
     def expected(self) -> str:
         return f"a size such as 4096, 64MB or 2GB, {self._bounds}"
-
-    def _unit(self, name: str) -> int | None:
-        return _SIZE_UNITS.get(name.removesuffix("b").removesuffix("i") if name != "b" else "b")
-
-    def _named(self) -> Mapping[str, int]:
-        return {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
 class Duration(_Measure):
     """Milliseconds."""
 
+    units: ClassVar = {"": 1, **_TIMES}
+    shown: ClassVar = _TIMES
+
     @property
     def expected(self) -> str:
         return f"a duration such as 500ms, 30s, 10m, 24h or 7d, {self._bounds}"
-
-    def _unit(self, name: str) -> int | None:
-        return _TIME_UNITS.get(name)
-
-    def _named(self) -> Mapping[str, int]:
-        return {name: unit for name, unit in _TIME_UNITS.items() if name}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Annotated, Final
 
 import typer
@@ -14,7 +13,7 @@ from goqueue.cli.errors import UsageError
 from goqueue.cli.messages.group_member import Member, read_as_member
 from goqueue.cli.messages.message_printer import printer
 from goqueue.cli.messages.topic_reader import Start, followed, one_partition, time_range
-from goqueue.cli.times import parse_time_ms
+from goqueue.cli.times import moment_ms
 from goqueue.protocols.http.topics.topic_shapes import TopicInfo
 
 DEFAULT_COUNT: Final = 10
@@ -75,9 +74,8 @@ def consume_messages(
     ] = False,
 ) -> None:
     """Print messages; with -o json, a line of JSON each. Nothing is taken out of the topic."""
-    now_ms = round(time.time() * 1000)
-    begin_ms = None if from_time is None else parse_time_ms(from_time, "--from-time", now_ms)
-    end_ms = None if to_time is None else parse_time_ms(to_time, "--to-time", now_ms)
+    begin_ms = moment_ms(from_time, "--from-time")
+    end_ms = moment_ms(to_time, "--to-time")
     starts = {
         "--offset": None if offset is None else Start("offset", offset),
         "--from-beginning": BEGINNING if from_beginning else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import group_names, topic_names
 from goqueue.cli.errors import UsageError
-from goqueue.cli.times import parse_time_ms
+from goqueue.cli.times import moment_ms
 from goqueue.protocols.http.groups.group_shapes import (
     GroupDeleted,
     GroupInfo,
@@ -113,9 +112,7 @@ def reset_offsets(
     if to_latest:
         strategies["latest"] = {}
     if to_timestamp is not None:
-        now_ms = round(time.time() * 1000)
-        moment = parse_time_ms(to_timestamp, "--to-timestamp", now_ms)
-        strategies["timestamp"] = {"timestamp": moment}
+        strategies["timestamp"] = {"timestamp": moment_ms(to_timestamp, "--to-timestamp")}
     if to_offset is not None:
         strategies["offset"] = {"offset": to_offset}
     if len(strategies) != 1:

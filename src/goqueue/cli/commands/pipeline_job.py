@@ -29,10 +29,10 @@ from goqueue.cli.spark.job_options import (
     WhereOption,
     as_keys,
     asked,
-    moment,
     span,
     stopping,
 )
+from goqueue.cli.times import moment_ms
 from goqueue.spark import jobs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def archive(
     What is done is remembered in TABLE.checkpoint, unless --checkpoint says where.
     """
     to = _table(table_format, table, table_name, catalog)
-    end = moment(until, "--until")
+    end = moment_ms(until, "--until")
     call.require_topic(topic)
     return jobs.archive(
         call.spark,

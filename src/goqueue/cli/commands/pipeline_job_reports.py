@@ -11,7 +11,8 @@ from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, printable
 from goqueue.cli.spark.job_command import JobCall, job
-from goqueue.cli.spark.job_options import PartitionerOption, SinceOption, UntilOption, moment, span
+from goqueue.cli.spark.job_options import PartitionerOption, SinceOption, UntilOption, span
+from goqueue.cli.times import moment_ms
 from goqueue.spark import jobs
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def triage(
     ] = False,
 ) -> JobReport:
     """Group dead letters by cause, with the command that redrives each group."""
-    died = moment(since, "--since"), moment(until, "--until")
+    died = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_letters(topics or ())
     return jobs.dlq_triage(
         call.spark,
@@ -121,8 +122,8 @@ def redrive(
         error=error,
         error_like=error_like,
         key=None if key is None else key.encode("utf-8", "surrogateescape"),
-        since_ms=moment(since, "--since"),
-        until_ms=moment(until, "--until"),
+        since_ms=moment_ms(since, "--since"),
+        until_ms=moment_ms(until, "--until"),
     )
     if problems := selection.problems():
         raise UsageError(problems[0])
@@ -197,7 +198,7 @@ def skew(
     partitioner: PartitionerOption = "mmh3",
 ) -> JobReport:
     """Show hot keys, how full partitions are, sizes and the course of time."""
-    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)
     report = jobs.skew_report(
         call.spark,
@@ -241,7 +242,7 @@ def traces(
     sample: SampleOption = None,
 ) -> JobReport:
     """Show how long each stage of a message's life takes, from trace files."""
-    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     return jobs.trace_report(
         call.spark,
         paths,
@@ -276,7 +277,7 @@ def audit(
     """Show which messages fit which version of a schema, and which fit none, and why."""
     why = "or where the registry is (--registry)"
     at = jobs.Http(registry) if registry is not None else call.require_http(why)
-    start_ms, end_ms = moment(since, "--since"), moment(until, "--until")
+    start_ms, end_ms = moment_ms(since, "--since"), moment_ms(until, "--until")
     call.require_topic(topic)
     return jobs.schema_audit(
         call.spark,

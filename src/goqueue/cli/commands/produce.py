@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import sys
-import time
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +18,7 @@ from goqueue.cli.errors import CliError, UnreachableError, UsageError
 from goqueue.cli.messages.input_lines import json_lines, split_lines, text_lines, value_line
 from goqueue.cli.messages.sender import Sender
 from goqueue.cli.output import Format, note
-from goqueue.cli.times import parse_span_ms, parse_time_ms
+from goqueue.cli.times import moment_ms, parse_span_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,8 +147,7 @@ def _delivery(
     if deliver_at is not None:
         if parse_span_ms(deliver_at) is not None:
             raise UsageError(f"--deliver-at: {deliver_at!r} is a span; that is --delay")
-        now_ms = round(time.time() * 1000)
-        said["deliver_at"] = parse_time_ms(deliver_at, "--deliver-at", now_ms)
+        said["deliver_at"] = moment_ms(deliver_at, "--deliver-at")
     return {name: value for name, value in said.items() if value is not None}
 
 

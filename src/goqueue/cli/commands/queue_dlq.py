@@ -13,7 +13,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import note, plain
-from goqueue.cli.times import parse_time_ms, show_time
+from goqueue.cli.times import moment_ms, show_time
 from goqueue.protocols.http.queues.dead_letter_shapes import (
     LetterDetail,
     LetterLine,
@@ -72,8 +72,8 @@ def list_letters(
         skip=skip,
         reason=reason,
         group=group,
-        since=_moment(since, "--since"),
-        until=_moment(until, "--until"),
+        since=moment_ms(since, "--since"),
+        until=moment_ms(until, "--until"),
     )
     call.show(
         answer,
@@ -138,8 +138,8 @@ def redrive_letters(
         "reason": reason,
         "group": group,
         "key": key,
-        "since": _moment(since, "--since"),
-        "until": _moment(until, "--until"),
+        "since": moment_ms(since, "--since"),
+        "until": moment_ms(until, "--until"),
         "offsets": _places(letters) if letters else None,
     }
     body = {
@@ -211,10 +211,6 @@ def _places(letters: list[str]) -> dict[str, list[int]]:
             raise UsageError(f"--letter: {each!r} is no letter; expected PARTITION:OFFSET")
         found.setdefault(partition, []).append(int(offset))
     return found
-
-
-def _moment(text: str | None, option: str) -> int | None:
-    return None if text is None else parse_time_ms(text, option, round(time.time() * 1000))
 
 
 def _row(letter: LetterLine) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
@@ -13,7 +12,7 @@ from goqueue.cli.calls import Call, command
 from goqueue.cli.completion import topic_names
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import Format, note, printable
-from goqueue.cli.times import parse_span_ms, parse_time_ms, show_time
+from goqueue.cli.times import moment_ms, parse_span_ms, show_time
 from goqueue.protocols.http.operations.trace_shapes import (
     SpanOut,
     TraceList,
@@ -111,15 +110,14 @@ def search_traces(
     limit: LimitOption = 100,
 ) -> None:
     """Find messages by what happened to them."""
-    now_ms = time.time_ns() // 1_000_000
     answer = call.api.get(
         TraceList,
         "/traces/search",
         topic=topic,
         partition=partition,
         consumer_group=consumer_group,
-        start=None if start is None else parse_time_ms(start, "--start", now_ms),
-        end=None if end is None else parse_time_ms(end, "--end", now_ms),
+        start=moment_ms(start, "--start"),
+        end=moment_ms(end, "--end"),
         status=status,
         min_duration=_span_ms(min_duration, "--min-duration"),
         max_duration=_span_ms(max_duration, "--max-duration"),

@@ -10,27 +10,16 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.protocols.http.messages.message_shapes import MessageIn
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is refused here: no request can be so large."""
 
 _TOO_LONG: Final = f"longer than {MAX_LINE_BYTES} bytes, which no request can hold"
-_FIELDS: Final = (
-    "value",
-    "key",
-    "headers",
-    "partition",
-    "timestamp",
-    "encoding",
-    "key_encoding",
-    "delay",
-    "deliver_at",
-    "deliverAt",
-    "priority",
-    "ttl",
-)
+_FIELDS: Final = MessageIn.__struct_encode_fields__
 
 
 class Line(NamedTuple):
@@ -58,13 +47,19 @@ def split_lines(chunks: Iterable[bytes | None]) -> Iterator[bytes | None]:
 
 def text_lines(lines: Iterable[bytes | None]) -> Iterator[Line | None]:
     """Every line is a value; one that is no UTF-8 is sent as it is, in base64."""
+    return _numbered(lines, lambda number, raw: value_line(number, raw.removesuffix(b"\r")))
+
+
+def _numbered(
+    lines: Iterable[bytes | None], line_of: Callable[[int, bytes], Line | None]
+) -> Iterator[Line | None]:
+    """Lines counted from 1; what `line_of` makes nothing of is left out."""
     number = 0
     for raw in lines:
-        if raw is None:
-            yield None
-            continue
-        number += 1
-        yield value_line(number, raw.removesuffix(b"\r"))
+        number += raw is not None
+        line = None if raw is None else line_of(number, raw)
+        if raw is None or line is not None:
+            yield line
 
 
 def value_line(number: int, data: bytes) -> Line:
@@ -81,19 +76,17 @@ def value_line(number: int, data: bytes) -> Line:
 
 def json_lines(lines: Iterable[bytes | None]) -> Iterator[Line | None]:
     """Every line is a JSON object; empty ones and comments are left out, and counted."""
-    number = 0
-    for raw in lines:
-        if raw is None:
-            yield None
-            continue
-        number += 1
-        text = raw.strip()
-        if not text or text.startswith(b"#"):
-            continue
-        try:
-            yield Line(number, len(raw) + 1, message_of(text))
-        except ValueError as error:
-            yield Line(number, len(raw) + 1, None, str(error))
+    return _numbered(lines, _json_line)
+
+
+def _json_line(number: int, raw: bytes) -> Line | None:
+    text = raw.strip()
+    if not text or text.startswith(b"#"):
+        return None
+    try:
+        return Line(number, len(raw) + 1, message_of(text))
+    except ValueError as error:
+        return Line(number, len(raw) + 1, None, str(error))
 
 
 def message_of(text: bytes) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -13,7 +12,7 @@ import typer
 
 from goqueue.cli.errors import UsageError
 from goqueue.cli.output import note
-from goqueue.cli.times import parse_span_ms, parse_time_ms
+from goqueue.cli.times import moment_ms, parse_span_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,22 +104,13 @@ PieceOption: TypeAlias = Annotated[
 ]
 
 
-def moment(text: str | None, option: str) -> int | None:
-    """A time in milliseconds; None for none.
-
-    Raises:
-        UsageError: it is no time.
-    """
-    return None if text is None else parse_time_ms(text, option, time.time_ns() // 1_000_000)
-
-
 def asked(text: str | None, option: str) -> int | timedelta | None:
     """A time, or how long ago, which stays what it is when a command is run again.
 
     Raises:
         UsageError: it is no time.
     """
-    found = moment(text, option)
+    found = moment_ms(text, option)
     ago = None if text is None else parse_span_ms(text)
     return found if ago is None else timedelta(milliseconds=ago)
 
