@@ -14,12 +14,7 @@ import socket
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.server.config_data import (
-    GroupsSection,
-    StorageSection,
-    TopicsSection,
-    TransactionsSection,
-)
+from goqueue.server.config_groups import GroupsSection, TransactionsSection
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_node import (
     BrokerSection,
@@ -32,6 +27,7 @@ from goqueue.server.config_node import (
     SaslSection,
     TlsSection,
 )
+from goqueue.server.config_storage import StorageSection, TopicsSection
 from goqueue.server.config_table import Setting, table_of
 from goqueue.server.config_tracing import TracingSection
 
