@@ -67,7 +67,9 @@ TimeoutOption: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
+ForceOption: TypeAlias = Annotated[
+    bool, typer.Option("--force", "-f", help="Skip the confirmation.")
+]
 ColorOption: TypeAlias = Annotated[
     bool, typer.Option("--no-color", help="Print without colours.", rich_help_panel=_PANEL)
 ]

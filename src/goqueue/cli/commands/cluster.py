@@ -10,7 +10,7 @@ from goqueue.cli.output import plain
 from goqueue.cli.times import show_size, show_span
 from goqueue.protocols.http.operations.operation_shapes import Readiness, Stats, Version
 
-app = typer.Typer(no_args_is_help=True, help="Look at the server as a whole.")
+app = typer.Typer(no_args_is_help=True, help="The state of the server.")
 
 
 @command(app, "info")

@@ -14,7 +14,9 @@ from goqueue.cli.errors import CliError, UsageError
 
 MASK: Final = "********"
 
-app = typer.Typer(no_args_is_help=True, help="Choose servers; show what a server would be told.")
+app = typer.Typer(
+    no_args_is_help=True, help="Contexts of this user; the settings a server would have."
+)
 
 NameArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="NAME", help="The context.", autocompletion=context_names)

@@ -12,7 +12,7 @@ from goqueue.cli.output import note
 from goqueue.cli.times import show_time
 from goqueue.protocols.http.queues.delayed_shapes import DelayedList, DelayedOut, DelayStatsAnswer
 
-app = typer.Typer(no_args_is_help=True, help="Messages that wait until they are due.")
+app = typer.Typer(no_args_is_help=True, help="Delayed messages: list, show, cancel.")
 
 TopicArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TOPIC", help="Where they go.", autocompletion=topic_names)
@@ -28,9 +28,9 @@ def list_delayed(
     topic: TopicArgument,
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many.")] = 0,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Skip so many.")] = 0,
 ) -> None:
-    """List the messages of a topic that wait, and when they are due."""
+    """List the delayed messages of a topic, and when they are due."""
     answer = call.api.get(DelayedList, "/topics/{}/delayed", topic, limit=limit, skip=skip)
     call.show(
         answer,
@@ -43,7 +43,7 @@ def list_delayed(
 
 @command(app, "show")
 def show_delayed(call: Call, topic: TopicArgument, delayed_id: IdArgument) -> None:
-    """Show one delayed message, and what became of it as long as that is known."""
+    """Show one delayed message and its state."""
     message = call.api.get(DelayedOut, "/topics/{}/delayed/{}", topic, delayed_id)
     call.show(message, _row(message))
 

@@ -18,7 +18,7 @@ from goqueue.protocols.http.groups.group_shapes import (
     ResetAnswer,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and move their offsets.")
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: members, lag, offsets.")
 
 GroupArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="GROUP", help="The group's name.", autocompletion=group_names)
@@ -86,11 +86,9 @@ def reset_offsets(
         int, typer.Option("--partition", "-p", min=-1, help="One partition; -1 is all of them.")
     ] = -1,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first message there is.")
+        bool, typer.Option("--to-earliest", help="To the earliest message.")
     ] = False,
-    to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="Behind the last message.")
-    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
     to_timestamp: Annotated[
         str | None,
         typer.Option(

@@ -7,20 +7,18 @@ import typer
 from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.protocols.http.operations.operation_shapes import MaintenanceResumed, MaintenanceStatus
 
-app = typer.Typer(
-    no_args_is_help=True, help="See whether retention and TTL run, and let them go on."
-)
+app = typer.Typer(no_args_is_help=True, help="Whether retention and TTL run, and resuming them.")
 
 
 @command(app, "status")
 def show_status(call: Call) -> None:
-    """Say whether retention and TTL run; a jump of the wall clock stops them."""
+    """Show whether retention and TTL run; a jump of the wall clock stops them."""
     call.show(call.api.get(MaintenanceStatus, "/admin/maintenance"))
 
 
 @command(app, "resume")
 def resume_maintenance(call: Call, force: ForceOption = False) -> None:
-    """Accept the wall clock's time after a jump, and let retention and TTL go on."""
+    """Accept the wall clock after a jump, and resume retention and TTL."""
     found = call.api.get(MaintenanceStatus, "/admin/maintenance")
     if found.reason is not None:
         confirm(

@@ -166,7 +166,7 @@ def plan_file(
 
 @command(app, "list")
 def list_pipelines(call: Call) -> None:
-    """List the pipelines that have told the broker how they are."""
+    """List the pipelines that report to the broker."""
     answer = call.api.get(PipelineList, "/pipelines")
     call.show(answer, [_row(each) for each in answer.pipelines], empty="no pipelines")
 

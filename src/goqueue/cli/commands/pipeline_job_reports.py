@@ -28,10 +28,11 @@ SampleOption: TypeAlias = Annotated[
     ),
 ]
 DiedSinceOption: TypeAlias = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Died from then on; 15m is ago.")
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Dead-lettered since then; 15m is ago."),
 ]
 DiedUntilOption: TypeAlias = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Died before then.")
+    str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before then.")
 ]
 
 
@@ -89,7 +90,7 @@ def redrive(
         str | None,
         typer.Option("--to", help="To this topic. (default: back)", autocompletion=topic_names),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why they died.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason.")] = None,
     source: Annotated[
         str | None, typer.Option("--from", metavar="TOPIC", help="Where they came from.")
     ] = None,
@@ -110,7 +111,7 @@ def redrive(
         float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would go; send nothing.")
+        bool, typer.Option("--dry-run", help="Count what would be redriven; publish nothing.")
     ] = False,
     force: ForceOption = False,
 ) -> JobReport:

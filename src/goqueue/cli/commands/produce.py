@@ -57,7 +57,7 @@ def produce_messages(
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")] = None,
     partition: Annotated[
         int,
-        typer.Option("--partition", "-p", min=-1, help="-1: the key chooses, or each one's turn."),
+        typer.Option("--partition", "-p", min=-1, help="-1: by key, or round robin."),
     ] = -1,
     headers: Annotated[
         list[str] | None,
@@ -65,11 +65,13 @@ def produce_messages(
     ] = None,
     delay: Annotated[
         str | None,
-        typer.Option("--delay", "-d", metavar="SPAN", help="Nobody sees them before that: 15m."),
+        typer.Option(
+            "--delay", "-d", metavar="SPAN", help="Deliver after this delay, such as 15m."
+        ),
     ] = None,
     deliver_at: Annotated[
         str | None,
-        typer.Option("--deliver-at", metavar="TIME", help="The same as a moment."),
+        typer.Option("--deliver-at", metavar="TIME", help="Deliver at this time."),
     ] = None,
     priority: Annotated[
         str | None,
@@ -77,7 +79,7 @@ def produce_messages(
     ] = None,
     ttl: Annotated[
         str | None,
-        typer.Option("--ttl", metavar="SPAN", help="How long queue groups may deliver them."),
+        typer.Option("--ttl", metavar="SPAN", help="Time to live in queue groups."),
     ] = None,
     file: Annotated[
         str | None,

@@ -19,7 +19,7 @@ from goqueue.protocols.http.queues.queue_stats_shapes import (
     ReliabilityStats,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Look at queue groups, and deal with dead letters.")
+app = typer.Typer(no_args_is_help=True, help="Queue groups and their dead-letter queues.")
 app.add_typer(queue_dlq.app, name="dlq")
 
 
@@ -35,7 +35,7 @@ def list_queues(call: Call) -> None:
 
 @command(app, "describe")
 def describe_queue(call: Call, name: GroupArgument) -> None:
-    """Show a queue group: how it is set, who has how many messages, and each partition."""
+    """Show a queue group: its settings, members and partitions."""
     group = call.api.get(GroupInfo, "/groups/{}", name)
     queue = group.queue
     if queue is None:
@@ -86,7 +86,8 @@ def configure_queue(
         str | None, typer.Option("--max-backoff", metavar="SPAN", help="Before any retry.")
     ] = None,
     max_unacked: Annotated[
-        int | None, typer.Option("--max-unacked", min=1, help="Messages of one member at once.")
+        int | None,
+        typer.Option("--max-unacked", min=1, help="Unacknowledged messages of one member."),
     ] = None,
     weights: Annotated[
         str | None,
@@ -97,7 +98,7 @@ def configure_queue(
     starvation: Annotated[
         str | None,
         typer.Option(
-            "--starvation", metavar="SPAN", help="A lane without a turn for so long gets one."
+            "--starvation", metavar="SPAN", help="A lane that was not served for so long is next."
         ),
     ] = None,
 ) -> None:
@@ -130,7 +131,7 @@ def show_lanes(
         str | None, typer.Option("--group", help="Only this one.", autocompletion=group_names)
     ] = None,
 ) -> None:
-    """Show how the five priorities share the turns, and what waits in each."""
+    """Show the five priority lanes: weights, deliveries, and what waits in each."""
     stats = call.api.get(PriorityStats, "/priority/stats", group=group)
     rows = [
         {"group": name, "lane": lane, **plain(fields)}

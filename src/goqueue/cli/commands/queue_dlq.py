@@ -33,21 +33,20 @@ _OVER: Final = frozenset({"done", "cancelled", "failed"})
 
 SourceArgument: TypeAlias = Annotated[
     str,
-    typer.Argument(
-        metavar="TOPIC", help="Where the letters came from.", autocompletion=topic_names
-    ),
+    typer.Argument(metavar="TOPIC", help="The source topic.", autocompletion=topic_names),
 ]
 ReasonOption: TypeAlias = Annotated[
-    str | None, typer.Option("--reason", help="Why they died, such as REJECTED.")
+    str | None, typer.Option("--reason", help="The reason, such as REJECTED.")
 ]
 GroupOption: TypeAlias = Annotated[
-    str | None, typer.Option("--group", help="The group in which they died.")
+    str | None, typer.Option("--group", help="The group that dead-lettered them.")
 ]
 SinceOption: TypeAlias = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Died from then on; 15m is ago.")
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Dead-lettered since then; 15m is ago."),
 ]
 UntilOption: TypeAlias = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Died before then.")
+    str | None, typer.Option("--until", metavar="TIME", help="Dead-lettered before then.")
 ]
 
 
@@ -57,7 +56,7 @@ def list_letters(
     topic: SourceArgument,
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most.")] = 100,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many.")] = 0,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Skip so many.")] = 0,
     reason: ReasonOption = None,
     group: GroupOption = None,
     since: SinceOption = None,
@@ -91,7 +90,7 @@ def show_letter(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="As listed.")],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="As listed.")],
 ) -> None:
-    """Show one dead letter whole: value, headers, where it came from and why it died."""
+    """Show one dead letter: value, headers, source and reason."""
     letter = call.api.get(LetterDetail, "/topics/{}/dlq/{}/{}", topic, partition, offset)
     times = ("source_timestamp", "first_delivery", "last_delivery", "died_at")
     table = {
@@ -126,13 +125,13 @@ def redrive_letters(
         float | None, typer.Option("--rate", min=0.001, help="Messages a second.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would go; send nothing.")
+        bool, typer.Option("--dry-run", help="Count what would be redriven; publish nothing.")
     ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Publish dead letters again: to where they came from or elsewhere, all or some of them.
+    """Redrive dead letters to their source topic or another, all or some of them.
 
-    Ctrl-C lets no more of them go; what has gone stays gone, and goes no second time.
+    Ctrl-C cancels the redrive; what was redriven is not redriven again.
     """
     chosen = {
         "reason": reason,
@@ -177,7 +176,7 @@ def _follow(call: Call, redrive: RedriveAnswer) -> RedriveAnswer:
                 show(redrive.done + redrive.failed, redrive.total)
     except KeyboardInterrupt:
         redrive = call.api.delete(RedriveAnswer, "/redrives/{}", redrive.id)
-        note("stopped: no more of them go")
+        note("cancelled: nothing more is redriven")
     return redrive
 
 

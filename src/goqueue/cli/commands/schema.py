@@ -21,7 +21,7 @@ from goqueue.protocols.http.schemas.schema_shapes import (
     VersionOut,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Register, look at and delete schemas.")
+app = typer.Typer(no_args_is_help=True, help="Register, show and delete schemas.")
 
 SubjectArgument: TypeAlias = Annotated[
     str,

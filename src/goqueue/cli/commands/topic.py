@@ -14,7 +14,7 @@ from goqueue.protocols.http.messages.message_shapes import PurgedTopic
 from goqueue.protocols.http.operations.operation_shapes import Stats, TopicStats
 from goqueue.protocols.http.topics.topic_shapes import Deleted, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Create, look at and change topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, show and change topics.")
 
 TopicArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)
@@ -30,7 +30,7 @@ SetOption: TypeAlias = Annotated[
 @command(app, "list")
 def list_topics(
     call: Call,
-    internal: Annotated[bool, typer.Option("--internal", help="The broker's own, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> None:
     """List all topics with what is in them."""
     stats = call.api.get(Stats, "/stats").topics
@@ -57,12 +57,12 @@ def create_topic(
             "--retention",
             "-r",
             metavar="HOURS",
-            help="How long messages are kept: 168 and 168h are hours; 7d; forever.",
+            help="Retention: 168 and 168h are hours; 7d; forever.",
         ),
     ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Be content with one that is there.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
 ) -> None:
     """Create a topic."""
@@ -108,7 +108,7 @@ def grow_topic(
     call: Call,
     name: TopicArgument,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="How many it shall have in all.")
+        int, typer.Option("--partitions", "-p", min=1, help="The new number of partitions.")
     ],
 ) -> None:
     """Give a topic more partitions. Keys may go to other partitions from then on."""
@@ -143,7 +143,7 @@ def purge_topic(
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Remove the messages of a topic, which itself stays."""
+    """Delete the messages of a topic, but not the topic."""
     if before is not None and partition is None:
         raise UsageError("--before is an offset of one partition: say --partition, too")
     which = "messages" if before is None else f"messages before offset {before}"

@@ -10,7 +10,7 @@ from goqueue.cli.calls import Call, ForceOption, command, confirm
 from goqueue.cli.errors import UsageError
 from goqueue.protocols.http.transactions.transaction_shapes import TransactionList, TransactionOut
 
-app = typer.Typer(no_args_is_help=True, help="Look at transactions and end those that hang.")
+app = typer.Typer(no_args_is_help=True, help="List transactions and abort those that hang.")
 
 IdArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TRANSACTIONAL_ID", help="The producer's transactional id.")
@@ -25,7 +25,7 @@ def list_transactions(
         str | None, typer.Option("--state", help="Only those in this state, such as Ongoing.")
     ] = None,
 ) -> None:
-    """List all transactional ids and where each stands."""
+    """List all transactional ids and their states."""
     found = call.api.get(TransactionList, "/transactions", state=state).transactions
     call.show(found, [_row(each) for each in found], empty="no transactions")
 
@@ -41,7 +41,7 @@ def describe_transaction(call: Call, name: IdArgument) -> None:
 
 @command(app, "abort")
 def abort_transaction(call: Call, name: IdArgument, force: ForceOption = False) -> None:
-    """End an open transaction for its producer, which is fenced."""
+    """Abort an open transaction; its producer is fenced."""
     confirm(f"The open transaction of {name} will be lost.", force=force)
     body = {"transactional_id": name}
     call.show(call.api.post(TransactionOut, "/transactions/abort", body=body))
