@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.cli.root import app
-from goqueue.cli.spark.job_options import moment
+from goqueue.cli.times import moment_ms
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs import posting
@@ -299,5 +299,5 @@ def test_the_suggested_command_is_one_that_the_command_line_takes():
         "error": "it's <n>; rm -rf `x`",
     }
     assert {name: given[name] for name in wanted} == wanted
-    assert moment(given["since"], "--since") == BEGAN
-    assert moment(given["until"], "--until") == BEGAN + 1
+    assert moment_ms(given["since"], "--since") == BEGAN
+    assert moment_ms(given["until"], "--until") == BEGAN + 1
