@@ -12,9 +12,9 @@ from benchmarks._client import ClientProcess
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
 from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import DelayedNotPendingError
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
     from goqueue.broker.queue_members import QueueMember
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.receipts import Receipt
+    from goqueue.partitions.partition import PartitionId
 
     _Accepted: TypeAlias = defaultdict[str, defaultdict[QueueKey, list[int]]]
 

@@ -9,45 +9,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from goqueue.access.users import Users
 from goqueue.broker.ack import Settler
-from goqueue.broker.backlogs import Backlogs
-from goqueue.broker.broker_configs import BrokerConfigs
-from goqueue.broker.broker_setting_table import PRODUCER_EXPIRY
-from goqueue.broker.clock_guard import ClockGuard
-from goqueue.broker.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
-from goqueue.broker.damage import DamageReports
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
-from goqueue.broker.due_marks import MaintenanceMarks
-from goqueue.broker.fetch import Fetcher
-from goqueue.broker.gauges import BrokerGauges
-from goqueue.broker.health import Health
-from goqueue.broker.history import History
-from goqueue.broker.large_batches import LargeBatches
 from goqueue.broker.letters import Letters
-from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
-from goqueue.broker.messages import MessageWriter
-from goqueue.broker.opener import BatchOpener
-from goqueue.broker.partitions import Partitions
 from goqueue.broker.pipelines import Pipelines
-from goqueue.broker.producer_ids import ProducerIds
-from goqueue.broker.publish import Publisher
 from goqueue.broker.queue_members import QueueMembers
 from goqueue.broker.queues import Queues
-from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
-from goqueue.broker.stored_messages import MessageReader
-from goqueue.broker.topics import Topics
 from goqueue.broker.tracer import Tracer
 from goqueue.broker.transaction_writer import TransactionWriter
 from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
-from goqueue.broker.users import Users
+from goqueue.configs.broker_configs import BrokerConfigs
+from goqueue.configs.broker_setting_table import PRODUCER_EXPIRY
+from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.groups.settings import GroupSettings
+from goqueue.insight.backlogs import Backlogs
+from goqueue.insight.gauges import BrokerGauges
+from goqueue.insight.history import History
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
     CompactedTopicError,
@@ -56,10 +41,25 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.partitions.clock_guard import ClockGuard
+from goqueue.partitions.damage import DamageReports
+from goqueue.partitions.due_marks import MaintenanceMarks
+from goqueue.partitions.health import Health
+from goqueue.partitions.measures import Measures
+from goqueue.partitions.partitions import Partitions
+from goqueue.partitions.producer_ids import ProducerIds
+from goqueue.publishing.batch_opener import BatchOpener
+from goqueue.publishing.large_batches import LargeBatches
+from goqueue.publishing.messages import MessageWriter
+from goqueue.publishing.publish import Publisher
+from goqueue.reading.fetch import Fetcher
+from goqueue.reading.record_reader import RecordReader
+from goqueue.reading.stored_messages import MessageReader
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.open_files import MAX_OPEN_SEGMENTS, OpenFiles
 from goqueue.storage.shared_files import SharedFiles
+from goqueue.topics.catalogue import Topics
 from goqueue.tracing.store import TraceStore, TracingSettings
 from goqueue.transactions.settings import TransactionSettings
 
@@ -67,12 +67,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
-    from goqueue.broker.broker_configs import Level
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.topics import Topic
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.configs.broker_configs import Level
+    from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+    from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 
 from goqueue.broker.group_shard import GroupShard
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.streams_topics import with_internal_topics
 from goqueue.delivery.settings import Mode
@@ -30,6 +29,7 @@ from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
 from goqueue.model.lag import PartitionLag
+from goqueue.partitions.partition import PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

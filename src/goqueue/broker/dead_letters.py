@@ -13,8 +13,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.damage import describe
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_start import isolation_of
 from goqueue.delivery import operations as ops
 from goqueue.model.dead_letters import (
@@ -31,17 +29,19 @@ from goqueue.model.errors import (
     TopicExistsError,
 )
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, encode, peek
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
     from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import Doom, PartitionQueue
+    from goqueue.partitions.partition import Partition
     from goqueue.records import Headers
     from goqueue.records.salvage import Fault
 

@@ -22,13 +22,13 @@ from goqueue.records import Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.broker.delay_admission import Later
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.topics import Topic
     from goqueue.delay.book import DelayBook
     from goqueue.delay.due_index import DueIndex
+    from goqueue.publishing.delivery_headers import Later
     from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic
 
 MAX_HALF_DONE: Final = 10_000
 """Batches of which only the delayed messages are known to be stored. Of more, the oldest is

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.delay_admission import Later
     from goqueue.broker.delay_intake import BatchKey, DelayIntake
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
     from goqueue.delay.entries import Waiting
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.sequences import SequencedBatch
+    from goqueue.publishing.delivery_headers import Later
     from goqueue.records import BatchInfo, Record
-    from goqueue.transactions.sequences import SequencedBatch
+    from goqueue.topics.catalogue import Topic
 
 
 def delayable(records: Sequence[Record]) -> list[Later]:

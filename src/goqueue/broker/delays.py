@@ -16,8 +16,6 @@ from uuid import UUID
 from goqueue.broker.delay_courier import AHEAD_MS
 from goqueue.broker.delay_parts import DELAYS_NAME, open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
-from goqueue.broker.handover import Handover
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.deltas import Ended, ProducerGiven
 from goqueue.delay.entries import DelayedState
 from goqueue.delay.wheel import TICK_MS
@@ -29,22 +27,24 @@ from goqueue.model.errors import (
     StorageError,
     UnknownDelayedError,
 )
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_intake import TakenIn
     from goqueue.broker.delay_parts import DelayParts
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
     from goqueue.delay.timeline import Timeline
     from goqueue.metrics.registry import Samples
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.sequences import SequencedBatch
+    from goqueue.publishing.delivery_headers import Opened
     from goqueue.records import BatchInfo, Record
-    from goqueue.transactions.sequences import SequencedBatch
+    from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.group_views import view_group
 from goqueue.delivery.settings import Mode
+from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupNotFoundError, NonEmptyGroupError
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.letter_gaps import LetterGaps
 from goqueue.broker.new_letters import LettersLately
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
@@ -25,15 +24,16 @@ from goqueue.model.dead_letters import (
     dead_letter_topic,
 )
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
+from goqueue.partitions.partition import Isolation, PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
     from goqueue.delivery.operations import Range
+    from goqueue.partitions.partition import Partition
     from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic
 
 AT_ONCE: Final = 500
 """Letters that are read together."""

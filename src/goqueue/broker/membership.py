@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from goqueue.broker.auto_commit import AutoCommit
-from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.stored_messages import messages_of
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -32,16 +29,19 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
+from goqueue.reading.stored_messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.fetch import Fetched
-    from goqueue.broker.stored_messages import StoredMessage
     from goqueue.groups.describe import ConsumerMemberDescription
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+    from goqueue.reading.fetch import Fetched
+    from goqueue.reading.stored_messages import StoredMessage
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
 MAX_MEMBERS: Final = 100_000

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.lag import committed_offsets
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
     OffsetOutOfRangeError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
 
 
 class Anchor(Enum):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.membership import Member
-    from goqueue.broker.partition import PartitionId
     from goqueue.broker.queues import Queues
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.partitions.partition import PartitionId
 
 HEARTBEAT_INTERVAL_MS: Final = 5_000
 

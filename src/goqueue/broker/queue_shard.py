@@ -10,7 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.damage import DamageKind
 from goqueue.broker.queue_entries import (
     QueueReplay,
     changes_entry,
@@ -22,6 +21,7 @@ from goqueue.broker.queue_entries import (
 from goqueue.delivery.decisions import TIMED_OUT, release
 from goqueue.delivery.operations import Opened
 from goqueue.model.errors import CoordinatorUnavailableError, StorageError
+from goqueue.partitions.damage import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.partition import Isolation
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.iso_duration import iso_duration_ms
+from goqueue.partitions.partition import Isolation
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueGroup
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.partitions.partition import Partition
 
 
 def isolation_of(settings: QueueSettings) -> Isolation:

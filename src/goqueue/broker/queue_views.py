@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Isolation, Partition
     from goqueue.delivery.group import QueueGroup
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.partitions.partition import Isolation, Partition
 
 MAX_COUNTED: Final = 100_000
 """Messages that are ready are counted up to here: further on every run of a lane would have to be

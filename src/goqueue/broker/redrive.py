@@ -15,10 +15,7 @@ from enum import StrEnum
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.handover import EPOCH, Handover
 from goqueue.broker.letters import LetterFilter, Letters
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.redriven_records import as_published, portions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
@@ -36,6 +33,9 @@ from goqueue.model.errors import (
     UnknownRedriveError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.publishing.handover import EPOCH, Handover
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import DELIVERY, encode
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.letters import Letter
-    from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.partitions.partition import Partition
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.rewrite import records_of
 from goqueue.broker.schema_process import VALIDATION_LIMITS, SchemaProcess
 from goqueue.broker.schema_subjects import Misnamed, named_by, subjects_of
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
+from goqueue.publishing.rewrite import records_of
 from goqueue.records import admit
 from goqueue.runtime.bounded_process import ProcessLost
 from goqueue.runtime.tasks import in_thread
@@ -26,17 +26,17 @@ from goqueue.schemas.frames import FrameFault, Part
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from goqueue.broker.opener import BatchOpener
-    from goqueue.broker.publish import PublishRequest
     from goqueue.broker.schema_subjects import Checkable, Subject
     from goqueue.broker.schemas import Schemas
-    from goqueue.broker.settings import TopicSettings
-    from goqueue.broker.topics import Topic
     from goqueue.metrics.registry import Metrics
+    from goqueue.publishing.batch_opener import BatchOpener
+    from goqueue.publishing.publish import PublishRequest
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.engine import Message, WholeSchema
     from goqueue.schemas.registry import Registry
+    from goqueue.topics.catalogue import Topic
+    from goqueue.topics.settings import TopicSettings
 
 _log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
     from goqueue.broker.trace_verdicts import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation, Range
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.partitions.partition import PartitionId
 
 
 class OffsetsJudged(NamedTuple):

@@ -11,11 +11,11 @@ from goqueue.tracing.events import Event
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.topics import Topics
-    from goqueue.broker.trace_notes import Parts, Place
+    from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
     from goqueue.tracing.context import TraceContext
+    from goqueue.tracing.notes import Parts, Place
     from goqueue.tracing.store import TraceStore
 
 MAX_NOTED_PARTS: Final = 1000

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from goqueue.broker.trace_notes import Parts, Place, TraceNotes
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import MEMBER_GONE
 from goqueue.tracing.events import Event
+from goqueue.tracing.notes import Parts, Place, TraceNotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,11 +11,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.trace_batches import traced_batch
 from goqueue.broker.trace_log_groups import TraceLogGroups
-from goqueue.broker.trace_notes import DELAYED, Parts, Place
 from goqueue.delivery.receipts import Receipt
 from goqueue.records.batch import peek_header
+from goqueue.tracing.batches import traced_batch
 from goqueue.tracing.context import (
     TRACEPARENT_HEADER,
     TraceContext,
@@ -25,23 +24,24 @@ from goqueue.tracing.context import (
 )
 from goqueue.tracing.events import Event
 from goqueue.tracing.index import Traced, parts_of
+from goqueue.tracing.notes import DELAYED, Parts, Place
 from goqueue.tracing.sampling import is_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_intake import Delayed
     from goqueue.broker.delay_views import DelayedMessage
-    from goqueue.broker.partition import Placed
     from goqueue.broker.portions import Portion, Span
-    from goqueue.broker.publish import PublishRequest
-    from goqueue.broker.topics import Topic, Topics
     from goqueue.delivery.queue import Doom
     from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.partition import Placed
+    from goqueue.publishing.delivery_headers import Opened
+    from goqueue.publishing.publish import PublishRequest
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic, Topics
     from goqueue.tracing.store import TraceStore
 
 _LONGEST: Final = 1000

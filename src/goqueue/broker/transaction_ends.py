@@ -11,17 +11,17 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, TopicError
-from goqueue.transactions.markers import Marker
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition, Placed
     from goqueue.broker.transaction_shard import TransactionShard
+    from goqueue.partitions.partition import Partition, Placed
     from goqueue.transactions.messages import Effects, Ending
     from goqueue.transactions.transaction import Transaction
 

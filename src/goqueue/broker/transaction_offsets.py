@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
     from goqueue.groups.messages import PartitionOutcomes
+    from goqueue.partitions.partition import PartitionId
     from goqueue.transactions.messages import Identity
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.messages import ProducerSequence, misfits_among
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import Acks
 from goqueue.model.errors import InvalidTransactionRequestError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.messages import ProducerSequence, misfits_among
+from goqueue.publishing.publish import Acks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, Misfits
-    from goqueue.broker.new_messages import NewMessage
+    from goqueue.publishing.messages import MessageResult, Misfits
+    from goqueue.publishing.new_messages import NewMessage
     from goqueue.transactions.messages import Identity
 
 

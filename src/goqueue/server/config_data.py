@@ -7,14 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from goqueue.broker.topic_setting_table import SETTINGS as TOPIC_SETTINGS
-from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.server.config_kinds import Choice, Duration, Size, Switch, Whole
 from goqueue.server.config_table import setting
 from goqueue.storage.config import Fsync
+from goqueue.topics.setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.transactions.settings import TransactionSettings
 
 _SECOND: Final = 1000

@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.health import NodeState, node_state
-from goqueue.broker.maintenance import Maintenance
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics
+from goqueue.partitions.health import NodeState, node_state
+from goqueue.partitions.maintenance import Maintenance
 from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.listener import Listener
 from goqueue.protocols.kafka.metadata import Address

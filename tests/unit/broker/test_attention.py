@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.attention import MAX_SHOWN, attention
-from goqueue.broker.damage import DamageKind, DamageReports
-from goqueue.broker.group_views import GroupLine
-from goqueue.broker.health import HealthReport
-from goqueue.broker.history import GroupLines, Lately, Line
 from goqueue.broker.new_letters import NewLetters
-from goqueue.broker.overview import Inventory, Totals
 from goqueue.broker.pipelines import PipelineReport, QueryReport
-from goqueue.broker.vitals import Percentiles, Rates
 from goqueue.groups.describe import GroupType
+from goqueue.insight.attention import MAX_SHOWN, attention
+from goqueue.insight.group_views import GroupLine
+from goqueue.insight.history import GroupLines, Lately, Line
+from goqueue.insight.overview import Inventory, Totals
+from goqueue.insight.vitals import Percentiles, Rates
 from goqueue.metrics.registry import Metrics
+from goqueue.partitions.damage import DamageKind, DamageReports
+from goqueue.partitions.health import HealthReport
 from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.process import ProcessUse
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.broker_configs import Level
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.settings import MAX_COMPRESSION_LEVEL, TopicSettings
-from goqueue.broker.topic_setting_table import SETTINGS
+from goqueue.configs.broker_configs import Level
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import InvalidTopicConfigError, ReadOnlyConfigError
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.topics.setting_table import SETTINGS
+from goqueue.topics.settings import MAX_COMPRESSION_LEVEL, TopicSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.attention import attention
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.overview import take_inventory
-from goqueue.broker.partition import PartitionId
 from goqueue.delivery.settings import QueueSettings
+from goqueue.insight.attention import attention
+from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidTimestampError
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 

@@ -7,9 +7,9 @@ import gc
 import time
 from typing import TYPE_CHECKING
 
-from goqueue.broker.health import NodeState, node_state
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DiskError
+from goqueue.partitions.health import NodeState, node_state
+from goqueue.partitions.partition import PartitionId
 from support.brokers import running_broker
 
 if TYPE_CHECKING:

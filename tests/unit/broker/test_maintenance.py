@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.upkeep import DiskState, MaintenanceSettings
 from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, LogFailedError
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
+from goqueue.partitions.upkeep import DiskState, MaintenanceSettings
 from goqueue.runtime.disk import DiskUsage, SystemDisk, SystemFile
 from goqueue.runtime.tasks import PeriodicTasks
 from support.brokers import publish, read_all, running_broker
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
 
 DAY_MS = 24 * 3600 * 1000
 SMALL_SEGMENTS = {"internal.segment.bytes": "1024"}
@@ -347,7 +347,7 @@ def test_publishing_is_refused_on_a_full_disk_and_taken_up_again(
             assert await maintenance.check_disk() is DiskState.ROOMY
             publish(broker, "t", VALUE)
 
-    with caplog.at_level(logging.INFO, logger="goqueue.broker.maintenance"):
+    with caplog.at_level(logging.INFO, logger="goqueue.partitions.maintenance"):
         asyncio.run(scenario())
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "INFO"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.storage.flush_schedule import MANY, FlushSchedule
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Placed
+    from goqueue.partitions.partition import Placed
 
 COUNT = 60
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.attention import attention
 from goqueue.broker.new_letters import NewLetters
-from goqueue.broker.overview import take_inventory
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.pipelines import PipelineFields, QueryReport
 from goqueue.broker.redrive import RedriveRequest
+from goqueue.insight.attention import attention
+from goqueue.insight.overview import take_inventory
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

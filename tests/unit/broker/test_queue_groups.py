@@ -14,9 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queues import QUEUE_TOPIC
 from goqueue.delivery.receipts import Receipt
 from goqueue.delivery.settings import Mode, QueueSettings
@@ -31,6 +28,9 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.ids import TimestampMs
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash

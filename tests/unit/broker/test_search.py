@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker import search
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
-from goqueue.broker.search import Search
-from goqueue.broker.searching import Wanted
-from goqueue.broker.time_range import spans_between
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading import search
+from goqueue.reading.search import Search
+from goqueue.reading.searching import Wanted
+from goqueue.reading.time_range import spans_between
 from goqueue.records import Record, encode
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, read_all, running_broker
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.searching import Hit
+    from goqueue.reading.searching import Hit
 
 Batches: TypeAlias = list[tuple[int, list[Record]]]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.stored_messages import StoredMessage
-from goqueue.broker.time_range import Page, Span, merge, read_spans, spans_between
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.reading.stored_messages import StoredMessage
+from goqueue.reading.time_range import Page, Span, merge, read_spans, spans_between
 from goqueue.records import Record
 from support.brokers import running_broker
 

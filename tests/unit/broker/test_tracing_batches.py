@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
-from goqueue.broker.trace_batches import traced_batch
 from goqueue.model.errors import DelayTooLongError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
+from goqueue.tracing.batches import traced_batch
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.index import parts_of
 from goqueue.tracing.search import TraceQuery

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.group_views import list_groups, view_group
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.rebalances import rebalance_stats, total
-from goqueue.broker.topic_views import view_topic
 from goqueue.groups.stats import GroupStats, RebalanceReason
+from goqueue.insight.group_views import list_groups, view_group
+from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import GroupNotFoundError
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

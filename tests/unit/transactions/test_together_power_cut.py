@@ -9,9 +9,9 @@ import gc
 import pytest
 
 from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from goqueue.transactions.messages import InitRequest
 from goqueue.transactions.series import Member, TogetherRequest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.broker.positions import offset_of
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.subscription import Subscription
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.grpc.interceptor import OpenStreams
 
 MAX_MESSAGES: Final = 1000

@@ -14,9 +14,9 @@ from goqueue.storage.cleanable import cleanable
 from goqueue.storage.compaction import dirty_ratio
 
 if TYPE_CHECKING:
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.http.node_state import NodeState
+    from goqueue.topics.catalogue import Topic
 
 _TAG: Final = "admin"
 

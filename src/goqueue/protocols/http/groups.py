@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from goqueue.broker.group_removal import delete_group
-from goqueue.broker.group_views import list_groups, view_group
-from goqueue.broker.lag import group_lag
 from goqueue.broker.queue_views import queue_views
 from goqueue.broker.rebalances import rebalance_stats
+from goqueue.insight.group_views import list_groups, view_group
+from goqueue.insight.lag import group_lag
 from goqueue.model.errors import UnknownMemberError
 from goqueue.protocols.http.queue_settings import SettingsShape, settings_shape
 from goqueue.protocols.http.routing import route
@@ -29,9 +29,9 @@ from goqueue.protocols.http.shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.group_views import GroupLine as GroupLineView
-    from goqueue.broker.group_views import GroupView
     from goqueue.groups.stats import GroupStats
+    from goqueue.insight.group_views import GroupLine as GroupLineView
+    from goqueue.insight.group_views import GroupView
 
 _TAG: Final = "groups"
 _MAX_TOPICS: Final = 20

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.broker.group_views import view_group
 from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
 from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.broker.queue_views import committable
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.codecs import duration_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
@@ -40,7 +40,7 @@ from goqueue.protocols.http.shapes import GroupPath, by_topic, offsets_by_topic
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
+    from goqueue.partitions.partition import PartitionId
 
 MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500

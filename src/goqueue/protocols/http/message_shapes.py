@@ -13,7 +13,7 @@ from goqueue.protocols.http.shapes import Milliseconds, Offset, PartitionNumber,
 
 if TYPE_CHECKING:
     from goqueue.broker.portions import Delivery
-    from goqueue.broker.stored_messages import StoredMessage
+    from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers
 
 _LABELS: Final = [priority.label for priority in Priority]

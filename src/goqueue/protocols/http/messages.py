@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, offset_of
-from goqueue.broker.time_range import Span, read_spans, spans_between
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.codecs import (
     Duration,
     Time,
@@ -20,10 +19,11 @@ from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.message_shapes import MessageOut, message_out
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import PartitionNumber, PartitionPath, TopicPath, doc
+from goqueue.reading.time_range import Span, read_spans, spans_between
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.stored_messages import MessagesRead
+    from goqueue.reading.stored_messages import MessagesRead
 
 MAX_LIMIT: Final = 1000
 MAX_READ_BYTES: Final = 4 * 1024 * 1024

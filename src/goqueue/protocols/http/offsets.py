@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.group_views import view_group
-from goqueue.broker.lag import group_lag
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.positions import (
     EARLIEST,
     LATEST,
@@ -19,7 +16,10 @@ from goqueue.broker.positions import (
     set_offsets,
 )
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.insight.group_views import view_group
+from goqueue.insight.lag import group_lag
 from goqueue.model.errors import GroupError, TopicError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.codecs import Time, time_ms
 from goqueue.protocols.http.errors import AtFieldError, FieldError
 from goqueue.protocols.http.routing import route

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 import goqueue
-from goqueue.broker.attention import Attention, attention
-from goqueue.broker.group_views import view_group
-from goqueue.broker.history import STEP_S
-from goqueue.broker.overview import HistoryView, Totals, history_view, take_inventory
-from goqueue.broker.vitals import Percentiles, Rates  # noqa: TC001 - read by the router
+from goqueue.insight.attention import Attention, attention
+from goqueue.insight.group_views import view_group
+from goqueue.insight.history import STEP_S
+from goqueue.insight.overview import HistoryView, Totals, history_view, take_inventory
+from goqueue.insight.vitals import Percentiles, Rates  # noqa: TC001 - read by the router
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.probes import metadata_check
 from goqueue.protocols.http.responses import Response, encode
@@ -21,8 +21,8 @@ from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import GroupPath, Milliseconds, doc
 
 if TYPE_CHECKING:
-    from goqueue.broker.health import HealthReport
-    from goqueue.broker.overview import Inventory
+    from goqueue.insight.overview import Inventory
+    from goqueue.partitions.health import HealthReport
     from goqueue.protocols.http.node_state import NodeState
 
 _TAG: Final = "overview"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 import goqueue
-from goqueue.broker.health import storage_problem
-from goqueue.broker.topic_views import view_topic
+from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import DiskError, GoQueueError
+from goqueue.partitions.health import storage_problem
 from goqueue.protocols.http.errors import StoppingError, UnavailableError
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.responses import Response, json

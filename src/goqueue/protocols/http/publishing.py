@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.publish import Acks
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import PriorityError
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
@@ -25,12 +23,14 @@ from goqueue.protocols.http.message_shapes import priority_label
 from goqueue.protocols.http.problems import kind_of
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import TopicPath, doc
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import Acks
 from goqueue.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult
     from goqueue.model.errors import GoQueueError
+    from goqueue.publishing.messages import MessageResult
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 TURN_MESSAGES: Final = 1000

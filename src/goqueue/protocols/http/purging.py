@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Offset, PartitionNumber, TopicPath, doc

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.group_views import is_listed
 from goqueue.broker.queue_views import lane_views, queue_views
 from goqueue.delivery.pages import MessageState
+from goqueue.insight.group_views import is_listed
 from goqueue.model.delivery import Priority
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import GroupName, Milliseconds, TopicName, doc
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
     from goqueue.broker.queue_views import LaneView
-    from goqueue.broker.tallies import Tally
     from goqueue.delivery.group import QueueGroup
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.tallies import Tally
 
 _TAG: Final = "statistics"
 _LABELS: Final = [priority.label for priority in Priority]

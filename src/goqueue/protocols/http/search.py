@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.broker.decoding import Decoded, decode_values
-from goqueue.broker.search import SHOWN_BYTES, Search
-from goqueue.broker.searching import Wanted
-from goqueue.broker.time_range import Span, spans_between
+from goqueue.insight.decoding import Decoded, decode_values
 from goqueue.protocols.http.codecs import Time, time_ms
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.message_shapes import (
@@ -22,13 +19,16 @@ from goqueue.protocols.http.message_shapes import (
 )
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Offset, PartitionNumber, TopicPath, doc
+from goqueue.reading.search import SHOWN_BYTES, Search
+from goqueue.reading.searching import Wanted
+from goqueue.reading.time_range import Span, spans_between
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.searching import Hit
-    from goqueue.broker.topics import Topic
     from goqueue.broker.tracer import Tracer
+    from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic
 
 MAX_LIMIT: Final = 500
 _MAX_NEEDLE: Final = 1000

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.topics import check_name
 from goqueue.model.errors import InvalidTopicNameError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.errors import AtFieldError
+from goqueue.topics.catalogue import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

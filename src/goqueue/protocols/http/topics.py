@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from goqueue.broker.assignments import check_assignments
-from goqueue.broker.topic_setting_table import LISTED
-from goqueue.broker.topic_views import view_topic
-from goqueue.broker.topics import MAX_PARTITIONS
+from goqueue.insight.topic_views import view_topic
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Offset, PartitionNumber, TopicName, TopicPath, doc
+from goqueue.topics.catalogue import MAX_PARTITIONS
+from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.topic_views import PartitionView, TopicView
+    from goqueue.insight.topic_views import PartitionView, TopicView
 
 _HOUR_MS: Final = 3_600_000
 _TAG: Final = "topics"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.codecs import Encoding  # noqa: TC001 - read by the router
 from goqueue.protocols.http.shapes import (
     Generation,

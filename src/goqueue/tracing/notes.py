@@ -1,0 +1,150 @@
+"""How much of each partition is traced, which of its messages are, and noting what happens to them.
+
+What is noted when is told in `goqueue.broker.tracer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from goqueue.tracing.clock import TraceClock
+from goqueue.tracing.context import TraceContext, place_of
+from goqueue.tracing.events import Entry, Event
+from goqueue.tracing.index import Traced, TracedIndex
+from goqueue.tracing.sampling import Budget, DiskShare, Turns, threshold_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic, Topics
+    from goqueue.tracing.store import TraceStore
+
+DELAYED: Final = place_of(b"delayed", 0)
+"""In place of a partition, for messages that wait, whose ids are their offsets here."""
+_NO_CONTEXT: Final = ("", "")
+MAX_PLACES: Final = 10_000
+"""Partitions whose sampling is remembered; at the bound all are worked out anew."""
+
+Parts: TypeAlias = "list[tuple[TraceContext | None, int, int]]"
+"""Messages of one partition: one with the trace that it names, or a range with traces of their
+own."""
+
+
+class Place(NamedTuple):
+    """A partition, and how much of it is traced."""
+
+    topic: Topic
+    partition: int
+    id: str
+    threshold: int
+    is_bounded: bool
+    """It follows the broker's sampling, and its bound."""
+
+
+class TraceNotes:
+    """Where what happens is noted."""
+
+    def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
+        self.store = store
+        self.is_on = store.settings.is_on
+        self.index = TracedIndex()
+        self._topics = topics
+        self._clock = TraceClock(clock)
+        self._node = node
+        self._turns = Turns()
+        self._budget = Budget(store.settings.max_batches_a_second)
+        self._share = DiskShare(store.settings.max_share)
+        self._default = threshold_of(store.settings.sampling)
+        self._places: dict[tuple[str, int], Place] = {}
+
+    async def start(self) -> None:
+        """Know again which messages are traced."""
+        for entry in await self.store.start():
+            if entry.place and entry.offset >= 0:
+                own: dict[int, TraceContext | None] = {}
+                if entry.trace:
+                    own[entry.offset] = TraceContext(entry.trace, entry.parent)
+                self.index.add(entry.place, Traced(entry.offset, entry.end, own))
+            elif entry.event == Event.DELAY_SCHEDULED and entry.trace:
+                self._wait_again(entry)
+
+    def _wait_again(self, entry: Entry) -> None:
+        text = entry.attributes.get("delayed_id", "")
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            delayed_id, context = int(text), TraceContext(entry.trace, entry.parent)
+            self.index.add(DELAYED, Traced(delayed_id, delayed_id + 1, {delayed_id: context}))
+
+    async def stop(self) -> None:
+        """Let out what was noted."""
+        await self.store.stop()
+
+    def place(self, topic: Topic, partition: int) -> Place:
+        """A partition, and how much of it is traced."""
+        found = self._places.get((topic.name, partition))
+        if found is not None and found.topic is topic:
+            return found
+        if len(self._places) >= MAX_PLACES:
+            self._places.clear()
+        rate = topic.settings.trace_rate
+        threshold = self._default if rate is None else threshold_of(rate)
+        if topic.is_internal or not self.is_on:
+            threshold = 0
+        place_id = place_of(topic.topic_id.bytes, partition)
+        found = Place(topic, partition, place_id, threshold, rate is None)
+        self._places[topic.name, partition] = found
+        return found
+
+    def _may_trace(self, now_s: float) -> bool:
+        """Whether one more batch of a topic that follows the broker's sampling may be traced."""
+        return self._budget.take(now_s) and self._share.has_room(self.store.files.written_bytes)
+
+    # --- Noting ----------------------------------------------------------------------------------
+
+    def _note(
+        self,
+        event: Event,
+        place: Place,
+        parts: Iterable[tuple[TraceContext | None, int, int]],
+        at_ns: int,
+        **said: Any,
+    ) -> None:
+        (topic, partition, place_id, _, _), node = place, self._node
+        name = topic.name
+        self.store.add_all(
+            [
+                Entry(
+                    event,
+                    at_ns,
+                    name,
+                    partition,
+                    first,
+                    end - first,
+                    place_id,
+                    *(context or _NO_CONTEXT),
+                    node=node,
+                    **said,
+                )
+                for context, first, end in parts
+            ]
+        )
+
+    def _add(
+        self,
+        event: Event,
+        place: Place,
+        context: TraceContext,
+        at_ns: int | None = None,
+        **said: Any,
+    ) -> None:
+        """Note what happened to a message that has no offset."""
+        self._add_bare(
+            event, context, at_ns, topic=place.topic.name, partition=place.partition, **said
+        )
+
+    def _add_bare(
+        self, event: Event, context: TraceContext, at_ns: int | None = None, **said: Any
+    ) -> None:
+        at_ns = self._clock.now_ns() if at_ns is None else at_ns
+        trace, parent = context
+        self.store.add(Entry(event, at_ns, trace=trace, parent=parent, node=self._node, **said))
