@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.queue_traces import TracedVerdict
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
-    from goqueue.broker.trace_verdicts import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
@@ -229,8 +229,8 @@ class Settler:
         for key, (settled,) in changes.items():
             group.queues[key].apply(settled)
         await self._queues.shard_of(group).store(group, changes)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.committed(member, changes)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.committed(member, changes)
         self._after(group)
 
     # --- Making it true --------------------------------------------------------------------------
@@ -246,13 +246,13 @@ class Settler:
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
         changes: dict[QueueKey, list[Operation]] = {}
         decide = _DECISIONS[judgement.verdict]
-        tracer = self._broker.tracer
+        traces = self._broker.queue_traces
         traced = []
         for key, offsets in by_queue.items():
             queue = group.queues[key]
-            if tracer.is_on and (place := tracer.traced_place(key)) is not None:
+            if traces.is_on and (place := traces.traced_place(key)) is not None:
                 ranges = ops.ranges_of(offsets)
-                traced.append(tracer.judged(place, group_id, queue, ranges, judgement))
+                traced.append(traces.judged(place, group_id, queue, ranges, judgement))
             operations = decide(group, queue, offsets, judgement, now_ms)
             for operation in operations:
                 queue.apply(operation)
@@ -263,7 +263,7 @@ class Settler:
         group, changes, has_news, traced = applied
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
-        self._broker.tracer.settled(traced)
+        self._broker.queue_traces.settled(traced)
         if judgement.verdict is not Verdict.ACK:
             deadline_ms = group.next_deadline_ms()
             if deadline_ms is not None:

@@ -7,32 +7,34 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
 from goqueue.broker.ack import Settler
 from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
 from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.delay_traces import DelayTraces
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
 from goqueue.broker.letters import Letters
 from goqueue.broker.membership import Memberships
 from goqueue.broker.pipelines import Pipelines
 from goqueue.broker.queue_members import QueueMembers
+from goqueue.broker.queue_traces import QueueTraces
 from goqueue.broker.queues import Queues
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
-from goqueue.broker.tracer import Tracer
 from goqueue.broker.transaction_writer import TransactionWriter
 from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
 from goqueue.configs.broker_configs import BrokerConfigs
-from goqueue.configs.broker_setting_table import PRODUCER_EXPIRY
+from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.groups.settings import GroupSettings
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
-from goqueue.insight.history import History
+from goqueue.insight.history import STEP_S, History
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
     CompactedTopicError,
@@ -41,26 +43,32 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.partitions.batch_opener import BatchOpener
 from goqueue.partitions.clock_guard import ClockGuard
 from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.health import Health
+from goqueue.partitions.maintenance import MaintainedNode, Maintenance, Pass
 from goqueue.partitions.measures import Measures
 from goqueue.partitions.partitions import Partitions
 from goqueue.partitions.producer_ids import ProducerIds
-from goqueue.publishing.batch_opener import BatchOpener
+from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.publishing.large_batches import LargeBatches
 from goqueue.publishing.messages import MessageWriter
 from goqueue.publishing.publish import Publisher
+from goqueue.publishing.traces import PublishTraces
 from goqueue.reading.fetch import Fetcher
 from goqueue.reading.record_reader import RecordReader
 from goqueue.reading.stored_messages import MessageReader
+from goqueue.reading.time_range import TimeRanges
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.open_files import MAX_OPEN_SEGMENTS, OpenFiles
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.topics.catalogue import Topics
+from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore, TracingSettings
+from goqueue.tracing.tracer import Tracer
 from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
@@ -72,6 +80,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+    from goqueue.runtime.tasks import PeriodicTasks
     from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
@@ -156,7 +165,12 @@ class Broker:
             str(settings.node_id),
         )
         self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
-        self.publisher = Publisher(self.partitions, self.clock, self.measures, self.tracer)
+        self.log_group_traces = LogGroupTraces(self.tracer)
+        self.queue_traces = QueueTraces(self.tracer)
+        self.delay_traces = DelayTraces(self.tracer)
+        self.publisher = Publisher(
+            self.partitions, self.clock, self.measures, PublishTraces(self.tracer)
+        )
         self.large_batches = LargeBatches(self.partitions, self.opener)
         self.fetcher = Fetcher(
             self.partitions,
@@ -164,7 +178,7 @@ class Broker:
             self.executor,
             self.measures,
             self.damage.damaged,
-            tracer=self.tracer,
+            traces=self.log_group_traces,
         )
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self.transactions = Transactions(
@@ -179,6 +193,7 @@ class Broker:
         self.writer = MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
         self.transaction_writer = TransactionWriter(self)
         self.reader = MessageReader(self.fetcher, self.damage, self.opener)
+        self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
         self.memberships = Memberships(self)
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
@@ -255,6 +270,35 @@ class Broker:
         self.executor.shutdown()
         self._syncs.shutdown()
         self.opener.close()
+
+    def maintenance(
+        self, settings: MaintenanceSettings | None = None, tasks: PeriodicTasks | None = None
+    ) -> Maintenance:
+        """What this broker does by itself, now and then."""
+        settings = settings or MaintenanceSettings()
+        node = MaintainedNode(
+            self.settings.data_dir,
+            self.disk,
+            self.clock,
+            self.executor,
+            self.metrics,
+            self.publisher.refuse,
+            partial(self.configs.changed, PRODUCER_EXPIRY),
+            partial(self.configs.changed, COMPACTION_INTERVAL),
+            (
+                Pass("backlogs", settings.backlogs_s, self.backlogs.look),
+                Pass("history", STEP_S, self.history.sample),
+            ),
+        )
+        return Maintenance(
+            self.partitions,
+            self.topics,
+            self.marks,
+            self.clock_guard,
+            node=node,
+            settings=settings,
+            tasks=tasks,
+        )
 
     # --- Topics ----------------------------------------------------------------------------------
 

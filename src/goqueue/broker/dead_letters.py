@@ -169,11 +169,11 @@ class DeadLetters:
         if not records:
             return  # the topic was deleted meanwhile, or somebody was done with them
         now_ms = self._queues.now_ms()
-        tracer, topics = self._broker.tracer, self._broker.topics.catalogue.by_name
+        traces, topics = self._broker.queue_traces, self._broker.topics.catalogue.by_name
         source_topic = self._broker.topics.catalogue.topic(source.id.topic)
-        source_place = tracer.place(source_topic, source.id.number)
-        if tracer.is_on:
-            records = tracer.burying(source_place, records)
+        source_place = self._broker.tracer.place(source_topic, source.id.number)
+        if traces.is_on:
+            records = traces.naming_traces(source_place, records)
         letters = [
             Record(
                 index,
@@ -196,9 +196,11 @@ class DeadLetters:
         await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
         reasons = [doom.reason for _, doom in dead]
         self._broker.measures.buried(source.id.topic, group.group_id, reasons)
-        if tracer.is_on and target.id.topic in topics:
-            target_place = tracer.place(topics[target.id.topic], target.id.number)
-            tracer.buried(source_place, target_place, group.group_id, dead, placed.first_offset)
+        if traces.is_on and target.id.topic in topics:
+            target_place = self._broker.tracer.place(topics[target.id.topic], target.id.number)
+            traces.dead_lettered(
+                source_place, target_place, group.group_id, dead, placed.first_offset
+            )
 
     async def _resolve(
         self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving

@@ -114,8 +114,8 @@ class Deliverer:
         for portion in portions:
             taken = sum(end - first for _, first, end in portion.loaded.parts)
             measures.delivered(portion.partition.id.topic, member.group_id, taken)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.fetched(member.group_id, member.member_id, portions)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.fetched(member.group_id, member.member_id, portions)
 
     async def acquire(
         self,
@@ -353,8 +353,8 @@ class Deliverer:
             return
         self._broker.measures.expired(topic, len(expired))
         ranges = ops.ranges_of(expired)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.outlived(group.group_id, portion.key, ranges)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.outlived(group.group_id, portion.key, ranges)
         portion.change(ops.Untaken(ranges))
         if not settings.dead_letters_expired:
             portion.change(ops.Settled(ranges))

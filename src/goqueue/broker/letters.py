@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.operations import Range
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import Partition
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from goqueue.broker.positions import Anchor, Position, offset_of
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError
+from goqueue.reading.positions import Anchor, Position, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,6 +94,6 @@ class LettersLately:
         if known is not None and now_s - known.looked_s < _LOOK_AGAIN_S:
             return known.offset
         hour_ago = Position(Anchor.TIMESTAMP, clock.now_ms() - _NEW_MS)
-        offset = await offset_of(self._broker, partition, hour_ago)
+        offset = await offset_of(partition, hour_ago, self._broker.executor)
         self._places[partition] = _Place(now_s, offset)
         return offset

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import Partition
     from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record

@@ -1,75 +1,23 @@
-"""Where in a partition to begin: at an end, at an offset, or at a moment."""
+"""Letting a group go on reading elsewhere: its offsets are set, or reset to a position."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
-    OffsetOutOfRangeError,
 )
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.partitions.partition import PartitionId
+from goqueue.reading.positions import Position, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.partitions.partition import Partition
-
-
-class Anchor(Enum):
-    """What a position is counted from."""
-
-    EARLIEST = auto()
-    LATEST = auto()
-    OFFSET = auto()
-    TIMESTAMP = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in any partition; the number is an offset, or milliseconds since the epoch."""
-
-    anchor: Anchor
-    number: int = 0
-
-
-EARLIEST: Final = Position(Anchor.EARLIEST)
-LATEST: Final = Position(Anchor.LATEST)
-
-
-async def offset_of(broker: Broker, partition: Partition, position: Position) -> int:
-    """The offset that a reader of committed messages begins at.
-
-    An offset that is not kept any more means the earliest; a moment after all messages, the end.
-
-    Raises:
-        OffsetOutOfRangeError: nothing has been stored at that offset yet.
-    """
-    start, end = partition.log_start, partition.readable_to(Isolation.READ_COMMITTED)
-    match position.anchor:
-        case Anchor.EARLIEST:
-            return start
-        case Anchor.LATEST:
-            return end
-        case Anchor.OFFSET:
-            if not 0 <= position.number <= end:
-                raise OffsetOutOfRangeError(position.number, start, end)
-            return max(position.number, start)
-        case Anchor.TIMESTAMP:
-            loop = asyncio.get_running_loop()
-            find = partition.log.find_time
-            hit = await loop.run_in_executor(broker.executor, find, position.number)
-            return end if hit is None else min(hit.offset, end)
-
-
-# --- A whole group -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +117,7 @@ async def _plan(
     for number in dict.fromkeys(numbers):
         place = PartitionId(topic_name, number)
         partition = broker.partitions.partition(place)
-        after = await offset_of(broker, partition, position)
+        after = await offset_of(partition, position, broker.executor)
         changes.append(
             OffsetChange(
                 *place, committed.get(place), after, partition.log_start, partition.log_end

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from goqueue.broker.queue_entries import QueueSource
     from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
 
 _log = logging.getLogger(__name__)
 

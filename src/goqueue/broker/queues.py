@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.members import SharedMember
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import Partition
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
@@ -174,14 +175,14 @@ class Queues:
         if topic is not None:
             count = sum(end - first for first, end in ranges)
             self._broker.measures.timed_out(topic.name, group.group_id, count)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.timed_out(group, key, ranges)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.timed_out(group, key, ranges)
 
     def _on_gone(
         self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
     ) -> None:
-        if self._broker.tracer.is_on:
-            self._broker.tracer.member_gone(group.group_id, member_id, changes)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.member_gone(group.group_id, member_id, changes)
 
     # --- Groups ----------------------------------------------------------------------------------
 

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.letters import Letter
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import Partition
 
 _log = logging.getLogger(__name__)

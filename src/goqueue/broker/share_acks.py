@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.trace_verdicts import TracedVerdict
+    from goqueue.broker.queue_traces import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import PartitionId
 
 
@@ -82,12 +83,12 @@ class ShareAcks:
         judged: Sequence[OffsetsJudged],
     ) -> list[TracedVerdict]:
         """What of the messages is traced, as long as the member has them."""
-        tracer = self._broker.tracer
-        place = tracer.traced_place(key) if tracer.is_on else None
+        traces = self._broker.queue_traces
+        place = traces.traced_place(key) if traces.is_on else None
         if place is None:
             return []
         return [
-            tracer.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
+            traces.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
             for first, last, verdict in judged
         ]
 
@@ -101,7 +102,7 @@ class ShareAcks:
             return
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
-        self._broker.tracer.settled(traced)
+        self._broker.queue_traces.settled(traced)
         done = {type(each) for operations in changes.values() for each in operations}
         if done - {ops.Settled}:
             deadline_ms = group.next_deadline_ms()

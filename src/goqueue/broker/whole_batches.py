@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.portions import Portion
     from goqueue.delivery.group import QueueGroup
-    from goqueue.delivery.operations import Range
+    from goqueue.model.ids import Range
     from goqueue.reading.record_reader import RecordReader, StoredBatch
 
 

@@ -12,8 +12,8 @@ from goqueue.model.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.delivery.operations import Range
     from goqueue.delivery.window import Window
+    from goqueue.model.ids import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 LANES: Final = len(Priority)

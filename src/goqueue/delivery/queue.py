@@ -22,7 +22,8 @@ from goqueue.model.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 

@@ -14,8 +14,8 @@ from goqueue.runtime.process import count_threads, read_process
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.broker.broker import Broker
     from goqueue.metrics.registry import Metrics, Samples
+    from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.disk import Disk, DiskUsage
     from goqueue.runtime.process import ProcessUse
 
@@ -32,27 +32,21 @@ class NodeState(StrEnum):
     """It starts or stops."""
 
 
-def node_state(broker: Broker, *, is_ready: bool) -> NodeState:
+def node_state(partitions: Partitions, disk_full: str | None, *, is_ready: bool) -> NodeState:
     """The state of this node; the worst of those that apply."""
     if not is_ready:
         return NodeState.STOPPING
-    if broker.publisher.disk_full is not None:
+    if disk_full is not None:
         return NodeState.READ_ONLY
-    return NodeState.READY if storage_problem(broker) is None else NodeState.DEGRADED
+    return NodeState.READY if failed_logs(partitions) is None else NodeState.DEGRADED
 
 
-def storage_problem(broker: Broker) -> str | None:
-    """Why messages cannot be stored now, in any partition or in some; None when they can.
+def failed_logs(partitions: Partitions) -> str | None:
+    """Why messages cannot be stored in some partitions; None when they can.
 
     A write that fails shows here at once: its log refuses appends until it has recovered.
     """
-    if broker.publisher.disk_full is not None:
-        return broker.publisher.disk_full
-    failed = [
-        (partition.id, partition.log.failure)
-        for partition in map(broker.partitions.find, sorted(broker.marks.failing))
-        if partition is not None and partition.log.failure is not None
-    ]
+    failed = [(partition.id, partition.log.failure) for partition in partitions.failed()]
     if not failed:
         return None
     place, failure = failed[0]

@@ -105,6 +105,11 @@ class Partitions:
         """A partition, if it is open."""
         return self._open.get(partition_id)
 
+    def failed(self) -> list[Partition]:
+        """The partitions whose logs refuse appends."""
+        marked = map(self._open.get, sorted(self._marks.failing))
+        return [each for each in marked if each is not None and each.log.failure is not None]
+
     async def open_all(self) -> None:
         """Open every partition of every topic, in threads, recovering those that need it.
 

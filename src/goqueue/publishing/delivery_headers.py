@@ -27,6 +27,8 @@ from goqueue.records import DELIVERY, Record
 from goqueue.records.batch import CRC_START
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from goqueue.records.batch import BatchInfo
     from goqueue.topics.settings import TopicSettings
 
@@ -57,6 +59,14 @@ def check_due(settings: TopicSettings, deliver_at_ms: int, now_ms: int) -> bool:
 
 Later: TypeAlias = tuple[int, int]
 """A record that is due later: its place in the batch, and when. Plain, as there are many."""
+
+
+Delayed: TypeAlias = "tuple[int, int | None, int]"
+"""A message that waits: its place in the batch that it came in, its id, and when it is due.
+
+There is no id when the batch had been stored before: what became of it since is not looked up.
+Plain, as there are many.
+"""
 
 
 class Opened(NamedTuple):
@@ -113,6 +123,19 @@ def opened(settings: TopicSettings, records: list[Record], now_ms: int) -> Opene
     if first is not None:
         raise first.of_records(refused)
     return Opened(records, says_something or bool(later), later)
+
+
+def delayable(records: Sequence[Record]) -> list[Later]:
+    """The records of a batch that were due later when it came first, if they were, and when."""
+    found = []
+    for number, record in enumerate(records):
+        due_ms = next(
+            (milliseconds(value) for name, value in record.headers if name == DELIVER_AT_HEADER),
+            None,
+        )
+        if due_ms is not None:
+            found.append((number, due_ms))
+    return found
 
 
 def _due(settings: TopicSettings, record: Record, now_ms: int) -> int | None:

@@ -18,9 +18,9 @@ from goqueue.records.batch import peek, validate
 from goqueue.records.opening import SMALL, open_section
 
 if TYPE_CHECKING:
+    from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
-    from goqueue.publishing.batch_opener import BatchOpener
     from goqueue.publishing.publish import PublishRequest
     from goqueue.records.batch import BatchInfo
     from goqueue.topics.settings import TopicSettings

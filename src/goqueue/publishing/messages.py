@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
-from goqueue.broker.schema_validation import refusal
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -25,7 +24,8 @@ from goqueue.model.errors import (
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.delivery_headers import Opened
 from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
-from goqueue.publishing.publish import FITS, Acks, PublishRequest, SchemaVerdict
+from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.publishing.schema_verdict import FITS, SchemaVerdict, refusal
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
 if TYPE_CHECKING:

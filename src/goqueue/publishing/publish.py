@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.delay_repeats import delayable
 from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
@@ -28,11 +27,13 @@ from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.partitions.partition import Placed
 from goqueue.publishing.delivery_headers import (
     check_delayable,
+    delayable,
     marked,
     may_speak_of_delivery,
     opened,
 )
 from goqueue.publishing.rewrite import records_of, rewritten
+from goqueue.publishing.schema_verdict import SchemaVerdict
 from goqueue.publishing.timestamps import check_timestamps
 from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
 from goqueue.records.batch import CONTROL, DELETE_HORIZON, peek, validate
@@ -44,15 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
 
-    from goqueue.broker.delay_intake import Delayed
-    from goqueue.broker.delays import Delays
-    from goqueue.broker.tracer import TracedPublish, Tracer
     from goqueue.model.errors import SchemaValidationError
     from goqueue.partitions.measures import Measures, TopicMeasures
     from goqueue.partitions.partition import Partition, PartitionId
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.sequences import SequencedBatch
-    from goqueue.publishing.delivery_headers import Opened
+    from goqueue.publishing.delayed import DelayedMessages
+    from goqueue.publishing.delivery_headers import Delayed, Opened
+    from goqueue.publishing.traces import PublishTraces, TracedPublish
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
@@ -84,16 +84,6 @@ class Acks(IntEnum):
     ALL = -1
     NONE = 0
     LEADER = 1
-
-
-class SchemaVerdict(NamedTuple):
-    """What came of holding a batch against schemas."""
-
-    error: SchemaValidationError | BatchError | None = None
-    """Why it is refused, if it is."""
-
-
-FITS: Final = SchemaVerdict()
 
 
 class PublishRequest(NamedTuple):
@@ -149,10 +139,10 @@ class Publisher:
     """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
 
     def __init__(
-        self, partitions: Partitions, clock: Clock, measures: Measures, tracer: Tracer
+        self, partitions: Partitions, clock: Clock, measures: Measures, traces: PublishTraces
     ) -> None:
         self._partitions = partitions
-        self.tracer = tracer
+        self._traces = traces
         self._clock = clock
         self._measures = measures
         self.check_schemas: SchemaCheck = _no_schemas
@@ -165,8 +155,12 @@ class Publisher:
         self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
         """Refuses a transactional batch that belongs to no open transaction; set by whoever
         coordinates them."""
-        self.delays: Delays | None = None
+        self.delays: DelayedMessages | None = None
         """Who takes what is due later; set by the broker."""
+
+    def refuse(self, reason: str | None) -> None:
+        """Take nothing in from now on, for this reason; None: take everything again."""
+        self.disk_full = reason
 
     async def checked(self, request: PublishRequest) -> PublishRequest:
         """A batch with the verdict that its topic asks for, to be published at once.
@@ -201,8 +195,8 @@ class Publisher:
             published = self._store(topic, partition, request)
         except GoQueueError as error:
             self._measures.refused(topic.name, error, _count(request.batch))
-            if isinstance(error, _REFUSALS) and self.tracer.is_on:
-                self.tracer.refused(topic, request, error)
+            if isinstance(error, _REFUSALS) and self._traces.is_on:
+                self._traces.refused(topic, request, error)
             raise
         measures = self._measures.topic(topic.name)
         placed = published.placed
@@ -210,12 +204,12 @@ class Publisher:
             measures.messages_published.add(published.stored_count)
             measures.bytes_published.add(len(request.batch))
         traced = None
-        if self.tracer.is_on and not published.delayed:
-            traced = self.tracer.published(topic, request, placed, started_s)
+        if self._traces.is_on and not published.delayed:
+            traced = self._traces.published(topic, request, placed, started_s)
         if published.durable is None:
             measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
             if traced is not None:
-                self.tracer.persisted(traced)
+                self._traces.persisted(traced)
             return published
         durable = self._timed(published.durable, measures, started_s, traced)
         return published._replace(durable=durable)
@@ -230,7 +224,7 @@ class Publisher:
         await durable
         measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
         if traced is not None:
-            self.tracer.persisted(traced)
+            self._traces.persisted(traced)
 
     def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
         if topic.is_internal and not request.internal:
@@ -341,9 +335,9 @@ class Publisher:
         always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
         taken = self.delays.take(topic, request.partition.number, info, found)
-        if self.tracer.is_on:
+        if self._traces.is_on:
             number = request.partition.number
-            self.tracer.scheduled(topic, number, found, taken.messages, started_s)
+            self._traces.scheduled(topic, number, found, taken.messages, started_s)
         later = {number for number, _, _ in taken.messages}
         rest = [record for at, record in enumerate(found.records) if at not in later]
         published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
@@ -364,10 +358,10 @@ class Publisher:
     ) -> None:
         """Note what did not wait of a batch of which something does."""
         traced = None
-        if self.tracer.is_on:
-            traced = self.tracer.published(topic, request, placed, started_s)
+        if self._traces.is_on:
+            traced = self._traces.published(topic, request, placed, started_s)
         if traced is not None:
-            self.tracer.persisted(traced)
+            self._traces.persisted(traced)
 
 
 def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:

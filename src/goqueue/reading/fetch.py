@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.tracer import Tracer
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.storage.region import Chunk, Region
+    from goqueue.tracing.log_groups import LogGroupTraces
 
 MAX_DAMAGED_RANGES: Final = 100
 """How many damaged stretches one read steps over; then it returns what it has, if anything."""
@@ -110,14 +110,14 @@ class Fetcher:
         measures: Measures,
         on_damage: Callable[[PartitionId, DamagedRangeError], None],
         *,
-        tracer: Tracer,
+        traces: LogGroupTraces,
     ) -> None:
         self._partitions = partitions
         self._clock = clock
         self._executor = executor
         self._measures = measures
         self._on_damage = on_damage
-        self._tracer = tracer
+        self._traces = traces
 
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
         """Read every partition asked for, one result for each, in the order asked.
@@ -160,10 +160,10 @@ class Fetcher:
                     topic.messages_fetched.add(item.count)
                 topic.bytes_consumed.add(len(item.data))
                 topic.bytes_read.add(len(item.data))
-        if self._tracer.is_on:
+        if self._traces.is_on:
             for item in fetched:
                 if item.data:
-                    self._tracer.log_fetched(
+                    self._traces.fetched(
                         item.read.partition,
                         item.read.offset,
                         item.next_offset,

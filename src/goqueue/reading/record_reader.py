@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.delivery.operations import Range
+    from goqueue.model.ids import Range
+    from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partition import Partition
-    from goqueue.publishing.batch_opener import BatchOpener
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.records.opening import Room

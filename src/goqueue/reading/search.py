@@ -19,11 +19,13 @@ from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
     from goqueue.reading.searching import Hit, Wanted, Window
     from goqueue.reading.time_range import Span
+    from goqueue.runtime.clock import Clock
 
 MAX_READ_BYTES: Final = 8 * 1024 * 1024
 """Read by one call, but for the last window of it."""
@@ -66,8 +68,19 @@ class _Scan:
 class Search:
     """One call."""
 
-    def __init__(self, broker: Broker, wanted: Wanted, limit: int, *, newest_first: bool) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        partitions: Partitions,
+        executor: Executor,
+        clock: Clock,
+        wanted: Wanted,
+        limit: int,
+        *,
+        newest_first: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._executor = executor
+        self._clock = clock
         self._wanted = wanted
         self._limit = limit
         self._newest_first = newest_first
@@ -84,19 +97,19 @@ class Search:
             StorageError: the disk refuses.
         """
         scans = [self._scan(topic_name, span) for span in spans]
-        deadline_s = self._broker.clock.monotonic_s() + MAX_TIME_S
+        deadline_s = self._clock.monotonic_s() + MAX_TIME_S
         while (scan := self._next(scans)) is not None:
             await self._advance(scan)
             if self._read_bytes >= MAX_READ_BYTES:
                 break
-            if self._broker.clock.monotonic_s() >= deadline_s:
+            if self._clock.monotonic_s() >= deadline_s:
                 break
         hits = self._merged(scans)
         rest = [self._left(scan) for scan in scans]
         return Found(hits, [each for each in rest if each.start < each.end], self._scanned)
 
     def _scan(self, topic_name: str, span: Span) -> _Scan:
-        partition = self._broker.partitions.partition(PartitionId(topic_name, span.partition))
+        partition = self._partitions.partition(PartitionId(topic_name, span.partition))
         return _Scan(partition, span, -inf)
 
     def _next(self, scans: list[_Scan]) -> _Scan | None:
@@ -122,7 +135,7 @@ class Search:
         span, size_bytes = scan.rest, scan.window
         until = partition.readable_to(Isolation.READ_COMMITTED)
         window = await in_thread(
-            self._broker.executor,
+            self._executor,
             lambda: look(
                 partition.log,
                 span,

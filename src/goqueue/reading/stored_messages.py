@@ -14,9 +14,9 @@ from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for, visibl
 from goqueue.records import decode_readable
 
 if TYPE_CHECKING:
+    from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partition import PartitionId
-    from goqueue.publishing.batch_opener import BatchOpener
     from goqueue.reading.fetch import Fetched, Fetcher
     from goqueue.records import Record
     from goqueue.records.opening import Room

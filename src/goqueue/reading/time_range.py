@@ -11,14 +11,16 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, offset_of
 from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
-    from goqueue.reading.stored_messages import StoredMessage
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.stored_messages import MessageReader, StoredMessage
+    from goqueue.topics.catalogue import Topics
 
 _READ_BYTES: Final = 16 * 1024 * 1024
 """What one reading may load of all partitions together, apart from one batch of each."""
@@ -51,75 +53,84 @@ class Merged:
     rest: list[Span]
 
 
-async def spans_between(
-    broker: Broker,
-    topic_name: str,
-    begin_ms: int | None,
-    end_ms: int | None,
-    partitions: Iterable[int] | None = None,
-) -> list[Span]:
-    """The spans of a topic's partitions between two moments; None is the end on that side.
+class TimeRanges:
+    """Reads topics between two moments."""
 
-    Raises:
-        TopicError: there is no such topic or partition.
-    """
-    topic = broker.topics.catalogue.topic(topic_name)
-    begin = EARLIEST if begin_ms is None else Position(Anchor.TIMESTAMP, begin_ms)
-    end = LATEST if end_ms is None else Position(Anchor.TIMESTAMP, end_ms)
-    spans = []
-    for number in range(topic.partition_count) if partitions is None else partitions:
-        partition = broker.partitions.partition(PartitionId(topic_name, number))
-        span = Span(
-            number,
-            await offset_of(broker, partition, begin),
-            await offset_of(broker, partition, end),
-        )
-        if span.start < span.end:
-            spans.append(span)
-    return spans
+    def __init__(
+        self, topics: Topics, partitions: Partitions, reader: MessageReader, executor: Executor
+    ) -> None:
+        self._topics = topics
+        self._partitions = partitions
+        self._reader = reader
+        self._executor = executor
 
+    async def spans(
+        self,
+        topic_name: str,
+        begin_ms: int | None,
+        end_ms: int | None,
+        partitions: Iterable[int] | None = None,
+    ) -> list[Span]:
+        """The spans of a topic's partitions between two moments; None is the end on that side.
 
-async def read_spans(
-    broker: Broker,
-    topic_name: str,
-    spans: Sequence[Span],
-    *,
-    limit: int,
-    begin_ms: int | None = None,
-    end_ms: int | None = None,
-) -> Merged:
-    """Up to `limit` messages of the spans, merged by time.
+        Raises:
+            TopicError: there is no such topic or partition.
+        """
+        topic = self._topics.catalogue.topic(topic_name)
+        begin = EARLIEST if begin_ms is None else Position(Anchor.TIMESTAMP, begin_ms)
+        end = LATEST if end_ms is None else Position(Anchor.TIMESTAMP, end_ms)
+        spans = []
+        for number in range(topic.partition_count) if partitions is None else partitions:
+            partition = self._partitions.partition(PartitionId(topic_name, number))
+            span = Span(
+                number,
+                await offset_of(partition, begin, self._executor),
+                await offset_of(partition, end, self._executor),
+            )
+            if span.start < span.end:
+                spans.append(span)
+        return spans
 
-    Raises:
-        TopicError, StorageError: they cannot be read.
-    """
-    messages: list[StoredMessage] = []
-    rest = list(spans)
-    for _ in range(_ROUNDS):
-        if not rest or len(messages) >= limit:
-            break
-        merged = merge(await _pages(broker, topic_name, rest, limit), limit - len(messages))
-        rest = merged.rest
-        messages += [each for each in merged.messages if _is_between(each, begin_ms, end_ms)]
-    return Merged(messages, rest)
+    async def read(
+        self,
+        topic_name: str,
+        spans: Sequence[Span],
+        *,
+        limit: int,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+    ) -> Merged:
+        """Up to `limit` messages of the spans, merged by time.
 
+        Raises:
+            TopicError, StorageError: they cannot be read.
+        """
+        messages: list[StoredMessage] = []
+        rest = list(spans)
+        for _ in range(_ROUNDS):
+            if not rest or len(messages) >= limit:
+                break
+            merged = merge(await self._pages(topic_name, rest, limit), limit - len(messages))
+            rest = merged.rest
+            messages += [each for each in merged.messages if _is_between(each, begin_ms, end_ms)]
+        return Merged(messages, rest)
 
-async def _pages(broker: Broker, topic_name: str, spans: Sequence[Span], limit: int) -> list[Page]:
-    """What can be read at once of each span; those with nothing left to read are left out."""
-    max_bytes = max(_READ_BYTES // len(spans), _LEAST_BYTES)
-    pages = []
-    for span in spans:
-        partition_id = PartitionId(topic_name, span.partition)
-        partition = broker.partitions.partition(partition_id)
-        end = min(span.end, partition.readable_to(Isolation.READ_COMMITTED))
-        start = max(span.start, partition.log_start)
-        if start >= end:
-            continue
-        found = await broker.reader.read(partition_id, start, limit=limit, max_bytes=max_bytes)
-        inside = [each for each in found.messages if each.record.offset < end]
-        next_offset = max(found.next_offset, start + 1)  # an empty stretch is stepped over
-        pages.append(Page(Span(span.partition, start, end), inside, next_offset))
-    return pages
+    async def _pages(self, topic_name: str, spans: Sequence[Span], limit: int) -> list[Page]:
+        """What can be read at once of each span; those with nothing left to read are left out."""
+        max_bytes = max(_READ_BYTES // len(spans), _LEAST_BYTES)
+        pages = []
+        for span in spans:
+            partition_id = PartitionId(topic_name, span.partition)
+            partition = self._partitions.partition(partition_id)
+            end = min(span.end, partition.readable_to(Isolation.READ_COMMITTED))
+            start = max(span.start, partition.log_start)
+            if start >= end:
+                continue
+            found = await self._reader.read(partition_id, start, limit=limit, max_bytes=max_bytes)
+            inside = [each for each in found.messages if each.record.offset < end]
+            next_offset = max(found.next_offset, start + 1)  # an empty stretch is stepped over
+            pages.append(Page(Span(span.partition, start, end), inside, next_offset))
+        return pages
 
 
 def _is_between(message: StoredMessage, begin_ms: int | None, end_ms: int | None) -> bool:

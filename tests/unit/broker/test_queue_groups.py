@@ -28,7 +28,6 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.ids import TimestampMs
-from goqueue.partitions.maintenance import Maintenance
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
@@ -215,7 +214,7 @@ def test_compacted_offsets_are_passed_over(tmp_path: Path) -> None:
             for number in range(20):
                 publish(broker, "t", b"%d" % number + bytes(100), key=b"same")
             publish(broker, "t", b"other", key=b"other")
-            await Maintenance(broker).compact(PartitionId("t", 0))
+            await broker.maintenance().compact(PartitionId("t", 0))
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 21
             taken = await poll(broker, await member_of(broker))

@@ -156,7 +156,7 @@ def test_refused_messages_cost_no_more_traces_than_others(tmp_path):
 def test_a_rebalance_is_one_trace_however_often_it_begins_again(tmp_path):
     async def told(after_restart):
         async with running_broker(tmp_path) as broker:
-            tell = broker.tracer.rebalanced
+            tell = broker.log_group_traces.rebalanced
             for number, reason, took_ms in (
                 (1, "member_joined", None),
                 (2, "member_left", None),

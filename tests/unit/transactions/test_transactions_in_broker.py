@@ -18,7 +18,6 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
-from goqueue.partitions.maintenance import Maintenance
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.publishing.publish import PublishRequest
@@ -346,7 +345,7 @@ def test_compaction_drops_what_was_aborted_and_keeps_what_it_would_have_replaced
             await producer.end(Marker.ABORT)
             publish(broker, "t", b"." * 1024, key=b"1")
             publish(broker, "t", b"." * 1024, key=b"2")
-            await Maintenance(broker).compact(P0)
+            await broker.maintenance().compact(P0)
             for isolation in Isolation:  # what one read gives is the first segment
                 assert await _values(broker, isolation=isolation) == [b"kept"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.broker.positions import offset_of
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.grpc.errors import InvalidRequestError
@@ -15,6 +14,7 @@ from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 from goqueue.protocols.grpc.wire import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.writing import whole_writes
+from goqueue.reading.positions import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ class ConsumeService(ConsumeServiceServicer):
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
         partition = self._broker.partitions.partition(PartitionId(request.topic, request.partition))
         position = position_of(request.start, request.offset, request.timestamp_ms)
-        offset = await offset_of(self._broker, partition, position)
+        offset = await offset_of(partition, position, self._broker.executor)
         until = _until(request, partition)
         await write(pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark))
         trace_id_of = self._broker.tracer.trace_id_of

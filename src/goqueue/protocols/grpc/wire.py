@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
 from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import Acks
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.positions import (
-    EARLIEST,
-    LATEST,
-    Anchor,
-    Position,
-    reset_offsets,
-    set_offsets,
-)
+from goqueue.broker.positions import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.group_views import view_group
 from goqueue.insight.lag import group_lag
@@ -37,6 +30,7 @@ from goqueue.protocols.http.shapes import (
     doc,
     lag_by_topic,
 )
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import msgspec
 import goqueue
 from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import DiskError, GoQueueError
-from goqueue.partitions.health import storage_problem
+from goqueue.partitions.health import failed_logs
 from goqueue.protocols.http.errors import StoppingError, UnavailableError
 from goqueue.protocols.http.requests import Request  # noqa: TC001 - read by the router
 from goqueue.protocols.http.responses import Response, json
@@ -209,7 +209,7 @@ async def storage_check(node: NodeState) -> str:
         await node.maintenance.check_disk()
     except DiskError as error:
         return str(error)
-    return storage_problem(node.broker) or "ok"
+    return node.broker.publisher.disk_full or failed_logs(node.broker.partitions) or "ok"
 
 
 async def metadata_check(node: NodeState) -> str:

@@ -21,14 +21,14 @@ from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import Offset, PartitionNumber, TopicPath, doc
 from goqueue.reading.search import SHOWN_BYTES, Search
 from goqueue.reading.searching import Wanted
-from goqueue.reading.time_range import Span, spans_between
+from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.tracer import Tracer
     from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
+    from goqueue.tracing.tracer import Tracer
 
 MAX_LIMIT: Final = 500
 _MAX_NEEDLE: Final = 1000
@@ -121,9 +121,14 @@ class SearchRoutes:
             spans = _spans(query.cursor, query.direction, topic)
         else:
             spans = await self._first_spans(topic, query, begin, end)
-        found = await Search(broker, wanted, query.limit, newest_first=newest).run(
-            topic.name, spans
-        )
+        found = await Search(
+            broker.partitions,
+            broker.executor,
+            broker.clock,
+            wanted,
+            query.limit,
+            newest_first=newest,
+        ).run(topic.name, spans)
         decoded = await decode_values(broker, topic.name, [each.record for each in found.hits])
         return SearchAnswer(
             [
@@ -139,7 +144,7 @@ class SearchRoutes:
         self, topic: Topic, query: SearchQuery, begin: int | None, end: int | None
     ) -> list[Span]:
         numbers = None if query.partition is None else [query.partition]
-        spans = await spans_between(self._broker, topic.name, begin, end, numbers)
+        spans = await self._broker.time_ranges.spans(topic.name, begin, end, numbers)
         if query.offset is None:
             return spans
         if query.partition is None:

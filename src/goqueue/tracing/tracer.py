@@ -1,6 +1,10 @@
 """How much of each partition is traced, which of its messages are, and noting what happens to them.
 
-What is noted when is told in `goqueue.broker.tracer`.
+Each capability notes its own events: see `traces` in publishing, queues and delays, and
+`goqueue.tracing.log_groups`. Whoever calls looks at `is_on` first, and that is all that tracing
+costs when it is off. A batch that is not sampled costs one comparison when it is published, and one
+look into the index, which knows nothing of it, when its messages are delivered and acknowledged.
+What the index has forgotten is not traced on.
 """
 
 from __future__ import annotations
@@ -8,14 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from goqueue.tracing.clock import TraceClock
-from goqueue.tracing.context import TraceContext, place_of
+from goqueue.tracing.context import TraceContext, context_in, derived_context, place_of
 from goqueue.tracing.events import Entry, Event
 from goqueue.tracing.index import Traced, TracedIndex
 from goqueue.tracing.sampling import Budget, DiskShare, Turns, threshold_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from uuid import UUID
 
+    from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic, Topics
     from goqueue.tracing.store import TraceStore
@@ -42,20 +48,20 @@ class Place(NamedTuple):
     """It follows the broker's sampling, and its bound."""
 
 
-class TraceNotes:
-    """Where what happens is noted."""
+class Tracer:
+    """Notes what happens to sampled messages."""
 
     def __init__(self, store: TraceStore, topics: Topics, clock: Clock, node: str) -> None:
         self.store = store
         self.is_on = store.settings.is_on
         self.index = TracedIndex()
         self._topics = topics
-        self._clock = TraceClock(clock)
+        self.clock = TraceClock(clock)
         self._node = node
-        self._turns = Turns()
-        self._budget = Budget(store.settings.max_batches_a_second)
-        self._share = DiskShare(store.settings.max_share)
-        self._default = threshold_of(store.settings.sampling)
+        self.turns = Turns()
+        self.budget = Budget(store.settings.max_batches_a_second)
+        self.share = DiskShare(store.settings.max_share)
+        self.default_threshold = threshold_of(store.settings.sampling)
         self._places: dict[tuple[str, int], Place] = {}
 
     async def start(self) -> None:
@@ -87,7 +93,7 @@ class TraceNotes:
         if len(self._places) >= MAX_PLACES:
             self._places.clear()
         rate = topic.settings.trace_rate
-        threshold = self._default if rate is None else threshold_of(rate)
+        threshold = self.default_threshold if rate is None else threshold_of(rate)
         if topic.is_internal or not self.is_on:
             threshold = 0
         place_id = place_of(topic.topic_id.bytes, partition)
@@ -95,13 +101,50 @@ class TraceNotes:
         self._places[topic.name, partition] = found
         return found
 
-    def _may_trace(self, now_s: float) -> bool:
+    def may_trace(self, now_s: float) -> bool:
         """Whether one more batch of a topic that follows the broker's sampling may be traced."""
-        return self._budget.take(now_s) and self._share.has_room(self.store.files.written_bytes)
+        return self.budget.take(now_s) and self.share.has_room(self.store.files.written_bytes)
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic by its name; None when there is none."""
+        return self._topics.catalogue.by_name.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        """A topic by its id; None when there is none."""
+        return self._topics.catalogue.by_id.get(topic_id)
+
+    def known_place(self, topic: Topic | None, partition: int) -> Place | None:
+        """The place of a partition; None when none of its messages is traced."""
+        if topic is None:
+            return None
+        place = self.place(topic, partition)
+        return place if self.index.knows(place.id) else None
+
+    # --- Asking ----------------------------------------------------------------------------------
+
+    def trace_id(self, topic: Topic, partition: int, record: Record) -> str:
+        """The trace of a stored message, if it is traced; one that waited has kept that of then."""
+        named = context_in(record.headers)
+        if named is not None:
+            return named[0].trace_id
+        place_id = self.place(topic, partition).id
+        context = self.context(place_id, record.offset)
+        return (context or derived_context(place_id, record.offset)).trace_id
+
+    def trace_id_of(self, topic: str, partition: int, record: Record) -> str:
+        """The same by the topic's name; empty for one that was deleted meanwhile."""
+        found = self.topic(topic)
+        return "" if found is None else self.trace_id(found, partition, record)
+
+    def context(self, place_id: str, offset: int) -> TraceContext | None:
+        """The trace of a message; None when it is not traced."""
+        for context, _, _ in self.index.within(place_id, offset, offset + 1):
+            return context or derived_context(place_id, offset)
+        return None
 
     # --- Noting ----------------------------------------------------------------------------------
 
-    def _note(
+    def note(
         self,
         event: Event,
         place: Place,
@@ -109,6 +152,7 @@ class TraceNotes:
         at_ns: int,
         **said: Any,
     ) -> None:
+        """Note what happened to messages of a partition."""
         (topic, partition, place_id, _, _), node = place, self._node
         name = topic.name
         self.store.add_all(
@@ -129,7 +173,7 @@ class TraceNotes:
             ]
         )
 
-    def _add(
+    def add(
         self,
         event: Event,
         place: Place,
@@ -138,13 +182,14 @@ class TraceNotes:
         **said: Any,
     ) -> None:
         """Note what happened to a message that has no offset."""
-        self._add_bare(
+        self.add_bare(
             event, context, at_ns, topic=place.topic.name, partition=place.partition, **said
         )
 
-    def _add_bare(
+    def add_bare(
         self, event: Event, context: TraceContext, at_ns: int | None = None, **said: Any
     ) -> None:
-        at_ns = self._clock.now_ns() if at_ns is None else at_ns
+        """Note what happened to no message of a partition in particular."""
+        at_ns = self.clock.now_ns() if at_ns is None else at_ns
         trace, parent = context
         self.store.add(Entry(event, at_ns, trace=trace, parent=parent, node=self._node, **said))
