@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -135,7 +135,7 @@ class Broker:
         self.clock = clock or SystemClock()
         self.clock_guard = ClockGuard(self.clock)
         self.disk = disk or SystemDisk()
-        self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.executor: Executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
         self.opener = BatchOpener()
         self.metrics = metrics or Metrics(str(settings.node_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 from goqueue.broker.pipelines import FAILED, LOST
@@ -12,11 +12,15 @@ from goqueue.partitions.damage import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.pipelines import Pipelines
+    from goqueue.broker.transactions import Transactions
     from goqueue.insight.group_views import GroupLine
-    from goqueue.insight.history import GroupLines, Lately
+    from goqueue.insight.history import GroupLines, History, Lately
     from goqueue.insight.overview import Inventory
+    from goqueue.partitions.clock_guard import ClockGuard
+    from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.health import HealthReport
+    from goqueue.publishing.publish import Publisher
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 
@@ -45,6 +49,17 @@ _DAMAGE: Final = {
 }
 
 
+class AttentionServices(Protocol):
+    """What the rules look at, beside the inventory."""
+
+    publisher: Publisher
+    pipelines: Pipelines
+    history: History
+    damage: DamageReports
+    transactions: Transactions
+    clock_guard: ClockGuard
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """One thing to look at, and the page of the console that shows it."""
@@ -56,21 +71,21 @@ class Attention:
 
 
 def attention(
-    broker: Broker, inventory: Inventory, lately: Lately, health: HealthReport | None
+    services: AttentionServices, inventory: Inventory, lately: Lately, health: HealthReport | None
 ) -> list[Attention]:
     """Everything that needs somebody, the most urgent first."""
     found: list[Attention] = []
     for rule in (
         _failed(inventory),
-        _clock(broker),
-        damage_found(broker),
-        _disk(broker, health),
-        _pipelines(broker),
-        _groups(broker, inventory),
+        _clock(services),
+        damage_found(services),
+        _disk(services, health),
+        _pipelines(services),
+        _groups(services, inventory),
         _latency(lately),
         _dead_letters(inventory),
         _retries(lately),
-        _transactions(broker, inventory),
+        _transactions(services, inventory),
         _process(health),
     ):
         found += _few(list(rule))
@@ -104,8 +119,8 @@ def _failed(inventory: Inventory) -> Iterator[Attention]:
         )
 
 
-def _clock(broker: Broker) -> Iterator[Attention]:
-    if (stopped := broker.clock_guard.stopped()) is not None:
+def _clock(services: AttentionServices) -> Iterator[Attention]:
+    if (stopped := services.clock_guard.stopped()) is not None:
         title, _, detail = stopped.partition(": ")
         yield Attention("critical", _sentence(title), _sentence(detail), "/console")
 
@@ -118,9 +133,9 @@ _LOST: Final = {DamageKind.RECORDS, DamageKind.STATE}
 """What cannot be had from elsewhere."""
 
 
-def damage_found(broker: Broker) -> Iterator[Attention]:
+def damage_found(services: AttentionServices) -> Iterator[Attention]:
     """Stored data that turned out to be damaged since the start."""
-    for report in broker.damage:
+    for report in services.damage:
         yield Attention(
             "critical" if report.kind in _LOST else "warning",
             f"{report.place}: {_DAMAGE[report.kind]}",
@@ -129,9 +144,11 @@ def damage_found(broker: Broker) -> Iterator[Attention]:
         )
 
 
-def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:
-    if broker.publisher.disk_full:
-        yield Attention("critical", "The disk is full", str(broker.publisher.disk_full), "/console")
+def _disk(services: AttentionServices, health: HealthReport | None) -> Iterator[Attention]:
+    if services.publisher.disk_full:
+        yield Attention(
+            "critical", "The disk is full", str(services.publisher.disk_full), "/console"
+        )
     elif health is not None and health.disk.total_bytes:
         share = 1 - health.disk.free_bytes / health.disk.total_bytes
         if share >= _DISK_TIGHT:
@@ -144,8 +161,8 @@ def _disk(broker: Broker, health: HealthReport | None) -> Iterator[Attention]:
             )
 
 
-def _pipelines(broker: Broker) -> Iterator[Attention]:
-    for report in broker.pipelines.all():
+def _pipelines(services: AttentionServices) -> Iterator[Attention]:
+    for report in services.pipelines.all():
         link = _page("pipelines", report.name)
         if report.state == LOST:
             yield Attention(
@@ -178,9 +195,9 @@ def _brief(error: str | None) -> str:
     return said if len(said) <= _ERROR_SHOWN else f"{said[:_ERROR_SHOWN]}…"
 
 
-def _groups(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
+def _groups(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
     for group in inventory.groups:
-        lines = broker.history.group(group.group_id)
+        lines = services.history.group(group.group_id)
         if lines is not None and (trouble := _trouble(group, lines)) is not None:
             severity, title, detail = trouble
             yield Attention(severity, title, detail, _page("groups", group.group_id))
@@ -252,8 +269,8 @@ def _retries(lately: Lately) -> Iterator[Attention]:
         )
 
 
-def _transactions(broker: Broker, inventory: Inventory) -> Iterator[Attention]:
-    now_ms = broker.transactions.now_ms()
+def _transactions(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
+    now_ms = services.transactions.now_ms()
     aged = [
         (now_ms - each.started_ms, each.transactional_id)
         for each in inventory.open_transactions

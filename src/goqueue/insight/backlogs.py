@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from goqueue.insight.group_views import list_groups
 from goqueue.insight.lag import group_lag
@@ -23,9 +23,14 @@ from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.queues import Queues
     from goqueue.model.lag import PartitionLag
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
 MAX_TRACKED: Final = 10_000
 """Pairs of a group and a topic that are looked at; of the others only the lag is known."""
@@ -37,6 +42,17 @@ _AT_ONCE: Final = 100
 
 _Pair: TypeAlias = tuple[str, str]
 _Lines: TypeAlias = "dict[_Pair, list[PartitionLag]]"
+
+
+class BacklogServices(Protocol):
+    """What backlogs are read from."""
+
+    topics: Topics
+    partitions: Partitions
+    groups: Groups
+    queues: Queues
+    executor: Executor
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +87,8 @@ class _Known(NamedTuple):
 class Backlogs:
     """Every group's backlog, as of the last look."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: BacklogServices) -> None:
+        self._services = services
         self._look = 0
         self._progress: dict[_Pair, Progress] = {}
         self._known: dict[tuple[str, PartitionId], _Known] = {}
@@ -103,16 +119,16 @@ class Backlogs:
     async def _lines(self) -> _Lines:
         """Where every group is, a group at a time: there may be thousands of partitions."""
         lines: _Lines = {}
-        for group in list_groups(self._broker):
+        for group in list_groups(self._services):
             await asyncio.sleep(0)
-            for line in group_lag(self._broker, group.group_id):
+            for line in group_lag(self._services, group.group_id):
                 pair = (group.group_id, line.topic)
                 if pair in lines or len(lines) < MAX_TRACKED:
                     lines.setdefault(pair, []).append(line)
         return lines
 
     async def _noted(self, lines: _Lines) -> dict[_Pair, Backlog]:
-        now_s = self._broker.clock.monotonic_s()
+        now_s = self._services.clock.monotonic_s()
         found: dict[_Pair, Backlog] = {}
         async for pair, partitions in _in_turns(lines):
             progress = self._progress.setdefault(pair, Progress())
@@ -161,9 +177,11 @@ class Backlogs:
         places = list({(_place(each), each.position) for _, _, each in due})
         if not places:
             return
-        broker = self._broker
+        services = self._services
         times = dict(
-            zip(places, await in_thread(broker.executor, lambda: self._times(places)), strict=True)
+            zip(
+                places, await in_thread(services.executor, lambda: self._times(places)), strict=True
+            )
         )
         for _, group_id, each in due:
             time_ms = times[_place(each), each.position]
@@ -176,7 +194,7 @@ class Backlogs:
     def _time_at(self, partition_id: PartitionId, offset: int) -> int | None:
         """The time of the batch that holds an offset, or comes next; None when it is unreadable."""
         try:
-            log = self._broker.partitions.partition(partition_id).log
+            log = self._services.partitions.partition(partition_id).log
             region = log.read(offset, 1)
             if region is None:
                 return None

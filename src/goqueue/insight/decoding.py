@@ -13,7 +13,7 @@ from goqueue.schemas.model import SchemaType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.schemas import Schemas
     from goqueue.records import Record
     from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry
@@ -33,13 +33,13 @@ class Decoded(NamedTuple):
 
 
 async def decode_values(
-    broker: Broker, topic: str, records: Sequence[Record]
+    schemas: Schemas, topic: str, records: Sequence[Record]
 ) -> list[Decoded | str | None]:
     """Of each message its value decoded, or why it cannot be, or None if it names no schema."""
-    registry = broker.schemas.registry
+    registry = schemas.registry
     if not registry.state.schemas:
         return [None] * len(records)
-    return await broker.schemas.ask(
+    return await schemas.ask(
         lambda registry: [_decoded(registry, topic, record) for record in records]
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.queue_views import queue_views
@@ -24,57 +24,80 @@ from goqueue.storage.compaction import dirty_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.queues import Queues
+    from goqueue.broker.schemas import Schemas
+    from goqueue.broker.transactions import Transactions
     from goqueue.delivery.group import QueueGroup
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.describe import GroupListing
+    from goqueue.insight.backlogs import Backlogs
     from goqueue.metrics.kinds import CounterName, GaugeName
-    from goqueue.metrics.registry import Samples
+    from goqueue.metrics.registry import Metrics, Samples
+    from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
     from goqueue.storage.log import Log
+    from goqueue.topics.catalogue import Topics
+
+
+class GaugeServices(Protocol):
+    """What the gauges are read from."""
+
+    topics: Topics
+    partitions: Partitions
+    groups: Groups
+    queues: Queues
+    transactions: Transactions
+    schemas: Schemas
+    backlogs: Backlogs
+    metrics: Metrics
+    clock: Clock
+    clock_guard: ClockGuard
 
 
 class BrokerGauges:
     """A source of metrics: topics, logs and groups, as they are right now."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: GaugeServices) -> None:
+        self._services = services
 
     def __call__(self, samples: Samples) -> Iterator[None]:
         """Put every value, a topic or a group at a time; see `goqueue.metrics.registry.Source`."""
-        broker = self._broker
+        services = self._services
         yield from self._put_topics(samples)
         self._put_backlogs(samples)
         yield
         consumers = 0
-        for coordinator in list(broker.groups.coordinators()):
+        for coordinator in list(services.groups.coordinators()):
             for group in coordinator.list_groups():
                 with suppress(GroupNotFoundError):  # it is gone since it was listed
                     self._put_group(samples, coordinator, group)
                     consumers += group.member_count
                 yield
             self._take_durations(coordinator)
-        for queue_group in list(broker.queues):
+        for queue_group in list(services.queues):
             if is_listed(queue_group):
                 consumers += self._put_queue_group(samples, queue_group)
                 yield
         samples.put(names.ACTIVE_CONSUMERS, consumers)
-        jump = broker.clock_guard.jump()
+        jump = services.clock_guard.jump()
         samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
-        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
-        samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
-        samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
-        samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, services.queues.snapshot_bytes, QUEUES_NAME)
+        samples.put(names.SNAPSHOT_SIZE, services.groups.snapshot_bytes, GROUPS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, services.schemas.snapshot_bytes, SCHEMAS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, services.transactions.snapshot_bytes, TRANSACTIONS_NAME)
 
     def _put_topics(self, samples: Samples) -> Iterator[None]:
-        broker = self._broker
-        topics = list(broker.topics.catalogue.by_name.values())
+        services = self._services
+        topics = list(services.topics.catalogue.by_name.values())
         samples.put(names.TOPIC_COUNT, len(topics))
-        time_lookups = broker.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
+        time_lookups = services.metrics.histogram(names.INDEX_LOOKUP_LATENCY, "time")
         count = failed = 0
         for topic in topics:
             try:
-                partitions = broker.partitions.of_topic(topic)
+                partitions = services.partitions.of_topic(topic)
             except UnknownTopicError:
                 continue  # it is gone since it was listed
             count += len(partitions)
@@ -91,8 +114,8 @@ class BrokerGauges:
         samples.put(names.UNDER_REPLICATED, failed)
 
     def _put_backlogs(self, samples: Samples) -> None:
-        now_ms = self._broker.clock.now_ms()
-        for each in self._broker.backlogs.all():
+        now_ms = self._services.clock.now_ms()
+        for each in self._services.backlogs.all():
             labels = (each.topic, each.group_id)
             samples.put(names.OLDEST_AGE, each.oldest_age_s(now_ms), *labels)
             if each.drain_s is not None:
@@ -102,7 +125,7 @@ class BrokerGauges:
         durations_ms = coordinator.stats.durations_ms
         while durations_ms:
             group_type, duration_ms = durations_ms.popleft()
-            latency = self._broker.metrics.histogram(names.REBALANCE_LATENCY, group_type)
+            latency = self._services.metrics.histogram(names.REBALANCE_LATENCY, group_type)
             latency.observe(duration_ms / 1000)
 
     def _put_group(
@@ -113,7 +136,7 @@ class BrokerGauges:
         samples.put(names.GROUP_MEMBERS, group.member_count, group.group_id)
         samples.put(names.GROUP_GENERATION, group.generation, group.group_id)
         samples.put(names.GROUP_STATE, 1, group.group_id, group.state)
-        queue_group = self._broker.queues.find(group.group_id)
+        queue_group = self._services.queues.find(group.group_id)
         if queue_group is None or queue_group.is_dormant:
             self._put_offsets(samples, group.group_id)
         samples.put(names.ASSIGNED_PARTITIONS, assigned, group.group_id)
@@ -128,7 +151,7 @@ class BrokerGauges:
             samples.put(names.GROUP_GENERATION, group.members.epoch, group.group_id)
             samples.put(names.GROUP_STATE, 1, group.group_id, shared_state(group))
         self._put_offsets(samples, group.group_id)
-        for view in queue_views(self._broker, group):
+        for view in queue_views(self._services.queues, group):
             topic, number = view.partition.id
             labels = (topic, group.group_id, str(number))
             samples.put(names.IN_FLIGHT, view.in_flight, *labels)
@@ -136,7 +159,7 @@ class BrokerGauges:
         return members
 
     def _put_offsets(self, samples: Samples, group_id: str) -> None:
-        for line in group_lag(self._broker, group_id):
+        for line in group_lag(self._services, group_id):
             labels = (line.topic, group_id, str(line.partition))
             if line.committed is not None:
                 samples.put(names.COMMITTED_OFFSET, line.committed, *labels)

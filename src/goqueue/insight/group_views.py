@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
@@ -15,15 +15,25 @@ from goqueue.partitions.partition import PartitionId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup
     from goqueue.groups.topics import TopicIdPartition
+    from goqueue.topics.catalogue import Topics
 
 _EMPTY: Final = "Empty"
 _STABLE: Final = "Stable"
 _SHARE: Final = "share"
 STICKY: Final = "sticky"
 """The assignor of Streams groups."""
+
+
+class GroupServices(Protocol):
+    """What groups are read from."""
+
+    topics: Topics
+    groups: Groups
+    queues: Queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +65,32 @@ class GroupView:
     members: tuple[MemberView, ...]
 
 
-def list_groups(broker: Broker) -> list[GroupLine]:
+def list_groups(services: GroupServices) -> list[GroupLine]:
     """Every group, by name; those that the broker keeps for itself are left out."""
     found = {
         listing.group_id: _log_line(listing)
-        for coordinator in broker.groups.coordinators()
+        for coordinator in services.groups.coordinators()
         for listing in coordinator.list_groups()
     }
-    for group in broker.queues:
+    for group in services.queues:
         if is_listed(group):
             found[group.group_id] = _queue_line(group, found.get(group.group_id))
     return [found[group_id] for group_id in sorted(found)]
 
 
-def view_group(broker: Broker, group_id: str) -> GroupView:
+def view_group(services: GroupServices, group_id: str) -> GroupView:
     """One group.
 
     Raises:
         GroupNotFoundError: there is none of that name.
     """
-    coordinator = broker.groups.coordinator(group_id)
+    coordinator = services.groups.coordinator(group_id)
     known = next((each for each in coordinator.list_groups() if each.group_id == group_id), None)
-    queue_group = broker.queues.find(group_id)
+    queue_group = services.queues.find(group_id)
     if queue_group is not None and is_listed(queue_group):
         line = _queue_line(queue_group, known)
         if queue_group.settings.mode is Mode.SHARED:
-            return GroupView(line, "", _shared_members(broker, queue_group))
+            return GroupView(line, "", _shared_members(services, queue_group))
         if known is None:
             return GroupView(line, "", ())
     elif known is None:
@@ -107,7 +117,7 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
                 member.member_id,
                 member.client_id,
                 member.client_host,
-                _named(broker, member.assigned),
+                _named(services, member.assigned),
                 GroupType.CLASSIC if member.is_classic else GroupType.CONSUMER,
             )
             for member in group.members
@@ -169,22 +179,24 @@ def _queue_line(group: QueueGroup, known: GroupListing | None) -> GroupLine:
     )
 
 
-def _shared_members(broker: Broker, group: QueueGroup) -> tuple[MemberView, ...]:
+def _shared_members(services: GroupServices, group: QueueGroup) -> tuple[MemberView, ...]:
     return tuple(
         MemberView(
             member.member_id,
             member.client_id,
             member.client_host,
-            _named(broker, broker.queues.keys_of(member)),
+            _named(services, services.queues.keys_of(member)),
             GroupType.SHARE,
         )
         for member in group.members
     )
 
 
-def _named(broker: Broker, partitions: Iterable[TopicIdPartition]) -> tuple[PartitionId, ...]:
+def _named(
+    services: GroupServices, partitions: Iterable[TopicIdPartition]
+) -> tuple[PartitionId, ...]:
     """Partitions by the names of their topics; those of deleted topics are left out."""
-    topics = broker.topics.catalogue.by_id
+    topics = services.topics.catalogue.by_id
     return _ordered(
         PartitionId(topics[topic_id].name, number)
         for topic_id, number in partitions

@@ -7,7 +7,7 @@ letters excepted that have come since the last look at them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.broker.queue_views import queue_views
 from goqueue.insight.group_views import is_listed, list_groups
@@ -15,12 +15,34 @@ from goqueue.model.errors import GoQueueError
 from goqueue.transactions.messages import TransactionFilter
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.delays import Delays
+    from goqueue.broker.letters import Letters
     from goqueue.broker.new_letters import NewLetters
+    from goqueue.broker.queues import Queues
+    from goqueue.broker.schemas import Schemas
+    from goqueue.broker.transactions import Transactions
     from goqueue.insight.group_views import GroupLine
+    from goqueue.insight.history import History
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import TransactionView
 
 _OPEN: Final = TransactionFilter(states=frozenset({"Ongoing"}))
+
+
+class OverviewServices(Protocol):
+    """What is counted."""
+
+    topics: Topics
+    partitions: Partitions
+    groups: Groups
+    queues: Queues
+    transactions: Transactions
+    schemas: Schemas
+    delays: Delays
+    letters: Letters
+    history: History
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +91,15 @@ class Inventory(NamedTuple):
     """Dead letters of the last hour, by where they are."""
 
 
-async def take_inventory(broker: Broker, connections: int) -> Inventory:
+async def take_inventory(services: OverviewServices, connections: int) -> Inventory:
     """Look at everything once."""
-    dead_letters = await broker.letters.count_all()
-    new_letters = await broker.letters.lately.all()
+    dead_letters = await services.letters.count_all()
+    new_letters = await services.letters.lately.all()
     topics = 0
     partitions = messages = size_bytes = 0
     failed: list[tuple[str, str]] = []
-    for topic in broker.topics.catalogue.by_name.values():
-        found = broker.partitions.of_topic(topic)
+    for topic in services.topics.catalogue.by_name.values():
+        found = services.partitions.of_topic(topic)
         logs = [each.log for each in found]
         failed += [
             (f"{topic.name}-{number}", str(log.failure))
@@ -90,9 +112,9 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
         partitions += len(logs)
         messages += sum(each.message_count for each in found)
         size_bytes += sum(log.size_bytes for log in logs)
-    groups = list_groups(broker)
-    in_flight, retrying = _queued(broker)
-    transactions = broker.transactions.list(_OPEN)
+    groups = list_groups(services)
+    in_flight, retrying = _queued(services)
+    transactions = services.transactions.list(_OPEN)
     totals = Totals(
         topics=topics,
         partitions=partitions,
@@ -101,38 +123,38 @@ async def take_inventory(broker: Broker, connections: int) -> Inventory:
         connections=connections,
         messages=messages,
         bytes=size_bytes,
-        delayed=_delayed(broker),
+        delayed=_delayed(services),
         in_flight=in_flight,
         retrying=retrying,
         dead_letters=dead_letters,
         open_transactions=len(transactions),
-        subjects=sum(1 for _ in broker.schemas.registry.contexts.subjects("")),
+        subjects=sum(1 for _ in services.schemas.registry.contexts.subjects("")),
     )
     return Inventory(totals, groups, transactions, failed, new_letters)
 
 
-def _queued(broker: Broker) -> tuple[int, int]:
+def _queued(services: OverviewServices) -> tuple[int, int]:
     """Messages that members of queue groups have, and those that wait to be tried again."""
     in_flight = retrying = 0
-    for group in broker.queues:
+    for group in services.queues:
         if not is_listed(group):
             continue
-        for view in queue_views(broker, group):
+        for view in queue_views(services.queues, group):
             in_flight += view.in_flight
             retrying += view.waiting
     return in_flight, retrying
 
 
-def _delayed(broker: Broker) -> int:
+def _delayed(services: OverviewServices) -> int:
     try:
-        return broker.delays.stats().pending
+        return services.delays.stats().pending
     except GoQueueError:
         return 0  # while it starts or stops
 
 
-def history_view(broker: Broker, step_ms: int) -> HistoryView:
+def history_view(services: OverviewServices, step_ms: int) -> HistoryView:
     """The last half hour of the node."""
-    history = broker.history
+    history = services.history
     node = history.node
     return HistoryView(
         step_ms=step_ms,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.partitions.partitions import Partitions
     from goqueue.topics.catalogue import Topic
 
 
@@ -45,19 +45,14 @@ class TopicView:
         return sum(each.size_bytes for each in self.partitions)
 
 
-def view_topic(broker: Broker, name: str) -> TopicView:
-    """One topic.
-
-    Raises:
-        UnknownTopicError: there is none of that name.
-    """
-    topic = broker.topics.catalogue.topic(name)
+def view_topic(partitions: Partitions, topic: Topic, node_id: int) -> TopicView:
+    """One topic."""
     return TopicView(
         topic,
         tuple(
             PartitionView(
                 number=partition.id.number,
-                leader=broker.settings.node_id,
+                leader=node_id,
                 leader_epoch=partition.leader_epoch,
                 log_start=partition.log_start,
                 high_watermark=partition.high_watermark,
@@ -66,6 +61,6 @@ def view_topic(broker: Broker, name: str) -> TopicView:
                 size_bytes=partition.log.size_bytes,
                 failure=None if partition.log.failure is None else str(partition.log.failure),
             )
-            for partition in broker.partitions.of_topic(topic)
+            for partition in partitions.of_topic(topic)
         ),
     )

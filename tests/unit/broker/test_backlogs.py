@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.administration.offsets import set_offsets
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.positions import set_offsets
 from goqueue.delivery.settings import QueueSettings
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress

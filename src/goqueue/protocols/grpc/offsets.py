@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.positions import reset_offsets, set_offsets
+from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight import lag
 from goqueue.model.errors import InvalidGroupIdError, TopicError

@@ -225,7 +225,7 @@ class MemberRoutes:
         force = query.encoding == "base64"
         group = self._queues.group(member.group_id)
         mine = set(self._queue_members.partitions_of(member))
-        offsets = committable(self._broker, group, member.member_id)
+        offsets = committable(self._broker.queues, group, member.member_id)
         return PollAnswer(
             member.epoch,
             [delivered_message(each, force_base64=force) for each in found],

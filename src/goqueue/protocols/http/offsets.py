@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.positions import reset_offsets, set_offsets
+from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.group_views import view_group
 from goqueue.insight.lag import group_lag

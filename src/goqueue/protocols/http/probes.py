@@ -165,7 +165,10 @@ class ProbeRoutes:
     async def stats(self) -> Stats:
         """How much there is, in all and by topic."""
         broker = self._node.broker
-        views = [view_topic(broker, name) for name in broker.topics.catalogue.by_name]
+        views = [
+            view_topic(broker.partitions, topic, broker.settings.node_id)
+            for topic in broker.topics.catalogue.by_name.values()
+        ]
         rates = broker.history.published_per_s()
         topics = {
             view.topic.name: TopicStats(

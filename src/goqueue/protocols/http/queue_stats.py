@@ -180,7 +180,7 @@ class QueueStatsRoutes:
             )
         }
         topics: dict[str, dict[int, dict[str, PartitionLane]]] = {}
-        for view in queue_views(self._broker, group):
+        for view in queue_views(self._broker.queues, group):
             name, number = view.partition.id
             if topic not in {None, name}:
                 continue

@@ -129,7 +129,9 @@ class SearchRoutes:
             query.limit,
             newest_first=newest,
         ).run(topic.name, spans)
-        decoded = await decode_values(broker, topic.name, [each.record for each in found.hits])
+        decoded = await decode_values(
+            broker.schemas, topic.name, [each.record for each in found.hits]
+        )
         return SearchAnswer(
             [
                 _message(topic, hit, value, broker.tracer)

@@ -242,7 +242,9 @@ class TopicRoutes:
         return self._info(path.topic)
 
     def _info(self, name: str) -> TopicInfo:
-        return _topic_info(view_topic(self._broker, name))
+        broker = self._broker
+        topic = broker.topics.catalogue.topic(name)
+        return _topic_info(view_topic(broker.partitions, topic, broker.settings.node_id))
 
 
 def text_of(value: Setting) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.group_removal import delete_group
+from goqueue.administration.group_removal import delete_group
 from goqueue.insight.group_views import list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey

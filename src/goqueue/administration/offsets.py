@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.lag import committed_offsets
@@ -16,8 +16,22 @@ from goqueue.reading.positions import Position, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.queues import Queues
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.topics.catalogue import Topics
+
+
+class OffsetServices(Protocol):
+    """What offsets are read from and set in."""
+
+    topics: Topics
+    partitions: Partitions
+    groups: Groups
+    queues: Queues
+    executor: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +60,7 @@ class OffsetChange:
 
 
 async def reset_offsets(
-    broker: Broker,
+    services: OffsetServices,
     group_id: str,
     topic_name: str,
     position: Position,
@@ -63,17 +77,19 @@ async def reset_offsets(
         OffsetOutOfRangeError: the offset asked for is not in one of the partitions.
         NonEmptyGroupError: the group has members, which would go on where they are.
     """
-    changes = await _plan(broker, group_id, topic_name, position, partitions)
+    changes = await _plan(services, group_id, topic_name, position, partitions)
     if dry_run or not changes:
         return changes
-    _refuse_members(broker, group_id)
+    _refuse_members(services, group_id)
     await set_offsets(
-        broker, group_id, {PartitionId(x.topic, x.partition): x.after for x in changes}
+        services, group_id, {PartitionId(x.topic, x.partition): x.after for x in changes}
     )
     return changes
 
 
-async def set_offsets(broker: Broker, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
+async def set_offsets(
+    services: OffsetServices, group_id: str, offsets: Mapping[PartitionId, int]
+) -> None:
     """Let a group without members go on at these offsets; one that does not exist is made.
 
     A queue group forgets what it knew of the partitions.
@@ -81,12 +97,12 @@ async def set_offsets(broker: Broker, group_id: str, offsets: Mapping[PartitionI
     Raises:
         GroupError: the group refuses, for example because it has members.
     """
-    queue_group = broker.queues.find(group_id)
+    queue_group = services.queues.find(group_id)
     if queue_group is not None and not queue_group.is_dormant:
-        _refuse_members(broker, group_id)
-        await broker.queues.reset(group_id, offsets)
+        _refuse_members(services, group_id)
+        await services.queues.reset(group_id, offsets)
         return
-    outcomes = await broker.groups.commit(
+    outcomes = await services.groups.commit(
         CommitRequest(
             group_id=group_id,
             is_reset=True,
@@ -102,7 +118,7 @@ async def set_offsets(broker: Broker, group_id: str, offsets: Mapping[PartitionI
 
 
 async def _plan(
-    broker: Broker,
+    services: OffsetServices,
     group_id: str,
     topic_name: str,
     position: Position,
@@ -110,14 +126,14 @@ async def _plan(
 ) -> list[OffsetChange]:
     if not group_id:
         raise InvalidGroupIdError("a group needs a name")
-    topic = broker.topics.catalogue.topic(topic_name)
+    topic = services.topics.catalogue.topic(topic_name)
     numbers = range(topic.partition_count) if partitions is None else partitions
-    committed = committed_offsets(broker, group_id)
+    committed = committed_offsets(services, group_id)
     changes = []
     for number in dict.fromkeys(numbers):
         place = PartitionId(topic_name, number)
-        partition = broker.partitions.partition(place)
-        after = await offset_of(partition, position, broker.executor)
+        partition = services.partitions.partition(place)
+        after = await offset_of(partition, position, services.executor)
         changes.append(
             OffsetChange(
                 *place, committed.get(place), after, partition.log_start, partition.log_end
@@ -126,9 +142,9 @@ async def _plan(
     return changes
 
 
-def _refuse_members(broker: Broker, group_id: str) -> None:
-    listings = broker.groups.coordinator(group_id).list_groups()
-    queue_group = broker.queues.find(group_id)
+def _refuse_members(services: OffsetServices, group_id: str) -> None:
+    listings = services.groups.coordinator(group_id).list_groups()
+    queue_group = services.queues.find(group_id)
     if any(each.member_count for each in listings if each.group_id == group_id) or (
         queue_group is not None and len(queue_group.members)
     ):
