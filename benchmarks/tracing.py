@@ -11,8 +11,9 @@ from benchmarks._brokers import start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
-from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
 from goqueue.reading.fetch import FetchRequest, PartitionRead

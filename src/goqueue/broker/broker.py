@@ -6,13 +6,12 @@ import asyncio
 import logging
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
 from goqueue.broker.ack import Settler
-from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
+from goqueue.broker.coordination import Groups
 from goqueue.broker.dead_letters import DeadLetters
 from goqueue.broker.delay_traces import DelayTraces
 from goqueue.broker.delays import Delays
@@ -27,11 +26,10 @@ from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
 from goqueue.broker.transaction_writer import TransactionWriter
-from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
+from goqueue.broker.transactions import Transactions
 from goqueue.configs.broker_configs import BrokerConfigs
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
-from goqueue.groups.settings import GroupSettings
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.insight.history import STEP_S, History
@@ -63,20 +61,19 @@ from goqueue.reading.stored_messages import MessageReader
 from goqueue.reading.time_range import TimeRanges
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
-from goqueue.storage.open_files import MAX_OPEN_SEGMENTS, OpenFiles
+from goqueue.storage.open_files import OpenFiles
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.topics.catalogue import Topics
 from goqueue.tracing.log_groups import LogGroupTraces
-from goqueue.tracing.store import TraceStore, TracingSettings
+from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
-from goqueue.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
-    from pathlib import Path
 
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_configs import Level
+    from goqueue.configs.broker_settings import BrokerSettings
     from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
@@ -94,29 +91,6 @@ _TOPICS_A_TURN: Final = 100
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
-    """What the broker itself, rather than a topic, is told."""
-
-    data_dir: Path
-    node_id: int = 1
-    cluster_id: str = "goqueue"
-    default_partitions: int = 3
-    auto_create_topics: bool = True
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    offsets_partitions: int = OFFSETS_PARTITIONS
-    groups: GroupSettings = field(default_factory=GroupSettings)
-    transactions_partitions: int = TRANSACTIONS_PARTITIONS
-    transactions: TransactionSettings = field(default_factory=TransactionSettings)
-    tracing: TracingSettings = field(default_factory=TracingSettings)
-    kafka_configs: Mapping[str, str] = field(default_factory=dict)
-    """What the server's configuration says, under Kafka's names: shown to administrators."""
-    initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Names and passwords of users to make at the first start."""
-    max_open_segments: int = MAX_OPEN_SEGMENTS
-    """Of all logs together; see `goqueue.storage.open_files`."""
 
 
 class Broker:
@@ -180,6 +154,14 @@ class Broker:
             self.damage.damaged,
             traces=self.log_group_traces,
         )
+        self._changes: set[asyncio.Task[Any]] = set()
+        """Changes of topics under way; as many as there are requests for them."""
+        self.growing: dict[str, int] = {}
+        """Topics that are being given partitions, and how many they will have."""
+        self._build_rooms(settings)
+
+    def _build_rooms(self, settings: BrokerSettings) -> None:
+        """Groups, queues, delays, transactions and the rest, over the partitions."""
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self.transactions = Transactions(
             self, settings.transactions, settings.transactions_partitions
@@ -207,10 +189,6 @@ class Broker:
         self.backlogs = Backlogs(self)
         self.history = History(self)
         self.pipelines = Pipelines(self)
-        self._changes: set[asyncio.Task[Any]] = set()
-        """Changes of topics under way; as many as there are requests for them."""
-        self.growing: dict[str, int] = {}
-        """Topics that are being given partitions, and how many they will have."""
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""

@@ -22,8 +22,8 @@ from goqueue.topics.stored_configs import StoredConfigs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.broker.broker import BrokerSettings
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.configs.broker_settings import BrokerSettings
 
 _PREFIX: Final = "broker-configs/"
 _CLUSTER: Final = "default"

@@ -15,17 +15,18 @@ from goqueue.model.errors import InvalidTopicConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues import Queues
     from goqueue.broker.share_settings import ShareSetting
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.groups.settings import GroupSettings
 
 
 class GroupConfigs:
     """What is set for groups."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._queues = broker.queues
-        self._limits = broker.settings.groups
+    def __init__(self, queues: Queues, limits: GroupSettings) -> None:
+        self._queues = queues
+        self._limits = limits
 
     def settings(self, group_id: str) -> QueueSettings:
         """What is in force, or would be if a share consumer made the group now."""

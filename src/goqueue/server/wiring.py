@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from goqueue.broker.broker import BrokerSettings
 from goqueue.configs.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings, SaslSettings

@@ -9,8 +9,9 @@ import random
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Record, encode

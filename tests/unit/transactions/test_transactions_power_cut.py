@@ -9,8 +9,9 @@ import random
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId

@@ -151,7 +151,7 @@ class ShareSection:
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
-        self._configs = GroupConfigs(broker)
+        self._configs = GroupConfigs(broker.queues, broker.settings.groups)
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
         """Every setting of a group."""
