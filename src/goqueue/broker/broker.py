@@ -32,6 +32,7 @@ from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_E
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
+from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.insight.history import STEP_S, History
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
@@ -184,6 +185,7 @@ class Broker:
         self.settler = Settler(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
         self.letters = Letters(self)
+        self.new_dead_letters = NewDeadLetters(self)
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.backlogs = Backlogs(self)

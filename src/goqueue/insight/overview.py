@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.broker.coordination import Groups
     from goqueue.broker.delays import Delays
     from goqueue.broker.letters import Letters
-    from goqueue.broker.new_letters import NewLetters
+    from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.broker.queues import Queues
     from goqueue.broker.schemas import Schemas
     from goqueue.broker.transactions import Transactions
@@ -42,6 +42,7 @@ class OverviewServices(Protocol):
     schemas: Schemas
     delays: Delays
     letters: Letters
+    new_dead_letters: NewDeadLetters
     history: History
 
 
@@ -87,14 +88,14 @@ class Inventory(NamedTuple):
     open_transactions: list[TransactionView]
     failed: list[tuple[str, str]]
     """Partitions that refuse appends, and why."""
-    new_letters: list[NewLetters]
+    new_letters: list[DeadLetterCount]
     """Dead letters of the last hour, by where they are."""
 
 
 async def take_inventory(services: OverviewServices, connections: int) -> Inventory:
     """Look at everything once."""
     dead_letters = await services.letters.count_all()
-    new_letters = await services.letters.lately.all()
+    new_letters = await services.new_dead_letters.all()
     topics = 0
     partitions = messages = size_bytes = 0
     failed: list[tuple[str, str]] = []

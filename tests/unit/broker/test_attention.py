@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.new_letters import NewLetters
+from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.broker.pipelines import PipelineReport, QueryReport
 from goqueue.groups.describe import GroupType
 from goqueue.insight.attention import MAX_SHOWN, attention
@@ -29,7 +29,7 @@ class Scene:
         self.disk_full: str | None = None
         self.damage = DamageReports(Metrics("1"))
         self.pipelines: list[PipelineReport] = []
-        self.letters: list[NewLetters] = []
+        self.letters: list[DeadLetterCount] = []
         self.failed: list[tuple[str, str]] = []
         self.groups: list[GroupLine] = []
         self.lines: dict[str, GroupLines] = {}
@@ -154,9 +154,9 @@ def test_pipelines_that_failed_or_are_lost_are_critical(scene: Scene) -> None:
 def test_messages_that_come_back_or_die_are_told(scene: Scene) -> None:
     scene.nacked, scene.acked = 5.0, 1.0
     scene.letters = [
-        NewLetters(9, "bills.dlq", source="bills"),
-        NewLetters(2, "rejected/rows", pipeline="revenue"),
-        NewLetters(1, "orders.dlq", source="orders"),
+        DeadLetterCount(9, "bills.dlq", source="bills"),
+        DeadLetterCount(2, "rejected/rows", pipeline="revenue"),
+        DeadLetterCount(1, "orders.dlq", source="orders"),
     ]
     assert scene.look() == [
         ("warning", "9 dead letters of bills", "/console/dead-letters/bills"),
