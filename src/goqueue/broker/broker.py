@@ -32,8 +32,8 @@ from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_E
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
-from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.insight.history import STEP_S, History
+from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
     CompactedTopicError,

@@ -34,10 +34,7 @@ from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, encode, peek
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from goqueue.topics.catalogue import Topic
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from goqueue.broker.queue_traces import QueueTraces
     from goqueue.broker.queues import Queues
@@ -51,7 +48,7 @@ if TYPE_CHECKING:
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Headers
     from goqueue.records.salvage import Fault
-    from goqueue.topics.catalogue import Topics
+    from goqueue.topics.catalogue import Topic, Topics
     from goqueue.tracing.tracer import Tracer
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.topics.catalogue import Topic
     from goqueue.groups.messages import StreamsHeartbeatResult
     from goqueue.groups.streams_topology import InternalTopic
+    from goqueue.topics.catalogue import Topic
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from goqueue.broker.coordination import Groups
     from goqueue.broker.delays import Delays
     from goqueue.broker.letters import Letters
-    from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.broker.queues import Queues
     from goqueue.broker.schemas import Schemas
     from goqueue.broker.transactions import Transactions
     from goqueue.insight.group_views import GroupLine
     from goqueue.insight.history import History
+    from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.partitions.partitions import Partitions
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import TransactionView

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.broker.pipelines import PipelineReport, QueryReport
 from goqueue.groups.describe import GroupType
 from goqueue.insight.attention import MAX_SHOWN, attention
 from goqueue.insight.group_views import GroupLine
 from goqueue.insight.history import GroupLines, Lately, Line
+from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import Inventory, Totals
 from goqueue.insight.vitals import Percentiles, Rates
 from goqueue.metrics.registry import Metrics

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.broker.pipelines import PipelineFields, QueryReport
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.insight.attention import attention
+from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory
 from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
@@ -61,7 +61,9 @@ def test_a_new_start_knows_the_letters_of_the_last_hour(tmp_path: Path) -> None:
             clock.advance(61 * MINUTE_MS)
             publish(broker, "orders.dlq", b"new")
         async with running_broker(tmp_path, clock=clock) as broker:
-            assert await broker.new_dead_letters.all() == [DeadLetterCount(1, "orders.dlq", "orders")]
+            assert await broker.new_dead_letters.all() == [
+                DeadLetterCount(1, "orders.dlq", "orders")
+            ]
 
     asyncio.run(scenario())
 
