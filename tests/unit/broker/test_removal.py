@@ -7,9 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.partition import PartitionId
+
 from goqueue.model.errors import DiskError
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.naming import CHECKPOINT
@@ -19,8 +19,9 @@ from support.clocks import ManualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
+
+    from goqueue.broker.broker import Broker
 
 DAY_MS = 24 * 3600 * 1000
 SMALL_SEGMENTS = {"internal.segment.bytes": "1024"}
