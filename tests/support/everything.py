@@ -14,7 +14,7 @@ import pytest
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.delivery.settings import QueueSettings
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (
     CommitRequest,
     HeartbeatRequest,

@@ -6,14 +6,14 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.groups.streams_configured import Status, StatusCode
+from goqueue.groups.streams.configured import Status, StatusCode
 from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.messages import StreamsHeartbeatResult
-    from goqueue.groups.streams_topology import InternalTopic
+    from goqueue.groups.streams.topology import InternalTopic
     from goqueue.topics.catalogue import Topic
 
 _log = logging.getLogger(__name__)

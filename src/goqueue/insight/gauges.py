@@ -11,7 +11,7 @@ from goqueue.broker.queues import QUEUES_NAME
 from goqueue.broker.schemas import SCHEMAS_NAME
 from goqueue.broker.transactions import TRANSACTIONS_NAME
 from goqueue.delivery.settings import Mode
-from goqueue.groups.consumer_protocol import assigned_partitions
+from goqueue.groups.consumer.protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.insight.group_views import is_listed, shared_state
@@ -19,7 +19,7 @@ from goqueue.insight.lag import group_lag
 from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
 from goqueue.partitions.partition import LOG_STATE_NAME
-from goqueue.storage.compaction import dirty_ratio
+from goqueue.storage.compaction.compaction import dirty_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.delivery.settings import Mode
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.partitions.partition import PartitionId

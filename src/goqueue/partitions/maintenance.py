@@ -24,8 +24,8 @@ from goqueue.partitions.upkeep import (
 )
 from goqueue.runtime.free_memory import LOOK_S, FreeMemory
 from goqueue.runtime.tasks import PeriodicTasks, in_thread
-from goqueue.storage.cleanable import cleanable
-from goqueue.storage.compaction import Compaction
+from goqueue.storage.compaction.cleanable import cleanable
+from goqueue.storage.compaction.compaction import Compaction
 from goqueue.storage.retention import next_look_ms
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.storage.compaction import CompactionStats
+    from goqueue.storage.compaction.compaction import CompactionStats
     from goqueue.topics.catalogue import Topics
     from goqueue.topics.settings import TopicSettings
 

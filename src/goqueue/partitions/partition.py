@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.checkpoint_book import CheckpointBook
+    from goqueue.storage.checkpoints.book import CheckpointBook
     from goqueue.storage.config import LogConfig
     from goqueue.storage.flush_schedule import FlushSchedule
     from goqueue.storage.region import Region

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from goqueue.model.errors import DamagedRangeError
     from goqueue.runtime.clock import Clock
+    from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.config import LogConfig
     from goqueue.storage.shared_files import SharedFiles
-    from goqueue.storage.summary import LogSummary
 
 LOG_STATE: Final = 6
 """The kind of snapshot that holds what follows from a log."""

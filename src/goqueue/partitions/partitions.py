@@ -11,7 +11,7 @@ from goqueue.model.errors import StorageError, UnknownPartitionError, UnknownTop
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.runtime.tasks import in_thread
-from goqueue.storage.checkpoint_book import CheckpointBook
+from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.flush_schedule import MAX_WAITING, FlushSchedule
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition_log import PartitionLog
     from goqueue.runtime.clock import Clock
+    from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.shared_files import SharedFiles
-    from goqueue.storage.summary import LogSummary
     from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression
-from goqueue.storage.cleanable import CompactionLimits
+from goqueue.storage.compaction.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.topics.setting import MAX_LONG, items
 from goqueue.topics.setting_table import SETTINGS, SchemaValidation

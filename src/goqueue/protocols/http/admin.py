@@ -10,8 +10,8 @@ from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.protocols.http.errors import FieldError
 from goqueue.protocols.http.routing import route
 from goqueue.protocols.http.shapes import GroupPath, TopicPath, doc
-from goqueue.storage.cleanable import cleanable
-from goqueue.storage.compaction import dirty_ratio
+from goqueue.storage.compaction.cleanable import cleanable
+from goqueue.storage.compaction.compaction import dirty_ratio
 
 if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
