@@ -9,10 +9,11 @@ import tracemalloc
 from pathlib import Path
 from typing import Final
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.records import decode_rows
 from goqueue.records.batch import walk
 from goqueue.runtime.clock import SystemClock

@@ -94,7 +94,7 @@ def messages() -> dict[SchemaType, tuple[Schema, bytes]]:
 def _proto_order() -> bytes:
     from google.protobuf import json_format, message_factory  # noqa: PLC0415 - only here
 
-    from goqueue.schemas.protobuf import ProtobufSchema  # noqa: PLC0415 - only here
+    from goqueue.schemas.protobuf.schema import ProtobufSchema  # noqa: PLC0415 - only here
 
     file = ProtobufSchema(proto_schema()).file
     kind = message_factory.GetMessageClass(file.message_types_by_name["Order"])

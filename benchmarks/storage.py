@@ -30,7 +30,7 @@ from benchmarks._logs import (
 from benchmarks._reads import look_up, look_up_cold, newest, pread_all, read_all, read_one
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark, peak_rss_bytes, reset_peak_rss, timed
-from goqueue.storage.compaction import compact
+from goqueue.storage.compaction.compaction import compact
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.flush import Flusher
 from goqueue.storage.log import Log

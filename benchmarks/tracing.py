@@ -11,10 +11,11 @@ from benchmarks._brokers import start_goqueue
 from benchmarks._client import ClientProcess
 from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk

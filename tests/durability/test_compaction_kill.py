@@ -19,7 +19,7 @@ import pytest
 
 from goqueue.records import BatchInfo, Record, decode_rows, encode, walk
 from goqueue.runtime.disk import Bytes, SystemDisk, SystemFile
-from goqueue.storage.compaction import compact
+from goqueue.storage.compaction.compaction import compact
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 

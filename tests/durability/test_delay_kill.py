@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.entries import DelayedState
+from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, decode_rows, walk
 from support import delay_worker
 from support.delay_worker import PARTITIONS, TOPIC, open_broker

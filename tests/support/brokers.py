@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.fetch import FetchRequest, PartitionRead
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from goqueue.broker.publish import Published
+    from goqueue.publishing.publish import Published
     from goqueue.runtime.disk import Disk
 
 

@@ -11,10 +11,11 @@ import random
 import sys
 from pathlib import Path
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.errors import DelayedNotPendingError
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 

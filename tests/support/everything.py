@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.fetch import FetchRequest, PartitionRead
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.delivery.settings import QueueSettings
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (
     CommitRequest,
     HeartbeatRequest,
@@ -36,11 +32,15 @@ from goqueue.model.errors import (
     MalformedBatchError,
     SchemaValidationError,
 )
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.runtime.disk import SystemDisk, SystemFile, translate
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.batches import garbage_batch
 from support.brokers import publish, publish_checked

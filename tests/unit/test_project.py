@@ -129,7 +129,7 @@ def test_decisions_are_numbered_without_gaps_and_say_what_they_cost() -> None:
 
 
 def test_the_changelog_names_the_on_disk_format_that_the_code_writes() -> None:
-    from goqueue.storage.checkpoint import FORMAT_VERSION  # noqa: PLC0415 - only this test needs it
+    from goqueue.storage.checkpoints.checkpoint import FORMAT_VERSION  # noqa: PLC0415 - only this test needs it
 
     assert f"**On-disk format: {FORMAT_VERSION}.**" in text_of("CHANGELOG.md")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.broker.receipt_owners import MOST_LOOKS, owner
 from goqueue.delivery import operations as ops
@@ -25,20 +25,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.dead_letters import DeadLetters
+    from goqueue.broker.queue_members import QueueMember, QueueMembers
+    from goqueue.broker.queue_traces import QueueTraces, TracedVerdict
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
-    from goqueue.broker.trace_verdicts import TracedVerdict
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.receipts import Receipt
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
     _Accepted: TypeAlias = defaultdict[str, defaultdict[QueueKey, list[int]]]
 
 MAX_REASON_CHARS: Final = 1000
+
+
+class AckServices(Protocol):
+    """What acknowledging needs."""
+
+    clock: Clock
+    topics: Topics
+    queue_members: QueueMembers
+    partitions: Partitions
+    queue_traces: QueueTraces
+    dead_letters: DeadLetters
+    measures: Measures
 
 
 class Verdict(StrEnum):
@@ -81,8 +97,8 @@ class _Applied(NamedTuple):
 class Settler:
     """Takes verdicts, and makes them true."""
 
-    def __init__(self, broker: Broker, queues: Queues) -> None:
-        self._broker = broker
+    def __init__(self, services: AckServices, queues: Queues) -> None:
+        self._services = services
         self._queues = queues
 
     async def settle(
@@ -96,7 +112,7 @@ class Settler:
             InvalidGroupRequestError: the verdict itself cannot be taken.
             CoordinatorUnavailableError: nothing could be stored.
         """
-        started_s = self._broker.clock.monotonic_s()
+        started_s = self._services.clock.monotonic_s()
         _check(judgement)
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
@@ -159,7 +175,7 @@ class Settler:
 
         Raises like `settle`.
         """
-        started_s = self._broker.clock.monotonic_s()
+        started_s = self._services.clock.monotonic_s()
         _check(judgement)
         group = self._queues.group(group_id)
         generation = self._queues.shard_of(group).generation
@@ -193,7 +209,7 @@ class Settler:
         self, topic_name: str, number: int, first: str | None
     ) -> list[tuple[QueueGroup, QueueKey]]:
         """The groups that read a partition, one of them first, and what it is called there."""
-        topic = self._broker.topics.catalogue.by_name.get(topic_name)
+        topic = self._services.topics.catalogue.by_name.get(topic_name)
         if topic is None:
             return []
         key = (topic.topic_id, number)
@@ -210,7 +226,7 @@ class Settler:
             InvalidGroupRequestError: nothing has been published at that offset.
         """
         group = self._queues.group(member.group_id)
-        mine = set(self._broker.queue_members.partitions_of(member))
+        mine = set(self._services.queue_members.partitions_of(member))
         if member.owner is not None:
             mine |= member.owner.revoking  # which it may finish with
         changes: dict[QueueKey, list[Operation]] = {}
@@ -220,7 +236,7 @@ class Settler:
                 raise PartitionNotAssignedError(
                     f"{partition_id} is not assigned to member {member.member_id!r}"
                 )
-            end = self._broker.partitions.partition(partition_id).log_end
+            end = self._services.partitions.partition(partition_id).log_end
             if offset > end:
                 raise InvalidGroupRequestError(f"{partition_id} ends at {end}, before {offset}")
             start = group.queues[key].start
@@ -229,8 +245,8 @@ class Settler:
         for key, (settled,) in changes.items():
             group.queues[key].apply(settled)
         await self._queues.shard_of(group).store(group, changes)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.committed(member, changes)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.committed(member, changes)
         self._after(group)
 
     # --- Making it true --------------------------------------------------------------------------
@@ -246,13 +262,13 @@ class Settler:
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
         changes: dict[QueueKey, list[Operation]] = {}
         decide = _DECISIONS[judgement.verdict]
-        tracer = self._broker.tracer
+        traces = self._services.queue_traces
         traced = []
         for key, offsets in by_queue.items():
             queue = group.queues[key]
-            if tracer.is_on and (place := tracer.traced_place(key)) is not None:
+            if traces.is_on and (place := traces.traced_place(key)) is not None:
                 ranges = ops.ranges_of(offsets)
-                traced.append(tracer.judged(place, group_id, queue, ranges, judgement))
+                traced.append(traces.judged(place, group_id, queue, ranges, judgement))
             operations = decide(group, queue, offsets, judgement, now_ms)
             for operation in operations:
                 queue.apply(operation)
@@ -263,12 +279,12 @@ class Settler:
         group, changes, has_news, traced = applied
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
-        self._broker.tracer.settled(traced)
+        self._services.queue_traces.settled(traced)
         if judgement.verdict is not Verdict.ACK:
             deadline_ms = group.next_deadline_ms()
             if deadline_ms is not None:
                 shard.wake_at(deadline_ms)
-            self._broker.dead_letters.look(group)
+            self._services.dead_letters.look(group)
         if has_news:
             self._after(group)
 
@@ -282,12 +298,12 @@ class Settler:
         judgement: Judgement,
         started_s: float,
     ) -> None:
-        took_s = self._broker.clock.monotonic_s() - started_s
-        topics = self._broker.topics.catalogue.by_id
+        took_s = self._services.clock.monotonic_s() - started_s
+        topics = self._services.topics.catalogue.by_id
         for group_id, by_queue in accepted.items():
             for (topic_id, _), offsets in by_queue.items():
                 if topic_id in topics:
-                    self._broker.measures.settled(
+                    self._services.measures.settled(
                         topics[topic_id].name, group_id, judgement.verdict, len(offsets), took_s
                     )
 

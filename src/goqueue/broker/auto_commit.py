@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

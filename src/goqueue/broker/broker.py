@@ -4,50 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from goqueue.access.users import Users
 from goqueue.broker.ack import Settler
-from goqueue.broker.backlogs import Backlogs
-from goqueue.broker.broker_configs import BrokerConfigs
-from goqueue.broker.broker_setting_table import PRODUCER_EXPIRY
-from goqueue.broker.clock_guard import ClockGuard
-from goqueue.broker.coordinated_group_configs import CoordinatedGroupConfigs
-from goqueue.broker.coordination import OFFSETS_PARTITIONS, Groups
-from goqueue.broker.damage import DamageReports
+from goqueue.broker.coordination import Groups
 from goqueue.broker.dead_letters import DeadLetters
+from goqueue.broker.delay_traces import DelayTraces
 from goqueue.broker.delays import Delays
 from goqueue.broker.deliver import Deliverer
-from goqueue.broker.due_marks import MaintenanceMarks
-from goqueue.broker.fetch import Fetcher
-from goqueue.broker.gauges import BrokerGauges
-from goqueue.broker.health import Health
-from goqueue.broker.history import History
-from goqueue.broker.large_batches import LargeBatches
 from goqueue.broker.letters import Letters
-from goqueue.broker.measures import Measures
 from goqueue.broker.membership import Memberships
-from goqueue.broker.messages import MessageWriter
-from goqueue.broker.opener import BatchOpener
-from goqueue.broker.partitions import Partitions
 from goqueue.broker.pipelines import Pipelines
-from goqueue.broker.producer_ids import ProducerIds
-from goqueue.broker.publish import Publisher
 from goqueue.broker.queue_members import QueueMembers
+from goqueue.broker.queue_traces import QueueTraces
 from goqueue.broker.queues import Queues
-from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
-from goqueue.broker.stored_messages import MessageReader
-from goqueue.broker.topics import Topics
-from goqueue.broker.tracer import Tracer
 from goqueue.broker.transaction_writer import TransactionWriter
-from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS, Transactions
-from goqueue.broker.users import Users
-from goqueue.groups.settings import GroupSettings
+from goqueue.broker.transactions import Transactions
+from goqueue.configs.broker_configs import BrokerConfigs
+from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
+from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
+from goqueue.insight.backlogs import Backlogs
+from goqueue.insight.gauges import BrokerGauges
+from goqueue.insight.history import STEP_S, History
+from goqueue.insight.new_dead_letters import NewDeadLetters
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
     CompactedTopicError,
@@ -56,23 +42,44 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.partitions.batch_opener import BatchOpener
+from goqueue.partitions.clock_guard import ClockGuard
+from goqueue.partitions.damage import DamageReports
+from goqueue.partitions.due_marks import MaintenanceMarks
+from goqueue.partitions.health import Health
+from goqueue.partitions.maintenance import MaintainedNode, Maintenance, Pass
+from goqueue.partitions.measures import Measures
+from goqueue.partitions.partitions import Partitions
+from goqueue.partitions.producer_ids import ProducerIds
+from goqueue.partitions.upkeep import MaintenanceSettings
+from goqueue.publishing.large_batches import LargeBatches
+from goqueue.publishing.messages import MessageWriter
+from goqueue.publishing.publish import Publisher
+from goqueue.publishing.traces import PublishTraces
+from goqueue.reading.fetch import Fetcher
+from goqueue.reading.record_reader import RecordReader
+from goqueue.reading.stored_messages import MessageReader
+from goqueue.reading.time_range import TimeRanges
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
-from goqueue.storage.open_files import MAX_OPEN_SEGMENTS, OpenFiles
+from goqueue.storage.open_files import OpenFiles
 from goqueue.storage.shared_files import SharedFiles
-from goqueue.tracing.store import TraceStore, TracingSettings
-from goqueue.transactions.settings import TransactionSettings
+from goqueue.topics.catalogue import Topics
+from goqueue.tracing.log_groups import LogGroupTraces
+from goqueue.tracing.store import TraceStore
+from goqueue.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
-    from pathlib import Path
 
-    from goqueue.broker.broker_configs import Level
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.topics import Topic
     from goqueue.cluster.metadata import MetadataStore
+    from goqueue.configs.broker_configs import Level
+    from goqueue.configs.broker_settings import BrokerSettings
+    from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
+    from goqueue.runtime.tasks import PeriodicTasks
+    from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
 
@@ -85,29 +92,6 @@ _TOPICS_A_TURN: Final = 100
 DISK_THREADS: Final = 8
 """In each of two pools: one for syncs, which publishers wait for, and one for cold reads, searches
 by time, compaction and logins, behind which a sync must not have to queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
-    """What the broker itself, rather than a topic, is told."""
-
-    data_dir: Path
-    node_id: int = 1
-    cluster_id: str = "goqueue"
-    default_partitions: int = 3
-    auto_create_topics: bool = True
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    offsets_partitions: int = OFFSETS_PARTITIONS
-    groups: GroupSettings = field(default_factory=GroupSettings)
-    transactions_partitions: int = TRANSACTIONS_PARTITIONS
-    transactions: TransactionSettings = field(default_factory=TransactionSettings)
-    tracing: TracingSettings = field(default_factory=TracingSettings)
-    kafka_configs: Mapping[str, str] = field(default_factory=dict)
-    """What the server's configuration says, under Kafka's names: shown to administrators."""
-    initial_users: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Names and passwords of users to make at the first start."""
-    max_open_segments: int = MAX_OPEN_SEGMENTS
-    """Of all logs together; see `goqueue.storage.open_files`."""
 
 
 class Broker:
@@ -126,7 +110,7 @@ class Broker:
         self.clock = clock or SystemClock()
         self.clock_guard = ClockGuard(self.clock)
         self.disk = disk or SystemDisk()
-        self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.executor: Executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._syncs = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="sync")
         self.opener = BatchOpener()
         self.metrics = metrics or Metrics(str(settings.node_id))
@@ -156,7 +140,12 @@ class Broker:
             str(settings.node_id),
         )
         self.tracer = Tracer(self.traces, self.topics, self.clock, str(settings.node_id))
-        self.publisher = Publisher(self.partitions, self.clock, self.measures, self.tracer)
+        self.log_group_traces = LogGroupTraces(self.tracer)
+        self.queue_traces = QueueTraces(self.tracer)
+        self.delay_traces = DelayTraces(self.tracer)
+        self.publisher = Publisher(
+            self.partitions, self.clock, self.measures, PublishTraces(self.tracer)
+        )
         self.large_batches = LargeBatches(self.partitions, self.opener)
         self.fetcher = Fetcher(
             self.partitions,
@@ -164,8 +153,16 @@ class Broker:
             self.executor,
             self.measures,
             self.damage.damaged,
-            tracer=self.tracer,
+            traces=self.log_group_traces,
         )
+        self._changes: set[asyncio.Task[Any]] = set()
+        """Changes of topics under way; as many as there are requests for them."""
+        self.growing: dict[str, int] = {}
+        """Topics that are being given partitions, and how many they will have."""
+        self._build_rooms(settings)
+
+    def _build_rooms(self, settings: BrokerSettings) -> None:
+        """Groups, queues, delays, transactions and the rest, over the partitions."""
         self.groups = Groups(self, settings.groups, settings.offsets_partitions)
         self.transactions = Transactions(
             self, settings.transactions, settings.transactions_partitions
@@ -179,6 +176,7 @@ class Broker:
         self.writer = MessageWriter(self.topics, self.publisher, self.clock, self.validator.misfits)
         self.transaction_writer = TransactionWriter(self)
         self.reader = MessageReader(self.fetcher, self.damage, self.opener)
+        self.time_ranges = TimeRanges(self.topics, self.partitions, self.reader, self.executor)
         self.memberships = Memberships(self)
         self.record_reader = RecordReader(self.executor, self.damage, self.opener)
         self.queues = Queues(self)
@@ -187,15 +185,12 @@ class Broker:
         self.settler = Settler(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
         self.letters = Letters(self)
+        self.new_dead_letters = NewDeadLetters(self)
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
         self.backlogs = Backlogs(self)
         self.history = History(self)
         self.pipelines = Pipelines(self)
-        self._changes: set[asyncio.Task[Any]] = set()
-        """Changes of topics under way; as many as there are requests for them."""
-        self.growing: dict[str, int] = {}
-        """Topics that are being given partitions, and how many they will have."""
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""
@@ -255,6 +250,35 @@ class Broker:
         self.executor.shutdown()
         self._syncs.shutdown()
         self.opener.close()
+
+    def maintenance(
+        self, settings: MaintenanceSettings | None = None, tasks: PeriodicTasks | None = None
+    ) -> Maintenance:
+        """What this broker does by itself, now and then."""
+        settings = settings or MaintenanceSettings()
+        node = MaintainedNode(
+            self.settings.data_dir,
+            self.disk,
+            self.clock,
+            self.executor,
+            self.metrics,
+            self.publisher.refuse,
+            partial(self.configs.changed, PRODUCER_EXPIRY),
+            partial(self.configs.changed, COMPACTION_INTERVAL),
+            (
+                Pass("backlogs", settings.backlogs_s, self.backlogs.look),
+                Pass("history", STEP_S, self.history.sample),
+            ),
+        )
+        return Maintenance(
+            self.partitions,
+            self.topics,
+            self.marks,
+            self.clock_guard,
+            node=node,
+            settings=settings,
+            tasks=tasks,
+        )
 
     # --- Topics ----------------------------------------------------------------------------------
 

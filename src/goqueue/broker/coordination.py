@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 
 from goqueue.broker.group_shard import GroupShard
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.streams_topics import with_internal_topics
 from goqueue.delivery.settings import Mode
@@ -30,6 +29,7 @@ from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
 from goqueue.model.lag import PartitionLag
+from goqueue.partitions.partition import PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ class Groups:
                 self._memory,
                 self._now_ms,
                 settings_of=self._broker.coordinated_group_configs.settings_of,
-                on_rebalance=self._broker.tracer.rebalanced,
+                on_rebalance=self._broker.log_group_traces.rebalanced,
                 on_gone=self._on_gone,
                 on_moved=self._on_moved,
             )
@@ -126,7 +126,7 @@ class Groups:
 
         A first commit counts from the log start, as lag does; see `goqueue.model.lag`.
         """
-        tracer = self._broker.tracer
+        traces = self._broker.log_group_traces
         for move in moves:
             count = 0
             if not move.is_reset:
@@ -135,8 +135,8 @@ class Groups:
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
-                    if count and tracer.is_on:
-                        tracer.log_committed(partition.id, before, before + count, move.group_id)
+                    if count and traces.is_on:
+                        traces.committed(partition.id, before, before + count, move.group_id)
             self._broker.measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:

@@ -11,10 +11,8 @@ import asyncio
 import logging
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.broker.damage import describe
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_start import isolation_of
 from goqueue.delivery import operations as ops
 from goqueue.model.dead_letters import (
@@ -31,19 +29,27 @@ from goqueue.model.errors import (
     TopicExistsError,
 )
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, encode, peek
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.broker.queue_traces import QueueTraces
     from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import Doom, PartitionQueue
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Headers
     from goqueue.records.salvage import Fault
+    from goqueue.topics.catalogue import Topic, Topics
+    from goqueue.tracing.tracer import Tracer
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +61,26 @@ _BATCH_BYTES: Final = 1024 * 1024
 _RECORD_BYTES: Final = 100
 """What a message costs beside its bytes, at least."""
 _RETRY_S: Final = 1.0
+
+
+class DeadLetterServices(Protocol):
+    """What dead-lettering needs."""
+
+    record_reader: RecordReader
+    producer_ids: ProducerIds
+    queue_traces: QueueTraces
+    topics: Topics
+    tracer: Tracer
+    measures: Measures
+    partitions: Partitions
+
+    async def create_topic(
+        self,
+        name: str,
+        partition_count: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic and its partitions."""
 
 
 def obituary(
@@ -81,8 +107,8 @@ def obituary(
 class DeadLetters:
     """Buries the dead messages of every queue group."""
 
-    def __init__(self, broker: Broker, queues: Queues) -> None:
-        self._broker = broker
+    def __init__(self, services: DeadLetterServices, queues: Queues) -> None:
+        self._services = services
         self._queues = queues
         self._waiting: set[str] = set()
         """Groups that have somebody to bury."""
@@ -138,7 +164,7 @@ class DeadLetters:
         if queue.moving:
             await self._resolve(group, key, queue, queue.moving[0])
             return
-        loaded = await self._broker.record_reader.load(
+        loaded = await self._services.record_reader.load(
             source,
             ops.ranges_of(offsets),
             max_bytes=_READ_BYTES,
@@ -162,18 +188,18 @@ class DeadLetters:
         records: list[Record],
     ) -> None:
         if self._producer_id is None:
-            self._producer_id = await self._broker.producer_ids.allocate()
+            self._producer_id = await self._services.producer_ids.allocate()
         queue = group.queues.get(key)
         dooms = {} if queue is None else queue.dooms
         records = [record for record in records if record.offset in dooms]
         if not records:
             return  # the topic was deleted meanwhile, or somebody was done with them
         now_ms = self._queues.now_ms()
-        tracer, topics = self._broker.tracer, self._broker.topics.catalogue.by_name
-        source_topic = self._broker.topics.catalogue.topic(source.id.topic)
-        source_place = tracer.place(source_topic, source.id.number)
-        if tracer.is_on:
-            records = tracer.burying(source_place, records)
+        traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
+        source_topic = self._services.topics.catalogue.topic(source.id.topic)
+        source_place = self._services.tracer.place(source_topic, source.id.number)
+        if traces.is_on:
+            records = traces.naming_traces(source_place, records)
         letters = [
             Record(
                 index,
@@ -195,16 +221,18 @@ class DeadLetters:
         await target.durable(placed)
         await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
         reasons = [doom.reason for _, doom in dead]
-        self._broker.measures.buried(source.id.topic, group.group_id, reasons)
-        if tracer.is_on and target.id.topic in topics:
-            target_place = tracer.place(topics[target.id.topic], target.id.number)
-            tracer.buried(source_place, target_place, group.group_id, dead, placed.first_offset)
+        self._services.measures.buried(source.id.topic, group.group_id, reasons)
+        if traces.is_on and target.id.topic in topics:
+            target_place = self._services.tracer.place(topics[target.id.topic], target.id.number)
+            traces.dead_lettered(
+                source_place, target_place, group.group_id, dead, placed.first_offset
+            )
 
     async def _resolve(
         self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving
     ) -> None:
         """Find out whether messages that were about to be moved have been."""
-        target = self._broker.partitions.find(PartitionId(moving.topic, moving.partition))
+        target = self._services.partitions.find(PartitionId(moving.topic, moving.partition))
         if target is not None and target.log.failure is not None:
             raise target.log.failure
         last = -1
@@ -221,16 +249,16 @@ class DeadLetters:
     async def _target(self, source: Partition) -> Partition:
         """The partition that takes the dead messages of another, made if need be."""
         name = dead_letter_topic(source.id.topic)
-        topics = self._broker.topics.catalogue.by_name
+        topics = self._services.topics.catalogue.by_name
         if name not in topics:
-            count = self._broker.topics.catalogue.topic(source.id.topic).partition_count
+            count = self._services.topics.catalogue.topic(source.id.topic).partition_count
             with suppress(TopicExistsError):  # somebody may be faster
-                await self._broker.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
-        topic = self._broker.topics.catalogue.topic(name)
+                await self._services.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
+        topic = self._services.topics.catalogue.topic(name)
         if topic.is_internal:
             raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
         number = source.id.number % topic.partition_count
-        return self._broker.partitions.partition(source.id._replace(topic=name, number=number))
+        return self._services.partitions.partition(source.id._replace(topic=name, number=number))
 
     async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
         queue = group.queues.get(key)

@@ -1,7 +1,8 @@
 """Handing delayed messages over to their partitions when they are due.
 
-The steps are those of `goqueue.broker.handover`: what is due is read ahead, an intention is stored
-and synced, the messages are appended, and when their partition has synced them, that is stored too.
+The steps are those of `goqueue.publishing.handover`: what is due is read ahead, an intention is
+stored and synced, the messages are appended, and when their partition has synced them, that is
+stored too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delay.entries import DelayedState, as_delivered, decode_waiting
 from goqueue.model.errors import DelayError, GoQueueError, StorageError, TopicError
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 
     from goqueue.broker.delay_intake import DelayIntake
     from goqueue.broker.delay_store import DelayLedger, DelayStore
-    from goqueue.broker.handover import Handover
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.partitions import Partitions
-    from goqueue.broker.topics import Topic, Topics
     from goqueue.delay.book import DelayBook
     from goqueue.delay.deltas import Delta
     from goqueue.delay.due_index import DueIndex
     from goqueue.delay.entries import Waiting
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.publishing.handover import Handover
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.storage.recovery import RecoveryReport
+    from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)
 

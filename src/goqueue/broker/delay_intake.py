@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from goqueue.delay.entries import (
     NEAR_MS,
@@ -17,18 +17,19 @@ from goqueue.delay.entries import (
     waiting_encoder,
 )
 from goqueue.model.errors import TooManyDelayedError
+from goqueue.publishing.delayed import TakenIn
 from goqueue.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.broker.delay_admission import Later
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.topics import Topic
     from goqueue.delay.book import DelayBook
     from goqueue.delay.due_index import DueIndex
+    from goqueue.publishing.delivery_headers import Delayed, Later
     from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic
 
 MAX_HALF_DONE: Final = 10_000
 """Batches of which only the delayed messages are known to be stored. Of more, the oldest is
@@ -37,22 +38,6 @@ _SEQUENCES: Final = 1 << 31
 
 BatchKey = tuple[bytes, int, int, int, int]
 """Topic id, partition, producer id, epoch, first sequence."""
-
-
-Delayed: TypeAlias = "tuple[int, int | None, int]"
-"""A message that waits: its place in the batch that it came in, its id, and when it is due.
-
-There is no id when the batch had been stored before: what became of it since is not looked up.
-Plain, as there are many.
-"""
-
-
-class TakenIn(NamedTuple):
-    """The messages of one batch that wait."""
-
-    messages: list[Delayed]
-    ends: list[int | None]
-    """How far the log of each class must be on the disk for them to be."""
 
 
 class DelayIntake:

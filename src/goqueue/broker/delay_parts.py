@@ -12,13 +12,13 @@ from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
 from goqueue.broker.delay_repeats import RepeatedBatches
 from goqueue.broker.delay_slots import DelaySlots
 from goqueue.broker.delay_store import DelayLedger, DelayStore
-from goqueue.broker.handover import Handover
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.delay.due_index import DueIndex
 from goqueue.delay.entries import CLASSES
 from goqueue.delay.slots import SlotFiles
 from goqueue.model import internal_topics
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.handover import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.book import SNAPSHOT, DelayBook, slot_sizes
 from goqueue.delay.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
 from goqueue.delay.entries import CLASSES, make_id, split_id
 from goqueue.model.errors import CorruptDelayStateError, TopicError
+from goqueue.partitions.partition import PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from goqueue.broker.delay_intake import DelayIntake
     from goqueue.broker.delay_repeats import RepeatedBatches
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.partitions import Partitions
-    from goqueue.broker.topics import Topics
     from goqueue.delay.deltas import Delta
     from goqueue.delay.entries import Waiting
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.topics.catalogue import Topics
 
 logger = logging.getLogger(__name__)
 

@@ -14,37 +14,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.delay.entries import CLASSES
-from goqueue.model.delivery import DELIVER_AT_HEADER, milliseconds
 from goqueue.model.errors import DamagedRangeError
+from goqueue.publishing.delivery_headers import delayable
 from goqueue.records import decode_rows
 from goqueue.records.batch import walk
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
-    from goqueue.broker.delay_admission import Later
     from goqueue.broker.delay_intake import BatchKey, DelayIntake
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
     from goqueue.delay.entries import Waiting
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.sequences import SequencedBatch
+    from goqueue.publishing.delivery_headers import Later
     from goqueue.records import BatchInfo, Record
-    from goqueue.transactions.sequences import SequencedBatch
-
-
-def delayable(records: Sequence[Record]) -> list[Later]:
-    """The records of a batch that were due later when it came first, if they were, and when."""
-    found = []
-    for number, record in enumerate(records):
-        due_ms = next(
-            (milliseconds(value) for name, value in record.headers if name == DELIVER_AT_HEADER),
-            None,
-        )
-        if due_ms is not None:
-            found.append((number, due_ms))
-    return found
+    from goqueue.topics.catalogue import Topic
 
 
 class RepeatedBatches:

@@ -10,17 +10,17 @@ import logging
 from array import array
 from typing import TYPE_CHECKING
 
-from goqueue.broker.damage import DamageKind
 from goqueue.delay.entries import CLASSES, make_id, split_id
 from goqueue.delay.slots import by_slot, slot_of
+from goqueue.partitions.damage import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from goqueue.broker.damage import DamageReports
     from goqueue.broker.delay_store import DelayStore
     from goqueue.delay.book import DelayBook
     from goqueue.delay.slots import LoadedSlot, SlotFiles
+    from goqueue.partitions.damage import DamageReports
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from goqueue.records.batch import walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.broker.partition import Partition, Placed
     from goqueue.broker.state_log import StateLog
     from goqueue.delay.book import DelayBook
     from goqueue.delay.deltas import Delta
     from goqueue.delay.entries import Waiting
+    from goqueue.partitions.partition import Partition, Placed
     from goqueue.storage.region import Chunk
 
 BATCH_RECORDS: Final = 100

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.delay_store import DelayStore
-    from goqueue.broker.topics import Topic
     from goqueue.delay.book import DelayBook, Range
     from goqueue.delay.entries import Waiting
     from goqueue.delay.wheel import WheelStats
     from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic
 
 
 class DelayedMessage(NamedTuple):

@@ -16,8 +16,6 @@ from uuid import UUID
 from goqueue.broker.delay_courier import AHEAD_MS
 from goqueue.broker.delay_parts import DELAYS_NAME, open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
-from goqueue.broker.handover import Handover
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.deltas import Ended, ProducerGiven
 from goqueue.delay.entries import DelayedState
 from goqueue.delay.wheel import TICK_MS
@@ -29,22 +27,24 @@ from goqueue.model.errors import (
     StorageError,
     UnknownDelayedError,
 )
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.delay_admission import Opened
     from goqueue.broker.delay_courier import Due
-    from goqueue.broker.delay_intake import TakenIn
     from goqueue.broker.delay_parts import DelayParts
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
     from goqueue.delay.timeline import Timeline
     from goqueue.metrics.registry import Samples
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.sequences import SequencedBatch
+    from goqueue.publishing.delayed import TakenIn
+    from goqueue.publishing.delivery_headers import Opened
     from goqueue.records import BatchInfo, Record
-    from goqueue.transactions.sequences import SequencedBatch
+    from goqueue.topics.catalogue import Topic
 
 logger = logging.getLogger(__name__)
 
@@ -209,8 +209,8 @@ class Delays:
         parts.courier.forget(delayed_id)
         await parts.ledger.durable(placed)
         topic = self._broker.topics.catalogue.by_name.get(topic_name)
-        if self._broker.tracer.is_on and topic is not None:
-            self._broker.tracer.cancelled(topic, message)
+        if self._broker.delay_traces.is_on and topic is not None:
+            self._broker.delay_traces.cancelled(topic, message)
         return message._replace(state=DelayedState.CANCELLED)
 
     def stats(self) -> DelayStats:
@@ -247,8 +247,8 @@ class Delays:
         place = PartitionId(topic.name, partition)
         lanes = self._broker.partitions.partition(place).state.lanes.counts(first, first + count)
         self._broker.measures.prioritised(topic.name, lanes, count)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.ready(topic, partition, first, messages)
+        if self._broker.delay_traces.is_on:
+            self._broker.delay_traces.ready(topic, partition, first, messages)
 
     def _saved(self, took_s: float) -> None:
         if self._parts is not None:
@@ -269,8 +269,8 @@ class Delays:
             ids = await in_thread(self._broker.executor, look)
             ids = [each for each in ids if parts.book.is_pending(each)]
             self._end(topic_id, ids)
-            if self._broker.tracer.is_on:
-                self._broker.tracer.lapsed(ids)
+            if self._broker.delay_traces.is_on:
+                self._broker.delay_traces.expired(ids)
 
     def _end(self, topic_id: bytes, ids: Sequence[int]) -> None:
         parts = self._running()

@@ -7,13 +7,9 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.ack import MAX_REASON_CHARS
-from goqueue.broker.damage import describe
-from goqueue.broker.partition import Isolation
 from goqueue.broker.portions import Portion, cut, marks_of, take_expired
 from goqueue.broker.queue_start import isolation_of
-from goqueue.broker.record_reader import MAX_CACHED_BYTES
 from goqueue.broker.runs import runs_of
-from goqueue.broker.waiting import Waiter
 from goqueue.broker.whole_batches import cut_whole, round_up
 from goqueue.delivery import operations as ops
 from goqueue.delivery.decisions import doom
@@ -21,18 +17,22 @@ from goqueue.delivery.group import Source
 from goqueue.delivery.pages import MessageState
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
+from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import Isolation
+from goqueue.partitions.waiting import Waiter
+from goqueue.reading.record_reader import MAX_CACHED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
     from goqueue.broker.portions import Delivery, Marks
     from goqueue.broker.queue_members import QueueMember
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
+    from goqueue.partitions.partition import PartitionId
     from goqueue.records import Record
     from goqueue.records.salvage import Fault
 
@@ -114,8 +114,8 @@ class Deliverer:
         for portion in portions:
             taken = sum(end - first for _, first, end in portion.loaded.parts)
             measures.delivered(portion.partition.id.topic, member.group_id, taken)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.fetched(member.group_id, member.member_id, portions)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.fetched(member.group_id, member.member_id, portions)
 
     async def acquire(
         self,
@@ -353,8 +353,8 @@ class Deliverer:
             return
         self._broker.measures.expired(topic, len(expired))
         ranges = ops.ranges_of(expired)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.outlived(group.group_id, portion.key, ranges)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.outlived(group.group_id, portion.key, ranges)
         portion.change(ops.Untaken(ranges))
         if not settings.dead_letters_expired:
             portion.change(ops.Settled(ranges))

@@ -21,12 +21,12 @@ from goqueue.model.errors import CoordinatorUnavailableError, GroupError, Storag
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
     from goqueue.groups.effects import OffsetMove, Reply
     from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import OnRebalance
+    from goqueue.partitions.partition import Placed
 
 _log = logging.getLogger(__name__)
 _R = TypeVar("_R")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from goqueue.broker.partition import Partition
-    from goqueue.delivery.operations import Range
+    from goqueue.model.ids import Range
+    from goqueue.partitions.partition import Partition
     from goqueue.records.batch import BatchInfo
     from goqueue.storage.log import Log
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.broker.letter_gaps import LetterGaps
-from goqueue.broker.new_letters import LettersLately
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.pages import MessageState
@@ -25,21 +23,35 @@ from goqueue.model.dead_letters import (
     dead_letter_topic,
 )
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
+from goqueue.partitions.partition import Isolation, PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
-    from goqueue.delivery.operations import Range
+    from goqueue.broker.queues import Queues
+    from goqueue.model.ids import Range
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic, Topics
 
 AT_ONCE: Final = 500
 """Letters that are read together."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 """Of batches that are read together; a larger one is read by itself."""
 _MAX_DIGITS: Final = 18
+
+
+class LetterServices(Protocol):
+    """What dead letters are read with."""
+
+    executor: Executor
+    topics: Topics
+    record_reader: RecordReader
+    partitions: Partitions
+    queues: Queues
 
 
 class Letter(NamedTuple):
@@ -122,10 +134,9 @@ ALL: Final = LetterFilter()
 class Letters:
     """The letters of all dead-letter topics."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._gaps = LetterGaps(broker.executor)
-        self.lately = LettersLately(broker)
+    def __init__(self, services: LetterServices) -> None:
+        self._services = services
+        self._gaps = LetterGaps(services.executor)
 
     def topic(self, source: str) -> Topic | None:
         """Where the dead messages of a topic are; None when it never had any.
@@ -133,7 +144,7 @@ class Letters:
         Raises:
             UnknownTopicError: there is no such topic, and no dead message of one.
         """
-        catalogue = self._broker.topics.catalogue
+        catalogue = self._services.topics.catalogue
         found = catalogue.by_name.get(dead_letter_topic(source))
         if found is None:
             catalogue.topic(source)
@@ -141,7 +152,7 @@ class Letters:
 
     def sources(self) -> list[str]:
         """Every topic that has dead letters, or had some, by name."""
-        names = self._broker.topics.catalogue.by_name
+        names = self._services.topics.catalogue.by_name
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
 
     async def newest_ms(self, source: str) -> int | None:
@@ -153,20 +164,20 @@ class Letters:
             lasts = (gaps.last_outside(*each) for each in self.unmoved(partition, 0, end))
             last = max((each for each in lasts if each is not None), default=None)
             if last is not None:
-                loaded = await self._broker.record_reader.load(partition, [(last, last + 1)])
+                loaded = await self._services.record_reader.load(partition, [(last, last + 1)])
                 found += (letter_of(0, each).died_ms for each in loaded.records())
         return max(found, default=None)
 
     def partitions(self, source: str) -> list[Partition]:
         """The partitions that hold the dead messages of a topic. Raises like `topic`."""
         topic = self.topic(source)
-        return [] if topic is None else list(self._broker.partitions.of_topic(topic))
+        return [] if topic is None else list(self._services.partitions.of_topic(topic))
 
     def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
         """What of [first, end) has not gone back."""
         first = max(first, partition.log_start)
-        group = self._broker.queues.find(REDRIVE_GROUP)
-        queue = None if group is None else group.queues.get(self._broker.queues.key(partition.id))
+        group = self._services.queues.find(REDRIVE_GROUP)
+        queue = None if group is None else group.queues.get(self._services.queues.key(partition.id))
         if queue is None:
             if first < end:
                 yield first, end
@@ -181,7 +192,7 @@ class Letters:
         """
         self.topic(source)
         place = PartitionId(dead_letter_topic(source), number)
-        partition = self._broker.partitions.partition(place)
+        partition = self._services.partitions.partition(place)
         at = max(first, partition.log_start)
         found: list[Range] = []
         for start, end in self.unmoved(partition, at, _end(partition)):
@@ -236,7 +247,7 @@ class Letters:
             for first, upto in self._ranges(partition, end, chosen):
                 parts = list(self.unmoved(partition, first, upto))
                 while parts:
-                    loaded = await self._broker.record_reader.load(
+                    loaded = await self._services.record_reader.load(
                         partition, parts, max_bytes=_READ_BYTES
                     )
                     parts = loaded.rest
@@ -268,9 +279,9 @@ class Letters:
         """
         self.topic(source)
         place = PartitionId(dead_letter_topic(source), number)
-        partition = self._broker.partitions.partition(place)
+        partition = self._services.partitions.partition(place)
         if partition.log_start <= offset < _end(partition):
-            loaded = await self._broker.record_reader.load(partition, [(offset, offset + 1)])
+            loaded = await self._services.record_reader.load(partition, [(offset, offset + 1)])
             for record in loaded.records():
                 return letter_of(number, record)
         raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
@@ -278,7 +289,7 @@ class Letters:
     def has_gone_back(self, source: str, letter: Letter) -> bool:
         """Whether a letter was redriven."""
         place = PartitionId(dead_letter_topic(source), letter.partition)
-        partition = self._broker.partitions.partition(place)
+        partition = self._services.partitions.partition(place)
         offset = letter.record.offset
         return not any(self.unmoved(partition, offset, offset + 1))
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from goqueue.broker.auto_commit import AutoCommit
-from goqueue.broker.fetch import FetchRequest, PartitionRead, bytes_for
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.stored_messages import messages_of
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -32,16 +29,24 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
+from goqueue.reading.stored_messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.fetch import Fetched
-    from goqueue.broker.stored_messages import StoredMessage
+    from goqueue.broker.coordination import Groups
     from goqueue.groups.describe import ConsumerMemberDescription
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+    from goqueue.partitions.batch_opener import BatchOpener
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.fetch import Fetched, Fetcher
+    from goqueue.reading.stored_messages import StoredMessage
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
 MAX_MEMBERS: Final = 100_000
@@ -51,6 +56,18 @@ MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 """Of all partitions together; a poll stops reading there, and the next goes on."""
 _EACH_BYTES: Final = 1024 * 1024
 """Of one partition, so that one poll has something of each."""
+
+
+class MembershipServices(Protocol):
+    """What members of log groups need."""
+
+    clock: Clock
+    groups: Groups
+    topics: Topics
+    fetcher: Fetcher
+    opener: BatchOpener
+    damage: DamageReports
+    partitions: Partitions
 
 
 @dataclass(slots=True)
@@ -88,8 +105,8 @@ class Polled:
 class Memberships:
     """Every member of every group that the broker reads for."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: MembershipServices) -> None:
+        self._services = services
         self._members: dict[tuple[str, str], Member] = {}
 
     async def join(
@@ -125,7 +142,7 @@ class Memberships:
         member.client_id, member.client_host = client_id, client_host
         member.releases_itself = releases_itself
         if auto_commit_ms is not None:
-            member.auto = AutoCommit(auto_commit_ms, self._broker.clock.now_ms())
+            member.auto = AutoCommit(auto_commit_ms, self._services.clock.now_ms())
         await self._heartbeat(
             member,
             ConsumerHeartbeat(
@@ -157,7 +174,7 @@ class Memberships:
 
     def _known(self, group_id: str) -> tuple[ConsumerMemberDescription, ...]:
         try:
-            return self._broker.groups.coordinator(group_id).describe_consumer(group_id).members
+            return self._services.groups.coordinator(group_id).describe_consumer(group_id).members
         except GroupError:
             return ()
 
@@ -219,7 +236,7 @@ class Memberships:
             await self._auto_commit(member, member.auto, member.auto.changed(member.positions))
         if not self._forget(member):
             return
-        await self._broker.groups.consumer_heartbeat(
+        await self._services.groups.consumer_heartbeat(
             ConsumerHeartbeat(
                 group_id=member.group_id, member_id=member.member_id, epoch=LEAVING_EPOCH
             )
@@ -227,7 +244,7 @@ class Memberships:
 
     async def _heartbeat(self, member: Member, request: ConsumerHeartbeat) -> None:
         try:
-            result = await self._broker.groups.consumer_heartbeat(request)
+            result = await self._services.groups.consumer_heartbeat(request)
         except GroupError:
             self._forget(member)
             raise
@@ -253,7 +270,7 @@ class Memberships:
         member.heartbeat_interval_ms = result.heartbeat_interval_ms
         if result.assignment is None:
             return
-        topics = self._broker.topics.catalogue.by_id
+        topics = self._services.topics.catalogue.by_id
         assigned = frozenset(
             PartitionId(topics[topic_id].name, number)
             for topic_id, number in result.assignment
@@ -266,7 +283,7 @@ class Memberships:
             del member.positions[partition]
 
     def _with_ids(self, partitions: Iterable[PartitionId]) -> frozenset[tuple[UUID, int]]:
-        topics = self._broker.topics.catalogue.by_name
+        topics = self._services.topics.catalogue.by_name
         return frozenset(
             (topics[each.topic].topic_id, each.number)
             for each in partitions
@@ -309,12 +326,12 @@ class Memberships:
             consumer=member.member_id,
         )
         messages: list[StoredMessage] = []
-        for fetched in await self._broker.fetcher.fetch(request):
+        for fetched in await self._services.fetcher.fetch(request):
             if isinstance(fetched.error, OffsetOutOfRangeError):
                 member.positions.pop(fetched.read.partition, None)
             await self._take(member, fetched, limit, messages)
         if messages:
-            self._broker.fetcher.handed_out(Counter(each.topic for each in messages))
+            self._services.fetcher.handed_out(Counter(each.topic for each in messages))
         return Polled(messages, dict(member.positions))
 
     async def _take(
@@ -327,7 +344,9 @@ class Memberships:
         if len(messages) >= limit:
             return
         room = limit - len(messages)
-        found, is_all = await messages_of(fetched, self._broker.opener, self._broker.damage, room)
+        found, is_all = await messages_of(
+            fetched, self._services.opener, self._services.damage, room
+        )
         if partition not in member.assigned:
             return  # it went to somebody else meanwhile
         messages += found
@@ -339,11 +358,11 @@ class Memberships:
         if position is not None:
             return position
         place = (partition_id.topic, partition_id.number)
-        coordinator = self._broker.groups.coordinator(member.group_id)
+        coordinator = self._services.groups.coordinator(member.group_id)
         committed = coordinator.fetch_offsets(
             member.group_id, [place], member_id=member.member_id, epoch=member.epoch
         )[place]
-        partition = self._broker.partitions.partition(partition_id)
+        partition = self._services.partitions.partition(partition_id)
         if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
             return committed.offset
         end = partition.readable_to(Isolation.READ_COMMITTED)
@@ -371,12 +390,12 @@ class Memberships:
         try:
             self.check_owner(member, offsets)
         except GroupError as error:
-            self._broker.groups.commit_refused(member.group_id, error)
+            self._services.groups.commit_refused(member.group_id, error)
             raise
         return await self._store(member, offsets)
 
     async def _store(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
-        return await self._broker.groups.commit(
+        return await self._services.groups.commit(
             CommitRequest(
                 group_id=member.group_id,
                 member_id=member.member_id,
@@ -395,7 +414,7 @@ class Memberships:
         commit of it still counts, and its next owner begins where this member stopped.
         """
         returned = dict(member.positions)
-        await self._auto_commit(member, auto, auto.due(returned, self._broker.clock.now_ms()))
+        await self._auto_commit(member, auto, auto.due(returned, self._services.clock.now_ms()))
         await self.heartbeat(member)
         lost = {each: returned[each] for each in returned.keys() - member.assigned}
         await self._auto_commit(member, auto, auto.changed(lost))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
@@ -23,6 +22,7 @@ from goqueue.model.errors import (
     UnknownPipelineError,
 )
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
+from goqueue.partitions.partition import PartitionId
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.record_reader import around
 from goqueue.delivery import operations as ops
 from goqueue.delivery.receipts import Receipt
 from goqueue.model.delivery import TTL_HEADER, milliseconds
+from goqueue.reading.record_reader import around
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.record_reader import Loaded, StoredBatch
     from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
+    from goqueue.partitions.partition import Partition
+    from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record
 
 

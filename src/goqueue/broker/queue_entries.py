@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation
+    from goqueue.partitions.lane_index import LaneIndex
 
 _GROUP: Final = b"g"
 _QUEUE: Final = b"q"

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.damage import DamageKind
 from goqueue.broker.queue_entries import (
     QueueReplay,
     changes_entry,
@@ -22,6 +21,7 @@ from goqueue.broker.queue_entries import (
 from goqueue.delivery.decisions import TIMED_OUT, release
 from goqueue.delivery.operations import Opened
 from goqueue.model.errors import CoordinatorUnavailableError, StorageError
+from goqueue.partitions.damage import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from goqueue.broker.queue_entries import QueueSource
     from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
 
 _log = logging.getLogger(__name__)
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from goqueue.broker.partition import Isolation
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.iso_duration import iso_duration_ms
+from goqueue.partitions.partition import Isolation
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from concurrent.futures import Executor
+
+    from goqueue.broker.coordination import Groups
     from goqueue.delivery.group import QueueGroup
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.partitions.partition import Partition
+    from goqueue.runtime.clock import Clock
+
+
+class StartServices(Protocol):
+    """What tells where a queue group begins."""
+
+    groups: Groups
+    clock: Clock
+    executor: Executor
 
 
 def isolation_of(settings: QueueSettings) -> Isolation:
@@ -22,7 +33,7 @@ def isolation_of(settings: QueueSettings) -> Isolation:
 
 
 async def start_of(
-    broker: Broker, group: QueueGroup, partition: Partition, *, is_new_topic: bool
+    services: StartServices, group: QueueGroup, partition: Partition, *, is_new_topic: bool
 ) -> int:
     """Where a group begins to read a partition.
 
@@ -30,22 +41,24 @@ async def start_of(
     grown are read whole.
     """
     topic, number = partition.id
-    coordinator = broker.groups.coordinator(group.group_id)
+    coordinator = services.groups.coordinator(group.group_id)
     committed = coordinator.fetch_offsets(group.group_id, [(topic, number)])[topic, number]
     if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
         return committed.offset
     if not is_new_topic:
         return partition.log_start
-    return await reset_start(broker, group.settings, partition)
+    return await reset_start(services, group.settings, partition)
 
 
-async def reset_start(broker: Broker, settings: QueueSettings, partition: Partition) -> int:
+async def reset_start(
+    services: StartServices, settings: QueueSettings, partition: Partition
+) -> int:
     """Where a group begins that knows nothing of a partition."""
     ago_ms = iso_duration_ms(settings.start_ago)
     if ago_ms is not None:
-        moment_ms = max(broker.clock.now_ms() - ago_ms, 0)
+        moment_ms = max(services.clock.now_ms() - ago_ms, 0)
         loop = asyncio.get_running_loop()
-        hit = await loop.run_in_executor(broker.executor, partition.log.find_time, moment_ms)
+        hit = await loop.run_in_executor(services.executor, partition.log.find_time, moment_ms)
         end = partition.readable_to(isolation_of(settings))
         return end if hit is None else min(max(hit.offset, partition.log_start), end)
     if settings.start_at_latest:

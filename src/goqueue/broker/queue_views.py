@@ -13,10 +13,10 @@ from goqueue.model.delivery import Priority
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Isolation, Partition
+    from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.partitions.partition import Isolation, Partition
 
 MAX_COUNTED: Final = 100_000
 """Messages that are ready are counted up to here: further on every run of a lane would have to be
@@ -65,13 +65,13 @@ class QueueView:
         return sum(self.queue.line.ready(self.readable_to, MAX_COUNTED))
 
 
-def queue_views(broker: Broker, group: QueueGroup) -> list[QueueView]:
+def queue_views(queues: Queues, group: QueueGroup) -> list[QueueView]:
     """Every partition that a queue group reads and that still exists, in order."""
     isolation = isolation_of(group.settings)
     found = [
         QueueView(partition, queue, isolation)
         for key, queue in group.queues.items()
-        if (partition := broker.queues.partition(key)) is not None
+        if (partition := queues.partition(key)) is not None
     ]
     return sorted(found, key=lambda each: each.partition.id)
 
@@ -123,14 +123,14 @@ def _oldest(view: QueueView, lane: int, until: int) -> int | None:
 
 
 def committable(
-    broker: Broker, group: QueueGroup, member_id: str
+    queues: Queues, group: QueueGroup, member_id: str
 ) -> Iterator[tuple[Partition, int]]:
     """For each partition, the offset that says that a member has processed all that it has.
 
     Everything before is done with or in flight to this very member: whoever commits it speaks of
     no message that was not handed to them.
     """
-    for view in queue_views(broker, group):
+    for view in queue_views(queues, group):
         yield view.partition, _committable(view, member_id)
 
 

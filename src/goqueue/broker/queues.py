@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 import msgspec
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_entries import QueueSource
 from goqueue.broker.queue_shard import QueueShard
 from goqueue.broker.queue_start import reset_start, start_of
 from goqueue.broker.state_log import StateLog
-from goqueue.broker.waiting import Waiters
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.settings import Mode, QueueSettings
@@ -28,15 +26,18 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.partitions.partition import PartitionId
+from goqueue.partitions.waiting import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.members import SharedMember
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
+    from goqueue.partitions.partition import Partition
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
 QUEUE_PARTITIONS: Final = 8
@@ -174,14 +175,14 @@ class Queues:
         if topic is not None:
             count = sum(end - first for first, end in ranges)
             self._broker.measures.timed_out(topic.name, group.group_id, count)
-        if self._broker.tracer.is_on:
-            self._broker.tracer.timed_out(group, key, ranges)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.timed_out(group, key, ranges)
 
     def _on_gone(
         self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
     ) -> None:
-        if self._broker.tracer.is_on:
-            self._broker.tracer.member_gone(group.group_id, member_id, changes)
+        if self._broker.queue_traces.is_on:
+            self._broker.queue_traces.member_gone(group.group_id, member_id, changes)
 
     # --- Groups ----------------------------------------------------------------------------------
 

@@ -9,20 +9,20 @@ from goqueue.groups.stats import GroupStats
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
 
 
-def rebalance_stats(broker: Broker, group_id: str | None = None) -> GroupStats:
+def rebalance_stats(groups: Groups, group_id: str | None = None) -> GroupStats:
     """The counters of one group, or of all groups that exist: what the metrics show of them.
 
     Raises:
         GroupNotFoundError: there is no such group.
     """
     if group_id is not None:
-        return broker.groups.coordinator(group_id).group_stats(group_id)
+        return groups.coordinator(group_id).group_stats(group_id)
     return total(
         coordinator.group_stats(listing.group_id)
-        for coordinator in broker.groups.coordinators()
+        for coordinator in groups.coordinators()
         for listing in coordinator.list_groups()
     )
 

@@ -13,12 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from goqueue.broker.handover import EPOCH, Handover
 from goqueue.broker.letters import LetterFilter, Letters
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.redriven_records import as_published, portions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import REDRIVE_GROUP
@@ -36,17 +33,27 @@ from goqueue.model.errors import (
     UnknownRedriveError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.publishing.handover import EPOCH, Handover
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import DELIVERY, encode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from goqueue.broker.broker import Broker
     from goqueue.broker.letters import Letter
-    from goqueue.broker.partition import Partition
+    from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.publishing.publish import Publisher
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +66,21 @@ _REFUSALS: Final = (BatchError, DelayError, SchemaError)
 _NO_MESSAGE: Final = (
     "letter {}/{} holds no message: the record that died does not decode, so it stays"
 )
+
+
+class RedriveServices(Protocol):
+    """What redriving needs."""
+
+    queues: Queues
+    topics: Topics
+    clock: Clock
+    partitions: Partitions
+    measures: Measures
+    producer_ids: ProducerIds
+    publisher: Publisher
+
+    async def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
+        """Let a partition start at an offset."""
 
 
 class RedriveState(StrEnum):
@@ -124,8 +146,8 @@ class Redrive:
 class Redrives:
     """Every redrive of this broker."""
 
-    def __init__(self, broker: Broker, letters: Letters) -> None:
-        self._broker = broker
+    def __init__(self, services: RedriveServices, letters: Letters) -> None:
+        self._services = services
         self._letters = letters
         self._numbers = count(1)
         self._kept: dict[int, Redrive] = {}
@@ -135,7 +157,7 @@ class Redrives:
 
     async def start(self) -> None:
         """Find out what became of letters that were on their way when the last process ended."""
-        group = self._broker.queues.find(REDRIVE_GROUP)
+        group = self._services.queues.find(REDRIVE_GROUP)
         if group is not None:
             for key in list(group.queues):
                 with suppress(GoQueueError):  # then the next redrive finds out
@@ -158,12 +180,12 @@ class Redrives:
             TooManyRedrivesError: so many are under way already.
         """
         self._letters.topic(request.topic)
-        if self._broker.topics.catalogue.topic(request.target).is_internal:
+        if self._services.topics.catalogue.topic(request.target).is_internal:
             raise InternalTopicError(f"{request.target} belongs to the broker: nothing goes there")
         running = sum(not each.is_over for each in self._kept.values())
         if running >= MAX_RUNNING:
             raise TooManyRedrivesError(f"{running} redrives are under way: wait for one to end")
-        redrive = Redrive(next(self._numbers), request, self._broker.clock.now_ms())
+        redrive = Redrive(next(self._numbers), request, self._services.clock.now_ms())
         self._kept[redrive.redrive_id] = redrive
         over = [number for number, each in self._kept.items() if each.is_over]
         for number in over[: max(len(self._kept) - MAX_KEPT, 0)]:
@@ -205,7 +227,7 @@ class Redrives:
         async with self._moving:
             purged = await self._letters.count(source)
             for partition in self._letters.partitions(source):
-                await self._broker.delete_records(partition.id, None)
+                await self._services.delete_records(partition.id, None)
         return purged
 
     async def note_moved(self, source: str, number: int, ranges: Sequence[Range]) -> int:
@@ -216,11 +238,11 @@ class Redrives:
         """
         self._letters.topic(source)
         place = PartitionId(dead_letter_topic(source), number)
-        partition = self._broker.partitions.partition(place)
+        partition = self._services.partitions.partition(place)
         upto = partition.readable_to(Isolation.READ_COMMITTED)
         async with self._moving:
             group = await self._group(place)
-            key = self._broker.queues.key(place)
+            key = self._services.queues.key(place)
             await self._resolve(group, key, group.queues[key])
             new = [
                 each
@@ -230,7 +252,7 @@ class Redrives:
             moved = await self._letters.count_in(partition, new)
             if new:
                 await self._change(group, key, ops.Settled(new))
-        self._broker.measures.redriven(source, moved)
+        self._services.measures.redriven(source, moved)
         return moved
 
     # --- Doing -----------------------------------------------------------------------------------
@@ -252,7 +274,7 @@ class Redrives:
             _log.error("redrive %d of %s: %s", redrive.redrive_id, redrive.request.topic, error)
             redrive.state, redrive.error = RedriveState.FAILED, str(error)
         finally:
-            redrive.ended_ms = self._broker.clock.now_ms()
+            redrive.ended_ms = self._services.clock.now_ms()
 
     async def _count(self, redrive: Redrive, ends: dict[PartitionId, int]) -> None:
         request = redrive.request
@@ -284,7 +306,7 @@ class Redrives:
         source = PartitionId(dead_letter_topic(redrive.request.topic), letters[0].partition)
         async with self._moving:
             group = await self._group(source)
-            key = self._broker.queues.key(source)
+            key = self._services.queues.key(source)
             queue = group.queues[key]
             await self._resolve(group, key, queue)
             waiting = [
@@ -321,16 +343,16 @@ class Redrives:
             raise
         else:
             redrive.done += len(letters)
-            self._broker.measures.redriven(redrive.request.topic, len(letters))
+            self._services.measures.redriven(redrive.request.topic, len(letters))
 
     async def _append(
         self, group: QueueGroup, key: QueueKey, target: Partition, letters: list[Letter]
     ) -> None:
         """Store what is about to happen, publish, wait, and store that it has happened."""
         if self._handover is None:
-            self._handover = Handover(await self._broker.producer_ids.allocate())
+            self._handover = Handover(await self._services.producer_ids.allocate())
         handover = self._handover
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         records = [as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
         offsets = [letter.record.offset for letter in letters]
         sequence = handover.next_sequence(target)
@@ -345,7 +367,7 @@ class Redrives:
             base_sequence=sequence,
         )
         request = PublishRequest(target.id, memoryview(batch), delivery=speaks, traced=True)
-        publisher = self._broker.publisher
+        publisher = self._services.publisher
         published = publisher.publish(await publisher.checked(request))
         if published.durable is not None:
             await published.durable
@@ -354,7 +376,7 @@ class Redrives:
     async def _resolve(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
         """Find out whether letters that were about to go have gone."""
         for moving in list(queue.moving):
-            target = self._broker.partitions.find(PartitionId(moving.topic, moving.partition))
+            target = self._services.partitions.find(PartitionId(moving.topic, moving.partition))
             last = -1
             if target is not None:
                 if target.log.failure is not None:
@@ -367,7 +389,7 @@ class Redrives:
 
     async def _group(self, source: PartitionId) -> QueueGroup:
         """The group that knows which letters have gone back, reading this partition."""
-        queues = self._broker.queues
+        queues = self._services.queues
         group = await queues.open(REDRIVE_GROUP, QueueSettings())
         await queues.open_queues(group, [source])
         return group
@@ -377,15 +399,15 @@ class Redrives:
         if queue is None:
             raise UnknownTopicError("the topic of the dead letters was just deleted")
         queue.apply(operation)
-        await self._broker.queues.shard_of(group).store(group, {key: [operation]})
+        await self._services.queues.shard_of(group).store(group, {key: [operation]})
 
     def _target(self, redrive: Redrive, letter: Letter) -> Partition:
         """Where a letter goes: to the partition with the number that it came from, if any."""
-        topic = self._broker.topics.catalogue.topic(redrive.request.target)
+        topic = self._services.topics.catalogue.topic(redrive.request.target)
         number = letter.number("partition")
         number = letter.partition if number is None else number
         place = PartitionId(topic.name, number % topic.partition_count)
-        return self._broker.partitions.partition(place)
+        return self._services.partitions.partition(place)
 
 
 async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from goqueue.broker.topic_setting_table import SchemaValidation
 from goqueue.schemas.engine import Message
 from goqueue.schemas.frames import Part, frame_of, indexes_of
 from goqueue.schemas.model import SchemaType
+from goqueue.topics.setting_table import SchemaValidation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.topics import Topic
     from goqueue.records import Headers
     from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.state import RegistryState
+    from goqueue.topics.catalogue import Topic
 
 
 class Checkable(Protocol):

@@ -13,30 +13,31 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.rewrite import records_of
 from goqueue.broker.schema_process import VALIDATION_LIMITS, SchemaProcess
 from goqueue.broker.schema_subjects import Misnamed, named_by, subjects_of
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidSchemaError, SchemaValidationError
+from goqueue.publishing.rewrite import records_of
+from goqueue.publishing.schema_verdict import refusal
 from goqueue.records import admit
 from goqueue.runtime.bounded_process import ProcessLost
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.frames import FrameFault, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from goqueue.broker.opener import BatchOpener
-    from goqueue.broker.publish import PublishRequest
     from goqueue.broker.schema_subjects import Checkable, Subject
     from goqueue.broker.schemas import Schemas
-    from goqueue.broker.settings import TopicSettings
-    from goqueue.broker.topics import Topic
     from goqueue.metrics.registry import Metrics
+    from goqueue.partitions.batch_opener import BatchOpener
+    from goqueue.publishing.publish import PublishRequest
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.engine import Message, WholeSchema
     from goqueue.schemas.registry import Registry
+    from goqueue.topics.catalogue import Topic
+    from goqueue.topics.settings import TopicSettings
 
 _log = logging.getLogger(__name__)
 
@@ -201,15 +202,6 @@ class SchemaValidator:
             self._subjects.clear()
             self._wholes.clear()  # an imported schema may get an id that another one has had
         return registry
-
-
-def refusal(reasons: Mapping[int, str]) -> SchemaValidationError | None:
-    """What is said of a batch in which some messages do not fit."""
-    if not reasons:
-        return None
-    first, more = next(iter(reasons.values())), len(reasons) - 1
-    said = f"{first} (and {more} more do not fit)" if more else first
-    return SchemaValidationError(said, reasons)
 
 
 def _slices(messages: Sequence[Checkable]) -> Iterator[list[int]]:

@@ -10,12 +10,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from goqueue.broker.damage import DamageKind
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.schema_process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.broker.state_log import StateLog
 from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError, StorageError
+from goqueue.partitions.damage import DamageKind
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.registry import Registry
 

@@ -5,7 +5,7 @@ The cost is by range, not by message: a consumer that accepts what it was handed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.delivery import operations as ops
@@ -16,12 +16,26 @@ from goqueue.model.errors import ForeignReceiptError, GoQueueError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.trace_verdicts import TracedVerdict
+    from goqueue.broker.dead_letters import DeadLetters
+    from goqueue.broker.queue_traces import QueueTraces, TracedVerdict
+    from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup, QueueKey
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.model.ids import Range
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.runtime.clock import Clock
+
+
+class ShareAckServices(Protocol):
+    """What acknowledging in share groups needs."""
+
+    queues: Queues
+    clock: Clock
+    queue_traces: QueueTraces
+    dead_letters: DeadLetters
+    measures: Measures
 
 
 class OffsetsJudged(NamedTuple):
@@ -35,9 +49,9 @@ class OffsetsJudged(NamedTuple):
 class ShareAcks:
     """Takes verdicts on ranges of offsets, and makes them true."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._queues = broker.queues
+    def __init__(self, services: ShareAckServices) -> None:
+        self._services = services
+        self._queues = services.queues
 
     async def acknowledge(
         self, group_id: str, member_id: str, said: Mapping[PartitionId, Sequence[OffsetsJudged]]
@@ -51,7 +65,7 @@ class ShareAcks:
             GroupNotFoundError: there is no such group.
             CoordinatorUnavailableError: nothing could be stored, and nothing counts.
         """
-        started_s = self._broker.clock.monotonic_s()
+        started_s = self._services.clock.monotonic_s()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
         outcomes: dict[PartitionId, GoQueueError | None] = {}
@@ -68,7 +82,7 @@ class ShareAcks:
             traced += self._traced(group, key, queue, judged)
             changes[key] = _applied(group, queue, judged, now_ms)
         await self._store(group, changes, traced)
-        took_s = self._broker.clock.monotonic_s() - started_s
+        took_s = self._services.clock.monotonic_s() - started_s
         for partition, refusal in outcomes.items():
             if refusal is None:
                 self._measure(partition.topic, group_id, said[partition], took_s)
@@ -82,12 +96,12 @@ class ShareAcks:
         judged: Sequence[OffsetsJudged],
     ) -> list[TracedVerdict]:
         """What of the messages is traced, as long as the member has them."""
-        tracer = self._broker.tracer
-        place = tracer.traced_place(key) if tracer.is_on else None
+        traces = self._services.queue_traces
+        place = traces.traced_place(key) if traces.is_on else None
         if place is None:
             return []
         return [
-            tracer.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
+            traces.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
             for first, last, verdict in judged
         ]
 
@@ -101,13 +115,13 @@ class ShareAcks:
             return
         shard = self._queues.shard_of(group)
         await shard.store(group, changes)
-        self._broker.tracer.settled(traced)
+        self._services.queue_traces.settled(traced)
         done = {type(each) for operations in changes.values() for each in operations}
         if done - {ops.Settled}:
             deadline_ms = group.next_deadline_ms()
             if deadline_ms is not None:
                 shard.wake_at(deadline_ms)
-            self._broker.dead_letters.look(group)
+            self._services.dead_letters.look(group)
         # Messages came back, or the member may have more than before.
         self._queues.waiters(group.group_id).wake()
 
@@ -118,7 +132,7 @@ class ShareAcks:
         for first, last, verdict in judged:
             counts[verdict] = counts.get(verdict, 0) + last - first + 1
         for verdict, count in counts.items():
-            self._broker.measures.settled(topic, group_id, verdict, count, took_s)
+            self._services.measures.settled(topic, group_id, verdict, count, took_s)
 
 
 def _checked(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.delivery.members import SharedMember
@@ -16,14 +16,22 @@ from goqueue.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues import Queues
     from goqueue.delivery.group import QueueGroup, QueueKey
+    from goqueue.topics.catalogue import Topics
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 MAX_MEMBER_ID_CHARS: Final = 256
 MAX_SUBSCRIPTION_CHARS: Final = 64 * 1024
 """Names of the topics of one member, its client id and its rack; more are refused."""
+
+
+class ShareMemberServices(Protocol):
+    """What members of share groups need."""
+
+    queues: Queues
+    topics: Topics
 
 
 class ShareHeartbeat(NamedTuple):
@@ -53,9 +61,9 @@ class ShareHeartbeatResult(NamedTuple):
 class ShareMembers:
     """Lets share consumers into groups, and out again."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._queues = broker.queues
-        self._topics = broker.topics
+    def __init__(self, services: ShareMemberServices) -> None:
+        self._queues = services.queues
+        self._topics = services.topics
 
     def find(self, group_id: str) -> QueueGroup | None:
         """A group that share consumers may speak of, if there is one of that name."""

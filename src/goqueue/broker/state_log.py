@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.partition import Partition, Placed
+    from goqueue.partitions.partition import Partition, Placed
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
 

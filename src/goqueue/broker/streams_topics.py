@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from goqueue.groups.streams_configured import Status, StatusCode
+from goqueue.groups.streams.configured import Status, StatusCode
 from goqueue.model.errors import GoQueueError, InvalidReplicationError, TopicExistsError
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from collections.abc import Mapping
+
     from goqueue.groups.messages import StreamsHeartbeatResult
-    from goqueue.groups.streams_topology import InternalTopic
+    from goqueue.groups.streams.topology import InternalTopic
+    from goqueue.topics.catalogue import Topic
 
 _log = logging.getLogger(__name__)
 
 
+class TopicCreation(Protocol):
+    """Who makes topics."""
+
+    async def create_topic(
+        self,
+        name: str,
+        partition_count: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic and its partitions."""
+
+
 async def with_internal_topics(
-    broker: Broker, result: StreamsHeartbeatResult
+    services: TopicCreation, result: StreamsHeartbeatResult
 ) -> StreamsHeartbeatResult:
     """Create the topics that a heartbeat found missing; the answer names what could not be.
 
@@ -27,7 +41,7 @@ async def with_internal_topics(
     failures = []
     for topic in result.missing_topics:
         try:
-            await _create(broker, topic)
+            await _create(services, topic)
         except TopicExistsError:
             continue  # by the heartbeat of another member
         except GoQueueError as error:
@@ -43,10 +57,10 @@ async def with_internal_topics(
     return replace(result, statuses=statuses)
 
 
-async def _create(broker: Broker, topic: InternalTopic) -> None:
+async def _create(services: TopicCreation, topic: InternalTopic) -> None:
     if topic.replication_factor not in {-1, 0, 1}:
         raise InvalidReplicationError(
             f"replication factor {topic.replication_factor}, and there is 1 broker: set "
             "replication.factor=1 or -1"
         )
-    await broker.create_topic(topic.name, topic.partition_count, dict(topic.configs))
+    await services.create_topic(topic.name, topic.partition_count, dict(topic.configs))

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, TopicError
-from goqueue.transactions.markers import Marker
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition, Placed
+    from goqueue.broker.coordination import Groups
     from goqueue.broker.transaction_shard import TransactionShard
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition, Placed
+    from goqueue.partitions.partitions import Partitions
     from goqueue.transactions.messages import Effects, Ending
     from goqueue.transactions.transaction import Transaction
 
@@ -31,11 +33,19 @@ COORDINATOR_EPOCH: Final = 0
 """Of a coordinator that has never moved, as on one node."""
 
 
+class TransactionEndServices(Protocol):
+    """What ending a transaction needs."""
+
+    measures: Measures
+    groups: Groups
+    partitions: Partitions
+
+
 class TransactionEnds:
     """Ends transactions that are decided."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: TransactionEndServices) -> None:
+        self._services = services
         self._under_way: set[str] = set()
 
     async def finish(
@@ -66,7 +76,7 @@ class TransactionEnds:
                 error,
             )
         else:
-            self._broker.measures.transactions_ended(out.durations_ms)
+            self._services.measures.transactions_ended(out.durations_ms)
         finally:
             self._under_way.discard(ending.transactional_id)
 
@@ -90,13 +100,13 @@ class TransactionEnds:
     async def _end_offsets(self, number: int, ending: Ending) -> None:
         commits = ending.marker is Marker.COMMIT
         producer_id = ending.identity.producer_id
-        await self._broker.groups.complete_transaction(number, producer_id, commit=commits)
+        await self._services.groups.complete_transaction(number, producer_id, commit=commits)
 
     def _end_at(
         self, place: PartitionId, ending: Ending, unsynced: list[tuple[Partition, Placed]]
     ) -> None:
         try:
-            partition = self._broker.partitions.partition(place)
+            partition = self._services.partitions.partition(place)
         except TopicError:
             return  # it was deleted meanwhile, with everything in it
         if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
@@ -119,7 +129,7 @@ class TransactionEnds:
         nobody has committed.
         """
         count = 0
-        for partition in self._broker.partitions:
+        for partition in self._services.partitions:
             for producer_id in partition.transactions.open_producers():
                 known = by_producer.get(producer_id)
                 if known is not None and known.state.is_open and partition.id in known.partitions:

@@ -6,7 +6,7 @@ its place. Groups without members are staged for by whoever reads for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from goqueue.groups.messages import NO_GENERATION, CommitRequest, OffsetToCommit
 from goqueue.model.errors import GroupModeError
@@ -14,14 +14,26 @@ from goqueue.model.errors import GroupModeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
+    from goqueue.broker.membership import Memberships
+    from goqueue.broker.queues import Queues
+    from goqueue.broker.transactions import Transactions
     from goqueue.groups.messages import PartitionOutcomes
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
     from goqueue.transactions.messages import Identity
 
 
+class TransactionOffsetServices(Protocol):
+    """What offsets in a transaction need."""
+
+    partitions: Partitions
+    queues: Queues
+    memberships: Memberships
+    transactions: Transactions
+
+
 async def stage_offsets(
-    broker: Broker,
+    services: TransactionOffsetServices,
     identity: Identity,
     group_id: str,
     offsets: Mapping[PartitionId, int],
@@ -37,19 +49,19 @@ async def stage_offsets(
         TransactionError: the producer may not.
     """
     for place in offsets:
-        broker.partitions.partition(place)
-    queue_group = broker.queues.find(group_id)
+        services.partitions.partition(place)
+    queue_group = services.queues.find(group_id)
     if queue_group is not None and not queue_group.is_dormant:
         raise GroupModeError(
             f"group {group_id!r} is a queue group: it has no offsets that a transaction could set"
         )
     epoch = NO_GENERATION
     if member_id:
-        member = broker.memberships.member(group_id, member_id, generation)
-        broker.memberships.check_owner(member, offsets)
+        member = services.memberships.member(group_id, member_id, generation)
+        services.memberships.check_owner(member, offsets)
         epoch = member.epoch
-    transactional_id = broker.transactions.transactional_id_of(identity.producer_id)
-    await broker.transactions.add_offsets(transactional_id, identity, group_id)
+    transactional_id = services.transactions.transactional_id_of(identity.producer_id)
+    await services.transactions.add_offsets(transactional_id, identity, group_id)
     request = CommitRequest(
         group_id=group_id,
         member_id=member_id or "",
@@ -59,4 +71,4 @@ async def stage_offsets(
             for place, offset in offsets.items()
         ),
     )
-    return await broker.transactions.stage_offsets(transactional_id, identity, request)
+    return await services.transactions.stage_offsets(transactional_id, identity, request)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from goqueue.broker.partition import Placed
     from goqueue.broker.state_log import StateLog
+    from goqueue.partitions.partition import Placed
     from goqueue.transactions.together import SeriesCoordinator
 
 _log = logging.getLogger(__name__)

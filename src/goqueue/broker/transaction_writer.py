@@ -6,20 +6,31 @@ numbers them itself and so may send them twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from goqueue.broker.messages import ProducerSequence, misfits_among
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import Acks
 from goqueue.model.errors import InvalidTransactionRequestError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.messages import ProducerSequence, misfits_among
+from goqueue.publishing.publish import Acks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, Misfits
-    from goqueue.broker.new_messages import NewMessage
+    from goqueue.broker.transactions import Transactions
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.publishing.messages import MessageResult, MessageWriter, Misfits
+    from goqueue.publishing.new_messages import NewMessage
+    from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import Identity
+
+
+class TransactionWriterServices(Protocol):
+    """What publishing in a transaction needs."""
+
+    topics: Topics
+    writer: MessageWriter
+    partitions: Partitions
+    transactions: Transactions
 
 
 class TransactionPublished(NamedTuple):
@@ -34,8 +45,8 @@ class TransactionPublished(NamedTuple):
 class TransactionWriter:
     """Publishes messages as part of a producer's open transaction."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: TransactionWriterServices) -> None:
+        self._services = services
 
     async def publish(
         self,
@@ -53,21 +64,21 @@ class TransactionWriter:
             TopicError: there is no such topic or partition; nothing was published.
             TransactionError, FencedProducerError: the producer may not; nothing was published.
         """
-        broker = self._broker
-        topic = broker.topics.catalogue.topic(topic_name)
+        services = self._services
+        topic = services.topics.catalogue.topic(topic_name)
         portions: dict[int, list[int]] = {}
-        misfits = await broker.writer.checked(topic_name, messages)
+        misfits = await services.writer.checked(topic_name, messages)
         for index, message in enumerate(messages):
-            portions.setdefault(broker.writer.partition_of(topic, message), []).append(index)
+            portions.setdefault(services.writer.partition_of(topic, message), []).append(index)
         if first_sequence is not None and len(portions) > 1:
             raise InvalidTransactionRequestError(
                 "messages with a sequence go to one partition: name it, or give them the same key"
             )
         places = [PartitionId(topic_name, number) for number in portions]
         for place in places:
-            broker.partitions.partition(place)
-        transactional_id = broker.transactions.transactional_id_of(identity.producer_id)
-        await broker.transactions.add_partitions(transactional_id, identity, places)
+            services.partitions.partition(place)
+        transactional_id = services.transactions.transactional_id_of(identity.producer_id)
+        await services.transactions.add_partitions(transactional_id, identity, places)
         return await self._store(
             identity, topic_name, messages, portions, misfits, first_sequence=first_sequence
         )
@@ -91,7 +102,7 @@ class TransactionWriter:
                 first = self._next_sequence(PartitionId(topic_name, number), identity)
             producer = ProducerSequence(*identity, first, is_transactional=True)
             checked = None if misfits is None else misfits_among(misfits, indexes)
-            publishing = self._broker.writer.begin(
+            publishing = self._services.writer.begin(
                 topic_name, chosen, Acks.ALL, producer, checked=checked
             )
             under_way.append((indexes, publishing))
@@ -104,5 +115,5 @@ class TransactionWriter:
         )
 
     def _next_sequence(self, place: PartitionId, identity: Identity) -> int:
-        sequences = self._broker.partitions.partition(place).sequences
+        sequences = self._services.partitions.partition(place).sequences
         return (sequences.last_sequence(*identity) + 1) % (1 << 31)

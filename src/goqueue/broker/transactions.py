@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.state_log import StateLog
 from goqueue.broker.transaction_ends import TransactionEnds
 from goqueue.broker.transaction_shard import TransactionShard
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import series_of
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
+    from goqueue.partitions.markers import Marker
     from goqueue.records.batch import BatchInfo
-    from goqueue.transactions.markers import Marker
     from goqueue.transactions.messages import (
         Effects,
         EndRequest,

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.portions import give_back, marks_of
 from goqueue.broker.queue_start import isolation_of
-from goqueue.broker.record_reader import around
 from goqueue.delivery import operations as ops
+from goqueue.reading.record_reader import around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.portions import Portion
-    from goqueue.broker.record_reader import RecordReader, StoredBatch
     from goqueue.delivery.group import QueueGroup
-    from goqueue.delivery.operations import Range
+    from goqueue.model.ids import Range
+    from goqueue.reading.record_reader import RecordReader, StoredBatch
 
 
 def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> int:

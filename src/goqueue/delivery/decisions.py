@@ -12,11 +12,12 @@ from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.receipts import Receipt
     from goqueue.delivery.settings import QueueSettings
     from goqueue.model.errors import ReceiptError
+    from goqueue.model.ids import Range
 
 TIMED_OUT = "the visibility timeout ran out"
 _DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)

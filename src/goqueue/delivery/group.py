@@ -16,9 +16,9 @@ from goqueue.delivery.settings import Mode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation, Taken
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.partitions.lane_index import LaneIndex
 
 QueueKey: TypeAlias = tuple[UUID, int]
 """A topic's id and the number of one of its partitions."""

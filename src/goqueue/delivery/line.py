@@ -12,9 +12,9 @@ from goqueue.model.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.delivery.lane_index import LaneIndex
-    from goqueue.delivery.operations import Range
     from goqueue.delivery.window import Window
+    from goqueue.model.ids import Range
+    from goqueue.partitions.lane_index import LaneIndex
 
 LANES: Final = len(Priority)
 _LONGEST_STEP: Final = 65_536

@@ -13,12 +13,10 @@ import msgspec
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
+from goqueue.model.ids import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-Range: TypeAlias = tuple[int, int]
-"""Offsets from the first up to, not including, the second."""
 
 
 class Opened(msgspec.Struct, tag="o", array_like=True, frozen=True):

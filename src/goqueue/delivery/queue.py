@@ -22,8 +22,9 @@ from goqueue.model.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.delivery.lane_index import LaneIndex
-    from goqueue.delivery.operations import Operation, Range
+    from goqueue.delivery.operations import Operation
+    from goqueue.model.ids import Range
+    from goqueue.partitions.lane_index import LaneIndex
 
 
 _MANY: Final = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.consumer.group import ConsumerGroup
 from goqueue.groups.describe import (
     Reading,
     describe_classic,
@@ -16,8 +16,8 @@ from goqueue.groups.describe import (
 from goqueue.groups.effects import Effects
 from goqueue.groups.messages import NO_GENERATION, GroupOutcomes, PartitionOutcomes
 from goqueue.groups.registry import GroupRegistry
-from goqueue.groups.streams import StreamsGroup
-from goqueue.groups.streams_describe import StreamsDescription, describe_streams
+from goqueue.groups.streams.describe import StreamsDescription, describe_streams
+from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.consumer_checks import check_heartbeat
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.consumer.checks import check_heartbeat
+from goqueue.groups.consumer.group import ConsumerGroup
 from goqueue.groups.effects import Effects
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
 from goqueue.groups.migration import downgrade, hand_over, may_downgrade, upgrade
-from goqueue.groups.streams import StreamsGroup
-from goqueue.groups.streams_coordination import StreamsCoordination
+from goqueue.groups.streams.coordination import StreamsCoordination
+from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     GroupError,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.classic_state import ClassicState
-from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from goqueue.groups.streams import StreamsGroup
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.classic.state import ClassicState
+from goqueue.groups.consumer.group import ConsumerGroup
+from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
+from goqueue.groups.streams.group import StreamsGroup
 
 if TYPE_CHECKING:
-    from goqueue.groups.consumer_member import ConsumerMember
+    from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.groups.topics import TopicIdPartition, TopicPartition
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.groups.effects import Entry
-from goqueue.groups.streams_topology import Topology
+from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
 
 if TYPE_CHECKING:

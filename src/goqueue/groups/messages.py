@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.groups.streams_assignor import Task
-    from goqueue.groups.streams_configured import Status
-    from goqueue.groups.streams_topology import InternalTopic, Topology
+    from goqueue.groups.streams.assignor import Task
+    from goqueue.groups.streams.configured import Status
+    from goqueue.groups.streams.topology import InternalTopic, Topology
     from goqueue.groups.topics import TopicIdPartition, TopicPartition
     from goqueue.model.errors import GroupError
 

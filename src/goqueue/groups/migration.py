@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.classic_roster import ClassicMember
-from goqueue.groups.consumer import ConsumerGroup
-from goqueue.groups.consumer_classic import by_topic_id
-from goqueue.groups.consumer_member import ConsumerMember
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.classic.roster import ClassicMember
+from goqueue.groups.consumer.classic_members import by_topic_id
+from goqueue.groups.consumer.group import ConsumerGroup
+from goqueue.groups.consumer.member import ConsumerMember
+from goqueue.groups.consumer.protocol import (
     PROTOCOL_TYPE,
     assigned_partitions,
     has_user_data,
     read_subscription,
 )
 from goqueue.groups.messages import ClassicProtocols
-from goqueue.groups.streams import StreamsGroup
+from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupNotFoundError, RebalanceInProgressError
 
 if TYPE_CHECKING:

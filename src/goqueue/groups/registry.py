@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.classic_state import ClassicState
-from goqueue.groups.consumer import ConsumerGroup
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.classic.state import ClassicState
+from goqueue.groups.consumer.group import ConsumerGroup
 from goqueue.groups.describe import GroupType, type_of
 from goqueue.groups.encoding import (
     ClassicGroupValue,
@@ -30,7 +30,7 @@ from goqueue.groups.member_memory import check_ids, held_by
 from goqueue.groups.messages import JOINING_EPOCH
 from goqueue.groups.offsets import OffsetStore
 from goqueue.groups.stats import MAX_DURATIONS, GroupStats
-from goqueue.groups.streams import StreamsGroup
+from goqueue.groups.streams.group import StreamsGroup
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
 from goqueue.model.limits import MAX_ID_CHARS
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         SyncRequest,
     )
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.streams_topology import Topology
+    from goqueue.groups.streams.topology import Topology
 
 
 @dataclass(slots=True)

@@ -53,13 +53,13 @@ def check_text(schema: Schema) -> None:
 def _parse(schema: Schema, dependencies: Sequence[Dependency]) -> Parsed:
     # As the module says: whoever uses one type only, loads the library of that type only.
     if schema.type is SchemaType.AVRO:
-        from goqueue.schemas.avro import AvroSchema  # noqa: PLC0415 - see above
+        from goqueue.schemas.avro.schema import AvroSchema  # noqa: PLC0415 - see above
 
         return AvroSchema(schema.text, dependencies)
     if schema.type is SchemaType.JSON:
-        from goqueue.schemas.json_schema import JsonSchema  # noqa: PLC0415 - see above
+        from goqueue.schemas.json.schema import JsonSchema  # noqa: PLC0415 - see above
 
         return JsonSchema(schema.text, dependencies)
-    from goqueue.schemas.protobuf import ProtobufSchema  # noqa: PLC0415 - see above
+    from goqueue.schemas.protobuf.schema import ProtobufSchema  # noqa: PLC0415 - see above
 
     return ProtobufSchema(schema.text, dependencies)

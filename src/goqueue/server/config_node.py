@@ -9,8 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from goqueue.broker.upkeep import MaintenanceSettings
+from goqueue.access.mechanisms import Mechanism
 from goqueue.metrics.registry import MAX_SERIES
+from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
     DAY,
@@ -32,7 +33,6 @@ from goqueue.server.config_kinds import (
     Words,
 )
 from goqueue.server.config_table import setting
-from goqueue.tenancy.mechanisms import Mechanism
 
 _MIB: Final = 1 << 20
 _INT32: Final = (1 << 31) - 1

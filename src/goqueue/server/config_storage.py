@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from goqueue.broker.topic_setting_table import SETTINGS as TOPIC_SETTINGS
-from goqueue.broker.upkeep import MaintenanceSettings
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.server.config_kinds import (
     DAY,
     MINUTE,
@@ -23,6 +22,7 @@ from goqueue.server.config_kinds import (
 )
 from goqueue.server.config_table import setting
 from goqueue.storage.config import Fsync
+from goqueue.topics.setting_table import SETTINGS as TOPIC_SETTINGS
 
 _UPKEEP: Final = MaintenanceSettings()
 

@@ -15,12 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.health import NodeState, node_state
-from goqueue.broker.maintenance import Maintenance
 from goqueue.cluster.identity import cluster_id
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics
+from goqueue.partitions.health import NodeState, node_state
 from goqueue.protocols.kafka.families import build_registry
 from goqueue.protocols.kafka.listener import Listener
 from goqueue.protocols.kafka.metadata import Address
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.metrics.registry import Samples
+    from goqueue.partitions.maintenance import Maintenance
     from goqueue.protocols.grpc.listener import GrpcListener
     from goqueue.protocols.http.server.listener import HttpListener
     from goqueue.runtime.clock import Clock
@@ -128,7 +128,9 @@ class Node:
         samples.put(names.ACTIVE_CONNECTIONS, self.http.connection_count, "http")
 
     def _put_node(self, samples: Samples) -> None:
-        state = node_state(self.broker, is_ready=self.is_ready)
+        state = node_state(
+            self.broker.partitions, self.broker.publisher.disk_full, is_ready=self.is_ready
+        )
         samples.put(names.NODES, 1)
         samples.put(names.NODES_HEALTHY, state is NodeState.READY)
         samples.put(names.IS_CONTROLLER, 1)
@@ -176,7 +178,7 @@ class Node:
             raise StartError(
                 "sasl.enabled is true and nobody can log in: name a user in sasl.users"
             )
-        self.maintenance = Maintenance(self.broker, wiring.maintenance_settings(config))
+        self.maintenance = self.broker.maintenance(wiring.maintenance_settings(config))
         self._started("maintenance", self.maintenance.stop, _MAINTENANCE_S)
         await self.maintenance.start()
 

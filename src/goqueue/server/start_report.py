@@ -15,7 +15,7 @@ from goqueue.records import IMPLEMENTATION
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
     from goqueue.server.node import Node
 
 logger = logging.getLogger(__name__)

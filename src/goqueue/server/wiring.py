@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from goqueue.broker.broker import BrokerSettings
-from goqueue.broker.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
-from goqueue.broker.upkeep import MaintenanceSettings
+from goqueue.configs.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.settings import GroupSettings
+from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ConnectionLimits, ListenerSettings, SaslSettings
 from goqueue.runtime.process import max_open_files
 from goqueue.server.config_docs import kafka_view
@@ -20,7 +20,7 @@ from goqueue.transactions.settings import TransactionSettings
 if TYPE_CHECKING:
     import ssl
 
-    from goqueue.broker.broker_configs import BrokerConfigs
+    from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.server.config import Config
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.runtime.disk import DiskFile
-    from goqueue.storage.checkpoint import CheckpointFile
+    from goqueue.storage.checkpoints.checkpoint import CheckpointFile
     from goqueue.storage.flush_schedule import End, Run
     from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.log import Log

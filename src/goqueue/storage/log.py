@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.epochs import LeaderEpochs
     from goqueue.storage.flush import FlushPlan
     from goqueue.storage.lookup import TimestampHit
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from goqueue.storage.region import Chunk, Region
     from goqueue.storage.segments import Segments
     from goqueue.storage.store import StoreStats
-    from goqueue.storage.summary import LogSummary
 
 
 def _nobody() -> None:

@@ -6,7 +6,7 @@
 00000000000000000000.timeindex  timestamp -> offset, likewise
 log.checkpoint                  format version, log start, recovery point, leader epochs
 snapshot-*.bin                  state built from the log (see `goqueue.storage.snapshot`)
-*.cleaned  *.swap               compaction under way (see `goqueue.storage.compaction`)
+*.cleaned  *.swap               compaction under way (see `goqueue.storage.compaction.compaction`)
 *.tmp                           a file being replaced; removed at start
 ```
 """

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
-from goqueue.storage.checkpoint import CheckpointFile
+from goqueue.storage.checkpoints.checkpoint import CheckpointFile
+from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES, LogSummary
 from goqueue.storage.epochs import LeaderEpochs
 from goqueue.storage.flush import FlushPlan
 from goqueue.storage.naming import LOG
@@ -18,7 +19,6 @@ from goqueue.storage.removal import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
-from goqueue.storage.summary import CHEAP_SCAN_BYTES, LogSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
-    from goqueue.storage.checkpoint import Checkpoint
+    from goqueue.storage.checkpoints.checkpoint import Checkpoint
     from goqueue.storage.config import LogConfig
     from goqueue.storage.folder_names import UnsyncedNames
     from goqueue.storage.lookup import Cut

@@ -124,7 +124,7 @@ class EmbeddedNode:
 
     async def publish(self, topic: str, values: dict[str, Any]) -> Message:
         """Store one message; its partition and offset are in what comes back."""
-        from goqueue.broker.new_messages import NewMessage  # noqa: PLC0415 - as above
+        from goqueue.publishing.new_messages import NewMessage  # noqa: PLC0415 - as above
 
         new = NewMessage(**values)
         (result,) = await self.node.broker.writer.publish(topic, [new])
@@ -151,7 +151,7 @@ class EmbeddedNode:
         return found
 
     async def _messages_of(self, topic: str, number: int) -> list[Message]:
-        from goqueue.broker.partition import PartitionId  # noqa: PLC0415 - as above
+        from goqueue.partitions.partition import PartitionId  # noqa: PLC0415 - as above
 
         place = PartitionId(topic, number)
         found: list[Message] = []

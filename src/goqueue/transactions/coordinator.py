@@ -19,7 +19,7 @@ from goqueue.model.errors import (
     UnknownProducerError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
-from goqueue.transactions.markers import Marker
+from goqueue.partitions.markers import Marker
 from goqueue.transactions.messages import Ending
 from goqueue.transactions.registry import TransactionRegistry
 from goqueue.transactions.states import TransactionState

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.partitions.markers import Marker
     from goqueue.transactions.encoding import Entry
-    from goqueue.transactions.markers import Marker
     from goqueue.transactions.transaction import TopicPartition
 
 

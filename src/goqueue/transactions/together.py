@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidTransactionRequestError, InvalidTransactionStateError
+from goqueue.partitions.markers import Marker
 from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.encoding import remove
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.series import (
     MAX_MEMBER_PARTITIONS,
     MAX_MEMBERS,

@@ -11,7 +11,6 @@ from itertools import count
 import pytest
 
 from goqueue import AsyncClient, ClientSettings
-from goqueue.broker.new_messages import NewMessage
 from goqueue.client.errors import (
     BrokerUnavailableError,
     BufferFullError,
@@ -29,6 +28,7 @@ from goqueue.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import read_all
 from support.grpc_node import run
 from support.server import free_port

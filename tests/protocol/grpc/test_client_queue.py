@@ -10,7 +10,6 @@ from functools import partial
 import pytest
 
 from goqueue import AsyncClient, ClientSettings
-from goqueue.broker.partition import PartitionId
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.client.types import Place
 from goqueue.model.delivery import Priority
@@ -23,6 +22,7 @@ from goqueue.model.errors import (
     UnknownReceiptError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import PartitionId
 from support.grpc_node import run
 from support.pace import in_time, unhurried
 from support.server import free_port

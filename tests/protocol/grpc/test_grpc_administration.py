@@ -3,8 +3,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from goqueue.broker.new_messages import NewMessage
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.publishing.new_messages import NewMessage
 from support.grpc_node import run
 
 

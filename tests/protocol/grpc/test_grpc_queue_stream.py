@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import grpc
 import pytest
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.model.delivery import Priority
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc import deliveries, queue_subscription
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import read_all
 from support.grpc_node import run
 

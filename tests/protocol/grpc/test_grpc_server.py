@@ -17,12 +17,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import goqueue
-from goqueue.broker.new_messages import NewMessage
 from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
 from goqueue.protocols.grpc.errors import GRPC_CODES, to_error, told
 from goqueue.protocols.grpc.listener import MAX_MESSAGE_BYTES, SERVICES
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
+from goqueue.publishing.new_messages import NewMessage
 from support.grpc_node import run
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from urllib.request import Request, urlopen
 
 import grpc
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceStub
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all
 from support.clocks import ShiftedClock
 from support.server import HOST, running_node

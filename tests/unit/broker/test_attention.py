@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.attention import MAX_SHOWN, attention
-from goqueue.broker.damage import DamageKind, DamageReports
-from goqueue.broker.group_views import GroupLine
-from goqueue.broker.health import HealthReport
-from goqueue.broker.history import GroupLines, Lately, Line
-from goqueue.broker.new_letters import NewLetters
-from goqueue.broker.overview import Inventory, Totals
-from goqueue.broker.vitals import Percentiles, Rates
 from goqueue.groups.describe import GroupType
+from goqueue.insight.attention import MAX_SHOWN, attention
+from goqueue.insight.group_views import GroupLine
+from goqueue.insight.history import GroupLines, Lately, Line
+from goqueue.insight.new_dead_letters import DeadLetterCount
+from goqueue.insight.overview import Inventory, Totals
+from goqueue.insight.vitals import Percentiles, Rates
 from goqueue.metrics.registry import Metrics
 from goqueue.model.pipeline_reports import PipelineReport, QueryReport
+from goqueue.partitions.damage import DamageKind, DamageReports
+from goqueue.partitions.health import HealthReport
 from goqueue.runtime.disk import DiskUsage
 from goqueue.runtime.process import ProcessUse
 
@@ -29,7 +29,7 @@ class Scene:
         self.disk_full: str | None = None
         self.damage = DamageReports(Metrics("1"))
         self.pipelines: list[PipelineReport] = []
-        self.letters: list[NewLetters] = []
+        self.letters: list[DeadLetterCount] = []
         self.failed: list[tuple[str, str]] = []
         self.groups: list[GroupLine] = []
         self.lines: dict[str, GroupLines] = {}
@@ -154,9 +154,9 @@ def test_pipelines_that_failed_or_are_lost_are_critical(scene: Scene) -> None:
 def test_messages_that_come_back_or_die_are_told(scene: Scene) -> None:
     scene.nacked, scene.acked = 5.0, 1.0
     scene.letters = [
-        NewLetters(9, "bills.dlq", source="bills"),
-        NewLetters(2, "rejected/rows", pipeline="revenue"),
-        NewLetters(1, "orders.dlq", source="orders"),
+        DeadLetterCount(9, "bills.dlq", source="bills"),
+        DeadLetterCount(2, "rejected/rows", pipeline="revenue"),
+        DeadLetterCount(1, "orders.dlq", source="orders"),
     ]
     assert scene.look() == [
         ("warning", "9 dead letters of bills", "/console/dead-letters/bills"),

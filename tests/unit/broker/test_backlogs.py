@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker import backlogs
+from goqueue.administration.offsets import set_offsets
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import set_offsets
-from goqueue.broker.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.delivery.settings import QueueSettings
+from goqueue.insight import backlogs
+from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from goqueue.broker.backlogs import Backlog
     from goqueue.broker.broker import Broker
+    from goqueue.insight.backlogs import Backlog
 
 PLACE = PartitionId("t", 0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker import damage as damage_module
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DamagedRangeError
+from goqueue.partitions import damage as damage_module
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import running_broker
 
 if TYPE_CHECKING:

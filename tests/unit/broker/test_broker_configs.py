@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.broker_configs import Level
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.settings import MAX_COMPRESSION_LEVEL, TopicSettings
-from goqueue.broker.topic_setting_table import SETTINGS
+from goqueue.configs.broker_configs import Level
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import InvalidTopicConfigError, ReadOnlyConfigError
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.topics.setting_table import SETTINGS
+from goqueue.topics.settings import MAX_COMPRESSION_LEVEL, TopicSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 
@@ -157,7 +156,7 @@ def test_producers_are_forgotten_by_the_expiry_that_was_set_last(tmp_path: Path)
             await broker.create_topic("t", 1)
             ids = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
             publish(broker, "t", b"v", **ids)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             partition = broker.partitions.partition(PartitionId("t", 0))
             clock.advance(2 * HOUR_MS)
             await maintenance.expire()
@@ -180,7 +179,7 @@ def test_compaction_runs_at_the_interval_that_was_set_last(tmp_path: Path) -> No
         async with running_broker(tmp_path) as broker:
             await broker.configure(Level.NODE, {"log.cleaner.backoff.ms": "1250"})
             tasks = PeriodicTasks(sleep)
-            await Maintenance(broker, tasks=tasks).start()
+            await broker.maintenance(tasks=tasks).start()
             await asyncio.sleep(0)
             await tasks.stop()
         assert 1.25 in waits

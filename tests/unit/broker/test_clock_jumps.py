@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.attention import attention
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.overview import take_inventory
-from goqueue.broker.partition import PartitionId
 from goqueue.delivery.settings import QueueSettings
+from goqueue.insight.attention import attention
+from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidTimestampError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 
@@ -51,7 +50,7 @@ def test_a_jump_of_ten_days_deletes_nothing_until_somebody_accepts_it(
         clock = ManualClock(NOW_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await _topic(broker)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             clock.jump(10 * DAY_MS)
             assert await maintenance.expire() == 0
             with caplog.at_level(logging.WARNING):
@@ -79,7 +78,7 @@ def test_a_clock_that_comes_back_lets_retention_go_on_by_itself(
         clock = ManualClock(NOW_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await _topic(broker)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             clock.jump(10 * DAY_MS)
             await maintenance.watch_clock()
             clock.jump(-10 * DAY_MS)
@@ -99,7 +98,7 @@ def test_a_suspended_machine_is_no_jump(tmp_path: Path) -> None:
         async with running_broker(tmp_path, clock=clock) as broker:
             await _topic(broker)
             clock.suspend(10 * DAY_MS)
-            assert await Maintenance(broker).expire() > 1
+            assert await broker.maintenance().expire() > 1
 
     asyncio.run(scenario())
 
@@ -110,7 +109,7 @@ def test_a_machine_that_was_off_is_no_jump(tmp_path: Path) -> None:
         async with running_broker(tmp_path, clock=clock) as broker:
             await _topic(broker)
         async with running_broker(tmp_path, clock=ManualClock(NOW_MS + 10 * DAY_MS)) as broker:
-            assert await Maintenance(broker).expire() > 1
+            assert await broker.maintenance().expire() > 1
 
     asyncio.run(scenario())
 
@@ -124,7 +123,7 @@ def test_tombstones_stay_for_their_time_also_when_the_clock_has_jumped(tmp_path:
             publish(broker, "t", None, key=b"gone")
             for number in range(10):
                 publish(broker, "t", b"." * 200, key=b"%d" % number)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             await maintenance.compact(PartitionId("t", 0))
             clock.jump(10 * DAY_MS)
             await maintenance.compact(PartitionId("t", 0))
@@ -190,7 +189,7 @@ def test_delayed_messages_are_delivered_when_the_clock_jumps_past_them(tmp_path:
         clock = ManualClock(NOW_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await broker.create_topic("t", 1)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             await _delayed(broker, HOUR_MS // 2)
             await asyncio.sleep(0)
             clock.jump(HOUR_MS)
@@ -207,7 +206,7 @@ def test_delayed_messages_are_neither_early_nor_lost_when_the_clock_goes_back_an
         clock = ManualClock(NOW_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await broker.create_topic("t", 1)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             await _delayed(broker, 5 * HOUR_MS)
             await _delayed(broker, 60_000)
             for jumped_ms in (-2 * HOUR_MS, 4 * HOUR_MS, -3 * HOUR_MS, HOUR_MS):

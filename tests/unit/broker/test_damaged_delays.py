@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.damage import DamageKind
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.delay.slots import HEADER, SlotFiles
 from goqueue.metrics import names
+from goqueue.partitions.damage import DamageKind
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.bad_bits import damaged_copies, flip
 from support.brokers import read_all, running_broker
 from support.clocks import ManualClock

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.damage import DamageKind
 from goqueue.delivery import operations as ops
 from goqueue.delivery.settings import QueueSettings
 from goqueue.metrics import names
+from goqueue.partitions.damage import DamageKind
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.damage import DamageKind
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.metrics import names
 from goqueue.model.errors import SchemaError
+from goqueue.partitions.damage import DamageKind
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.schemas.model import Schema, SchemaType
-from goqueue.storage.summary import CHEAP_SCAN_BYTES
-from goqueue.transactions.markers import Marker
+from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES
 from goqueue.transactions.messages import InitRequest
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, read_all, running_broker

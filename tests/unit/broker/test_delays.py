@@ -7,11 +7,6 @@ import asyncio
 import pytest
 
 from goqueue.broker.delay_parts import STATE_TOPIC
-from goqueue.broker.fetch import FetchRequest, PartitionRead
-from goqueue.broker.messages import ProducerSequence
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.delay.entries import DelayedState
 from goqueue.metrics import names
 from goqueue.model.delivery import Priority
@@ -28,6 +23,11 @@ from goqueue.model.errors import (
     UnknownDelayedError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.messages import ProducerSequence
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import DELIVERY, Compression, Record, encode, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock

@@ -9,11 +9,12 @@ import random
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.errors import DelayedNotPendingError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all
 from support.clocks import ManualClock

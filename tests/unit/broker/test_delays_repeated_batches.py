@@ -9,10 +9,11 @@ import random
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Record, encode
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.due_marks import DueMarks, MaintenanceMarks
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.due_marks import DueMarks, MaintenanceMarks
+from goqueue.partitions.partition import PartitionId
 
 A, B, C = (PartitionId("t", number) for number in range(3))
 

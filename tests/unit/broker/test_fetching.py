@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.model.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.reading.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
 from support.brokers import publish, read_all, running_broker
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gauges import BrokerGauges
-from goqueue.broker.group_removal import delete_group
+from goqueue.administration.group_removal import delete_group
+from goqueue.insight.gauges import BrokerGauges
 from goqueue.metrics import names
 from goqueue.metrics.registry import MAX_SERIES, Samples
 from goqueue.model.errors import DiskError

@@ -11,11 +11,11 @@ import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
+from goqueue.partitions.partition import PartitionId
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
 from support.clocks import ManualClock

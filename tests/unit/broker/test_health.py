@@ -7,9 +7,9 @@ import gc
 import time
 from typing import TYPE_CHECKING
 
-from goqueue.broker.health import NodeState, node_state
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DiskError
+from goqueue.partitions.health import NodeState, node_state
+from goqueue.partitions.partition import PartitionId
 from support.brokers import running_broker
 
 if TYPE_CHECKING:
@@ -20,13 +20,25 @@ def test_a_node_is_as_well_as_the_worst_that_happened_to_it(tmp_path: Path) -> N
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 1)
-            assert node_state(broker, is_ready=True) is NodeState.READY
+            assert (
+                node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)
+                is NodeState.READY
+            )
             partition = broker.partitions.partition(PartitionId("t", 0))
             partition.log.flush_failed(DiskError("refused"))
-            assert node_state(broker, is_ready=True) is NodeState.DEGRADED
+            assert (
+                node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)
+                is NodeState.DEGRADED
+            )
             broker.publisher.disk_full = "too full"
-            assert node_state(broker, is_ready=True) is NodeState.READ_ONLY
-            assert node_state(broker, is_ready=False) is NodeState.STOPPING
+            assert (
+                node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)
+                is NodeState.READ_ONLY
+            )
+            assert (
+                node_state(broker.partitions, broker.publisher.disk_full, is_ready=False)
+                is NodeState.STOPPING
+            )
             partition.log.recover()
 
     asyncio.run(scenario())

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker import hidden_offsets
-from goqueue.broker.hidden_offsets import HiddenOffsets
 from goqueue.model.errors import CorruptQueueStateError
+from goqueue.partitions import hidden_offsets
+from goqueue.partitions.hidden_offsets import HiddenOffsets
 
 BATCH = st.tuples(st.integers(1, 5), st.sampled_from(["full", "empty", "control"]))
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.backlogs import Backlog
-from goqueue.broker.history import MAX_GROUPS, POINTS, STEP_S, History, Line
-from goqueue.broker.vitals import quantile_ms
 from goqueue.delivery.group import QueueGroup, Source
-from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.operations import Opened
 from goqueue.delivery.settings import QueueSettings
+from goqueue.insight.backlogs import Backlog
+from goqueue.insight.history import MAX_GROUPS, POINTS, STEP_S, History, Line
+from goqueue.insight.vitals import quantile_ms
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
 from goqueue.metrics.registry import Metrics
 from goqueue.model.delivery import Priority
+from goqueue.partitions.lane_index import LaneIndex
 from support.clocks import ManualClock
 
 

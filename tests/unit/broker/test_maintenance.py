@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.upkeep import DiskState, MaintenanceSettings
 from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, LogFailedError
+from goqueue.partitions.partition import PartitionId
+from goqueue.partitions.upkeep import DiskState, MaintenanceSettings
 from goqueue.runtime.disk import DiskUsage, SystemDisk, SystemFile
 from goqueue.runtime.tasks import PeriodicTasks
 from support.brokers import publish, read_all, running_broker
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
 
 DAY_MS = 24 * 3600 * 1000
 SMALL_SEGMENTS = {"internal.segment.bytes": "1024"}
@@ -56,7 +55,7 @@ def test_segments_older_than_the_topics_retention_are_dropped(tmp_path: Path) ->
             for topic in ("short", "long"):
                 for _ in range(20):
                     publish(broker, topic, VALUE)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.expire() == 0
             clock.advance(2 * DAY_MS)
             dropped = await maintenance.expire()
@@ -75,7 +74,7 @@ def test_a_compacted_topic_keeps_its_old_segments_and_rolls_its_open_one(tmp_pat
             await broker.create_topic("table", 1, policy)
             publish(broker, "table", VALUE, key=b"k")
             clock.advance(DAY_MS)
-            assert await Maintenance(broker).expire() == 0
+            assert await broker.maintenance().expire() == 0
             log = partition_of(broker, "table").log
             assert [segment.end_offset for segment in log.segments.sealed] == [1]
             assert len(await read_all(broker, "table")) == 1
@@ -94,7 +93,7 @@ def test_a_producer_that_is_silent_for_a_week_is_forgotten(tmp_path: Path) -> No
             # Its records are old, but it sends them now.
             publish(broker, "t", VALUE, producer_id=2, timestamp_ms=1, **ids)
             clock.advance(2 * DAY_MS)
-            await Maintenance(broker).expire()
+            await broker.maintenance().expire()
             assert [producer for producer, _ in partition_of(broker, "t").sequences] == [2]
 
     asyncio.run(scenario())
@@ -107,7 +106,7 @@ def test_a_pass_looks_only_at_partitions_that_were_appended_to_or_whose_time_has
         clock = ManualClock(now_ms=10 * DAY_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await broker.create_topic("t", 5, {"retention.ms": str(DAY_MS)})
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             await maintenance.expire()
             assert list(broker.marks.retention.take(clock.now_ms())) == []
             publish(broker, "t", VALUE)
@@ -137,7 +136,7 @@ def test_marks_of_what_a_broker_finds_at_start_are_set(tmp_path: Path) -> None:
             publish(broker, "t", VALUE)
         clock.advance(2 * DAY_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
-            assert await Maintenance(broker).expire() == 1
+            assert await broker.maintenance().expire() == 1
 
     asyncio.run(scenario())
 
@@ -159,7 +158,7 @@ def test_a_record_is_compacted_no_earlier_than_its_lag_and_then_without_an_appen
             await broker.create_topic("t", 1, policy)
             for _ in range(30):
                 publish(broker, "t", VALUE, key=b"k")
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.compact_due() == 0
             clock.advance(60_000)
             assert await maintenance.compact_due() == 1
@@ -180,7 +179,7 @@ def test_the_longest_lag_compacts_what_is_not_dirty_enough_and_seals_what_is_ope
                 "max.compaction.lag.ms": "60000",
             }
             await broker.create_topic("t", 1, policy)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             publish(broker, "t", VALUE, key=b"k")
             clock.advance(60_001)
             await maintenance.expire()
@@ -204,7 +203,7 @@ def test_a_log_is_compacted_when_it_is_dirty_enough(tmp_path: Path) -> None:
             await broker.create_topic("dirty", 1, policy)
             for number in range(30):
                 publish(broker, "dirty", b"%d" % number + VALUE, key=b"k")
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.compact_due() == 1
             assert await maintenance.compact_due() == 0
             records = await read_all(broker, "dirty")
@@ -226,7 +225,7 @@ def test_a_log_that_is_clean_enough_is_left_alone_until_it_is_asked_for(tmp_path
                 "min.cleanable.dirty.ratio": "0.9",
             }
             await broker.create_topic("t", 1, policy)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             for number in range(20):
                 publish(broker, "t", VALUE, key=b"%d" % number)
             assert await maintenance.compact_due() == 1
@@ -246,7 +245,7 @@ def test_topics_that_delete_are_never_compacted(tmp_path: Path) -> None:
             await broker.create_topic("t", 1, SMALL_SEGMENTS)
             for _ in range(30):
                 publish(broker, "t", VALUE, key=b"k")
-            assert await Maintenance(broker).compact_due() == 0
+            assert await broker.maintenance().compact_due() == 0
             assert len(await read_all(broker, "t")) == 30
 
     asyncio.run(scenario())
@@ -261,7 +260,7 @@ def test_a_killed_broker_scans_nothing_that_was_checkpointed(tmp_path: Path) -> 
             await broker.create_topic("t", 1)
             producer = {"producer_id": 7, "producer_epoch": 0}
             first = publish(broker, "t", VALUE, base_sequence=0, **producer)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.checkpoint() == 1
             assert await maintenance.checkpoint() == 0
             scanned_later = publish(broker, "t", VALUE, base_sequence=1, **producer)
@@ -284,7 +283,7 @@ def test_sequences_are_kept_only_once_their_batches_are_on_the_disk(tmp_path: Pa
             await broker.create_topic("t", 1)
             publish(broker, "t", VALUE)
             disk.trace.clear()
-            await Maintenance(broker).checkpoint()
+            await broker.maintenance().checkpoint()
             synced = disk.trace.index("sync 00000000000000000000.log")
             kept = next(n for n, told in enumerate(disk.trace) if "rename log-summaries" in told)
             assert synced < kept
@@ -297,7 +296,7 @@ def test_appends_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
         async with running_broker(tmp_path, topic_defaults={"goqueue.fsync": "always"}) as broker:
             await broker.create_topic("t", 1)
             published = publish(broker, "t", VALUE)
-            making = asyncio.create_task(Maintenance(broker).checkpoint())
+            making = asyncio.create_task(broker.maintenance().checkpoint())
             later = publish(broker, "t", VALUE)
             for each in (published, later):
                 assert each.durable is not None
@@ -314,7 +313,7 @@ def test_a_topic_deleted_during_a_checkpoint_leaves_nothing_behind(tmp_path: Pat
             await broker.create_topic("t", 1)
             publish(broker, "t", VALUE)
             folder = partition_of(broker, "t").log.folder
-            making = asyncio.create_task(Maintenance(broker).checkpoint())
+            making = asyncio.create_task(broker.maintenance().checkpoint())
             await asyncio.sleep(0)
             await broker.delete_topic("t")
             await making
@@ -333,7 +332,7 @@ def test_publishing_is_refused_on_a_full_disk_and_taken_up_again(
         disk = SizedDisk()
         async with running_broker(tmp_path, disk=disk) as broker:
             await broker.create_topic("t", 1)
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.check_disk() is DiskState.ROOMY
             disk.used_percent = 85
             assert await maintenance.check_disk() is DiskState.TIGHT
@@ -347,7 +346,7 @@ def test_publishing_is_refused_on_a_full_disk_and_taken_up_again(
             assert await maintenance.check_disk() is DiskState.ROOMY
             publish(broker, "t", VALUE)
 
-    with caplog.at_level(logging.INFO, logger="goqueue.broker.maintenance"):
+    with caplog.at_level(logging.INFO, logger="goqueue.partitions.maintenance"):
         asyncio.run(scenario())
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "INFO"]
 
@@ -366,7 +365,7 @@ def test_a_failed_log_is_recovered_and_takes_appends_again(tmp_path: Path) -> No
                 publish(broker, "t", b"refused")
             with pytest.raises(LogFailedError):
                 publish(broker, "t", b"refused")
-            maintenance = Maintenance(broker)
+            maintenance = broker.maintenance()
             assert await maintenance.recover() == 1
             assert await maintenance.recover() == 0
             publish(broker, "t", b"taken")
@@ -385,7 +384,7 @@ def test_recovery_is_tried_less_and_less_often_while_the_disk_refuses(tmp_path: 
             fault = disk.fail_next("sync", times=1000)
             with pytest.raises(LogFailedError):
                 await partition_of(broker, "t").flusher.flush()
-            maintenance = Maintenance(broker, MaintenanceSettings(recovery_max_s=4.0))
+            maintenance = broker.maintenance(MaintenanceSettings(recovery_max_s=4.0))
             attempts = []
             for second in range(16):
                 left = fault.times
@@ -414,7 +413,7 @@ def test_every_pass_is_started_and_all_of_them_stop(tmp_path: Path) -> None:
             await asyncio.Event().wait()
 
         async with running_broker(tmp_path) as broker:
-            maintenance = Maintenance(broker, tasks=PeriodicTasks(sleep))
+            maintenance = broker.maintenance(tasks=PeriodicTasks(sleep))
             await maintenance.start()
             await asyncio.sleep(0)
             assert sorted(asked) == [1.0, 1.0, 5.0, 5.0, 10.0, 15.0, 30.0, 60.0, 60.0]
@@ -444,7 +443,7 @@ def test_stopping_calls_off_a_compaction_and_leaves_the_log_as_it_was(tmp_path: 
             await broker.create_topic("t", 1, {**SMALL_SEGMENTS, "cleanup.policy": "compact"})
             for _ in range(30):
                 publish(broker, "t", VALUE, key=b"k")
-            compacting = asyncio.create_task(Maintenance(broker).compact_due())
+            compacting = asyncio.create_task(broker.maintenance().compact_due())
             await asyncio.to_thread(disk.reached.wait)
             compacting.cancel()
             await asyncio.sleep(0)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.storage.flush_schedule import MANY, FlushSchedule
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Placed
+    from goqueue.partitions.partition import Placed
 
 COUNT = 60
 
@@ -46,7 +45,7 @@ def test_nothing_is_synced_on_the_thread_of_the_event_loop(tmp_path: Path, fsync
                 append(broker, "t", number)
             assert disk.sync_threads == set()
             await flushed(broker)
-            await Maintenance(broker).checkpoint()
+            await broker.maintenance().checkpoint()
         assert disk.sync_threads
         assert threading.current_thread().name not in disk.sync_threads
 
@@ -134,8 +133,8 @@ def test_a_checkpoint_of_many_short_logs_is_one_file(tmp_path: Path, clean: bool
             for number in range(COUNT):
                 append(broker, "t", number)
             if not clean:
-                assert await Maintenance(broker).checkpoint() == COUNT
-                assert await Maintenance(broker).checkpoint() == 0
+                assert await broker.maintenance().checkpoint() == COUNT
+                assert await broker.maintenance().checkpoint() == 0
         assert len(files_of(tmp_path, "t")) == COUNT
         async with running_broker(tmp_path, disk=HastyDisk()) as broker:
             found = [each for each in broker.partitions if each.id.topic == "t"]
@@ -151,7 +150,7 @@ def test_a_topic_made_again_does_not_find_the_summaries_of_the_old_one(tmp_path:
         async with running_broker(tmp_path, disk=HastyDisk()) as broker:
             await broker.create_topic("t", 2)
             append(broker, "t", 1)
-            await Maintenance(broker).checkpoint()
+            await broker.maintenance().checkpoint()
             await broker.delete_topic("t")
             await broker.create_topic("t", 2)
         async with running_broker(tmp_path, disk=HastyDisk()) as broker:

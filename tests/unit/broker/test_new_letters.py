@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.attention import attention
-from goqueue.broker.new_letters import NewLetters
-from goqueue.broker.overview import take_inventory
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.redrive import RedriveRequest
+from goqueue.insight.attention import attention
+from goqueue.insight.new_dead_letters import DeadLetterCount
+from goqueue.insight.overview import take_inventory
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 
@@ -37,7 +37,7 @@ def test_letters_that_somebody_publishes_need_attention_for_an_hour(tmp_path: Pa
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock) as broker:
             await make(broker, "orders", "orders.dlq")
-            assert await broker.letters.lately.all() == []
+            assert await broker.new_dead_letters.all() == []
             publish(broker, "orders.dlq", b"a", b"b")
             assert await titles(broker) == ["2 dead letters of orders"]
             clock.advance(50 * MINUTE_MS)
@@ -61,7 +61,9 @@ def test_a_new_start_knows_the_letters_of_the_last_hour(tmp_path: Path) -> None:
             clock.advance(61 * MINUTE_MS)
             publish(broker, "orders.dlq", b"new")
         async with running_broker(tmp_path, clock=clock) as broker:
-            assert await broker.letters.lately.all() == [NewLetters(1, "orders.dlq", "orders")]
+            assert await broker.new_dead_letters.all() == [
+                DeadLetterCount(1, "orders.dlq", "orders")
+            ]
 
     asyncio.run(scenario())
 
@@ -98,9 +100,9 @@ def test_letters_of_a_pipeline_are_found_where_it_says_that_it_puts_them(tmp_pat
             assert await titles(broker) == []
             publish(broker, "rejected", b"a", b"b")
             publish(broker, "orders.dlq", b"c")
-            assert await broker.letters.lately.all() == [
-                NewLetters(2, "rejected", pipeline="revenue"),
-                NewLetters(1, "orders.dlq", source="orders"),
+            assert await broker.new_dead_letters.all() == [
+                DeadLetterCount(2, "rejected", pipeline="revenue"),
+                DeadLetterCount(1, "orders.dlq", source="orders"),
             ]
 
     asyncio.run(scenario())

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.partition import Isolation, Partition, PartitionId
-from goqueue.broker.partition_log import open_partition_log
-from goqueue.broker.waiting import Waiter
 from goqueue.model.errors import DiskError, LogFailedError, OffsetOutOfRangeError
+from goqueue.partitions.partition import Isolation, Partition, PartitionId
+from goqueue.partitions.partition_log import open_partition_log
+from goqueue.partitions.waiting import Waiter
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync, LogConfig

@@ -10,9 +10,6 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import DISK_THREADS
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import Acks, PublishRequest
 from goqueue.metrics.names import BYTES_PUBLISHED, MESSAGES_PUBLISHED
 from goqueue.model.errors import (
     BatchTooLargeError,
@@ -32,6 +29,9 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import Acks, PublishRequest
 from goqueue.records import LOG_APPEND_TIME, Compression, Record, encode
 from goqueue.records.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, peek
 from support.brokers import publish, read_all, running_broker

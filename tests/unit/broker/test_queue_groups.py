@@ -14,9 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queues import QUEUE_TOPIC
 from goqueue.delivery.receipts import Receipt
 from goqueue.delivery.settings import Mode, QueueSettings
@@ -31,6 +28,8 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.ids import TimestampMs
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
@@ -215,7 +214,7 @@ def test_compacted_offsets_are_passed_over(tmp_path: Path) -> None:
             for number in range(20):
                 publish(broker, "t", b"%d" % number + bytes(100), key=b"same")
             publish(broker, "t", b"other", key=b"other")
-            await Maintenance(broker).compact(PartitionId("t", 0))
+            await broker.maintenance().compact(PartitionId("t", 0))
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 21
             taken = await poll(broker, await member_of(broker))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.broker.letters import LetterFilter
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queues import QUEUE_TOPIC
 from goqueue.broker.redrive import MAX_KEPT, RedriveRequest, RedriveState
 from goqueue.delivery.group import REDRIVE_GROUP
 from goqueue.model.errors import GoQueueError, UnknownRedriveError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash

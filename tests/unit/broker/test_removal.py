@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import DiskError
+from goqueue.partitions.maintenance import Maintenance
+from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.naming import CHECKPOINT
 from support.brokers import publish, read_all, running_broker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
 
 DAY_MS = 24 * 3600 * 1000
 SMALL_SEGMENTS = {"internal.segment.bytes": "1024"}

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.schemas import SCHEMAS_TOPIC
 from goqueue.model.errors import (
     BatchError,
@@ -19,6 +17,8 @@ from goqueue.model.errors import (
     SchemaError,
     SchemaValidationError,
 )
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
 from support.batches import garbage_batch

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker import search
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
-from goqueue.broker.search import Search
-from goqueue.broker.searching import Wanted
-from goqueue.broker.time_range import spans_between
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading import search
+from goqueue.reading.search import Search
+from goqueue.reading.searching import Wanted
 from goqueue.records import Record, encode
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, read_all, running_broker
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     import pytest
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.searching import Hit
+    from goqueue.reading.searching import Hit
 
 Batches: TypeAlias = list[tuple[int, list[Record]]]
 
@@ -98,11 +96,18 @@ async def look_on(
     broker: Broker, topic: str, wanted: Wanted, limit: int, *, newest_first: bool
 ) -> tuple[list[Hit], int]:
     """Every page until the end."""
-    spans = await spans_between(broker, topic, None, None)
+    spans = await broker.time_ranges.spans(topic, None, None)
     hits: list[Hit] = []
     pages = 0
     while spans or not pages:
-        found = await Search(broker, wanted, limit, newest_first=newest_first).run(topic, spans)
+        found = await Search(
+            broker.partitions,
+            broker.executor,
+            broker.clock,
+            wanted,
+            limit,
+            newest_first=newest_first,
+        ).run(topic, spans)
         assert len(found.hits) <= limit
         assert found.rest != spans or not spans
         hits += found.hits
@@ -174,14 +179,23 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
                 publish(broker, "t", *values[:500])
             for _ in range(3000):
                 publish(broker, "t", b"y" * 100)
-            reading = Search(broker, Wanted(), 50, newest_first=True)
-            found = await reading.run("t", await spans_between(broker, "t", None, None))
+            reading = Search(
+                broker.partitions, broker.executor, broker.clock, Wanted(), 50, newest_first=True
+            )
+            found = await reading.run("t", await broker.time_ranges.spans("t", None, None))
             assert [each.record.offset for each in found.hits] == list(range(12_999, 12_949, -1))
             assert reading._read_bytes < 40_000
             assert found.scanned < 300
 
-            rare = Search(broker, Wanted(text=b"nowhere"), 50, newest_first=True)
-            spans = await spans_between(broker, "t", None, None)
+            rare = Search(
+                broker.partitions,
+                broker.executor,
+                broker.clock,
+                Wanted(text=b"nowhere"),
+                50,
+                newest_first=True,
+            )
+            spans = await broker.time_ranges.spans("t", None, None)
             assert (await rare.run("t", spans)).scanned <= 13_000
             assert rare._read_bytes < search.MAX_READ_BYTES + 2_000_000
 
@@ -216,8 +230,10 @@ def test_large_messages_fill_an_answer_sooner(
             await broker.create_topic("t", 1)
             for _ in range(8):
                 publish(broker, "t", b"x" * 500_000)
-            spans: Any = await spans_between(broker, "t", None, None)
-            found = await Search(broker, Wanted(), 50, newest_first=True).run("t", spans)
+            spans: Any = await broker.time_ranges.spans("t", None, None)
+            found = await Search(
+                broker.partitions, broker.executor, broker.clock, Wanted(), 50, newest_first=True
+            ).run("t", spans)
             assert [each.record.offset for each in found.hits] == [7, 6]
             hits, _ = await look_on(broker, "t", Wanted(), 50, newest_first=True)
             assert [each.record.offset for each in hits] == list(range(7, -1, -1))
@@ -260,7 +276,7 @@ def test_what_compaction_has_left_is_found_in_both_directions(tmp_path: Path) ->
             for number in range(300):
                 publish(broker, "t", b"%d" % number, key=b"%d" % (number % 7))
             publish(broker, "t", b"last", key=b"none")
-            await Maintenance(broker).compact(PartitionId("t", 0))
+            await broker.maintenance().compact(PartitionId("t", 0))
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 60
             for newest_first in (True, False):

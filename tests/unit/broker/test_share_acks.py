@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.broker.ack import Verdict
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.queues import QUEUE_PARTITIONS
 from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
@@ -24,6 +23,7 @@ from goqueue.model.errors import (
     TooManyGroupsError,
     UnknownTopicError,
 )
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk

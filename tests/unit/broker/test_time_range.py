@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.stored_messages import StoredMessage
-from goqueue.broker.time_range import Page, Span, merge, read_spans, spans_between
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.reading.stored_messages import StoredMessage
+from goqueue.reading.time_range import Page, Span, merge
 from goqueue.records import Record
 from support.brokers import running_broker
 
@@ -67,11 +67,13 @@ def test_a_topic_is_read_between_two_moments(tmp_path: Path) -> None:
             for second in range(30):
                 message = NewMessage(b"%d" % second, None, (), second % 3, second * 1000)
                 await broker.writer.publish("t", [message])
-            spans = await spans_between(broker, "t", 5000, 21_000)
-            found = await read_spans(broker, "t", spans, limit=1000, begin_ms=5000, end_ms=21_000)
+            spans = await broker.time_ranges.spans("t", 5000, 21_000)
+            found = await broker.time_ranges.read(
+                "t", spans, limit=1000, begin_ms=5000, end_ms=21_000
+            )
             assert [m.record.value for m in found.messages] == [b"%d" % n for n in range(5, 21)]
             assert found.rest == []
-            assert await spans_between(broker, "t", 90_000, None) == []
+            assert await broker.time_ranges.spans("t", 90_000, None) == []
 
     asyncio.run(scenario())
 
@@ -82,8 +84,8 @@ def test_messages_with_clocks_of_their_own_are_left_out(tmp_path: Path) -> None:
             await broker.create_topic("t", 1)
             for at_ms in (1000, 9000, 2000, 3000):
                 await broker.writer.publish("t", [NewMessage(b"%d" % at_ms, None, (), 0, at_ms)])
-            spans = await spans_between(broker, "t", 1000, None)
-            found = await read_spans(broker, "t", spans, limit=10, begin_ms=1000, end_ms=5000)
+            spans = await broker.time_ranges.spans("t", 1000, None)
+            found = await broker.time_ranges.read("t", spans, limit=10, begin_ms=1000, end_ms=5000)
             assert [m.record.value for m in found.messages] == [b"1000", b"2000", b"3000"]
 
     asyncio.run(scenario())

@@ -11,8 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.topics import MAX_PARTITIONS, Topics, check_name
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
     DiskError,
@@ -26,7 +24,9 @@ from goqueue.model.errors import (
     UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.partitions.partition import PartitionId
 from goqueue.storage.config import Fsync
+from goqueue.topics.catalogue import MAX_PARTITIONS, Topics, check_name
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk

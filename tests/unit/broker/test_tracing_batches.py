@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
-from goqueue.broker.trace_batches import traced_batch
 from goqueue.model.errors import DelayTooLongError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
+from goqueue.tracing.batches import traced_batch
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.index import parts_of
 from goqueue.tracing.search import TraceQuery
@@ -156,7 +156,7 @@ def test_refused_messages_cost_no_more_traces_than_others(tmp_path):
 def test_a_rebalance_is_one_trace_however_often_it_begins_again(tmp_path):
     async def told(after_restart):
         async with running_broker(tmp_path) as broker:
-            tell = broker.tracer.rebalanced
+            tell = broker.log_group_traces.rebalanced
             for number, reason, took_ms in (
                 (1, "member_joined", None),
                 (2, "member_left", None),

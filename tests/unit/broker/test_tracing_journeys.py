@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
 from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model.errors import UnknownTraceError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Record, encode
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.store import TracingSettings

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.attention import damage_found
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import PublishRequest
 from goqueue.broker.redrive import RedriveRequest
 from goqueue.delivery.settings import QueueSettings
+from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Record, encode, peek
 from support.batches import batch_with_bad_record, garbage_batch, sealed
 from support.brokers import publish, read_all, running_broker

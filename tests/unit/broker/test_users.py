@@ -5,8 +5,10 @@ import logging
 
 import pytest
 
-from goqueue.broker import users as users_module
-from goqueue.broker.logins import begin_login
+from goqueue.access import users as users_module
+from goqueue.access.keys import keys_from_password
+from goqueue.access.logins import begin_login
+from goqueue.access.mechanisms import Mechanism
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
     AuthenticationFailedError,
@@ -15,8 +17,6 @@ from goqueue.model.errors import (
 )
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
-from goqueue.tenancy.keys import keys_from_password
-from goqueue.tenancy.mechanisms import Mechanism
 from support.brokers import running_broker
 
 SCRAM = Mechanism.SCRAM_SHA_256

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.group_views import list_groups, view_group
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.rebalances import rebalance_stats, total
-from goqueue.broker.topic_views import view_topic
 from goqueue.groups.stats import GroupStats, RebalanceReason
+from goqueue.insight.group_views import list_groups, view_group
+from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import GroupNotFoundError
+from goqueue.partitions.partition import PartitionId
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_a_view_of_a_group_names_its_members_and_their_partitions(tmp_path: Path
 
 def test_a_view_of_a_topic_adds_its_partitions_up(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
-        view = view_topic(broker, "t")
+        view = view_topic(broker.partitions, broker.topics.catalogue.topic("t"), 1)
         assert [(p.log_start, p.log_end) for p in view.partitions] == [(0, 5), (0, 0)]
         assert view.message_count == 5
         assert view.size_bytes == view.partitions[0].size_bytes > 0
@@ -78,9 +78,9 @@ def test_rebalances_of_all_groups_add_up() -> None:
 def test_the_rebalances_of_one_group_are_its_own(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         await broker.memberships.join("g", ["t"])
-        assert rebalance_stats(broker, "g").joins == 1
-        assert rebalance_stats(broker).joins == 1
+        assert rebalance_stats(broker.groups, "g").joins == 1
+        assert rebalance_stats(broker.groups).joins == 1
         with pytest.raises(GroupNotFoundError):
-            rebalance_stats(broker, "nobody")
+            rebalance_stats(broker.groups, "nobody")
 
     with_topic(tmp_path, scenario)

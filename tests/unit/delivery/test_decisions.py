@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
-from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
+from goqueue.partitions.lane_index import LaneIndex
 
 SETTINGS = QueueSettings(max_deliveries=3, backoff_ms=1000, max_backoff_ms=60_000, max_waiting=10)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delivery.lane_index import LaneIndex, priorities_of, priority_of
 from goqueue.model.delivery import PRIORITY_HEADER, Priority
 from goqueue.model.errors import CorruptQueueStateError, InvariantError
+from goqueue.partitions.lane_index import LaneIndex, priorities_of, priority_of
 from goqueue.records import Record
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = (int(each) for each in Priority)

@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
-from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.leases import NUMBERS
 from goqueue.delivery.pages import PAGE, MessageState
 from goqueue.delivery.queue import PartitionQueue
@@ -23,6 +22,7 @@ from goqueue.delivery.receipts import Receipt
 from goqueue.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
+from goqueue.partitions.lane_index import LaneIndex
 
 AVAILABLE, IN_FLIGHT, WAITING, DOOMED, SETTLED = MessageState
 SETTINGS = QueueSettings(max_deliveries=3, max_waiting=40)

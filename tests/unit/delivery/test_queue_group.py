@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import QueueGroup, Source
-from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.partitions.lane_index import LaneIndex
 from support.alone import alone
 
 TOPIC = UUID(int=7)

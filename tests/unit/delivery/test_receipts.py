@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.expired import MAX_EXPIRED_RECEIPTS, ExpiredReceipts
-from goqueue.delivery.lane_index import LaneIndex
 from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.receipts import Receipt
 from goqueue.delivery.settings import QueueSettings
@@ -22,6 +21,7 @@ from goqueue.model.errors import (
     ReceiptError,
     UnknownReceiptError,
 )
+from goqueue.partitions.lane_index import LaneIndex
 
 SETTINGS = QueueSettings()
 COUNT = 600

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.consumer.protocol import encode_subscription
 from goqueue.groups.coordinator import GroupCoordinator
 from goqueue.groups.effects import Effects, Entry, Token
 from goqueue.groups.messages import (
@@ -23,7 +23,7 @@ from goqueue.groups.messages import (
     SyncRequest,
 )
 from goqueue.groups.settings import GroupSettings
-from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
+from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import GroupError
 

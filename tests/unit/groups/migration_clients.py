@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from goqueue.groups.assignors import MemberSpec, assign_range, assign_uniform
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.consumer.protocol import (
     assigned_partitions,
     encode_assignment,
     read_subscription,

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from goqueue.groups.consumer_protocol import assigned_partitions, encode_assignment
+from goqueue.groups.consumer.protocol import assigned_partitions, encode_assignment
 from goqueue.groups.messages import JoinResult, SyncResult
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (

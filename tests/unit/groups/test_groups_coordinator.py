@@ -7,9 +7,9 @@ from group_driver import SESSION_MS, Driver, metadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.groups.classic import ClassicGroup
-from goqueue.groups.classic_state import LEGAL_MOVES, ClassicState
-from goqueue.groups.consumer_protocol import encode_assignment
+from goqueue.groups.classic.group import ClassicGroup
+from goqueue.groups.classic.state import LEGAL_MOVES, ClassicState
+from goqueue.groups.consumer.protocol import encode_assignment
 from goqueue.groups.coordinator import GroupCoordinator
 from goqueue.groups.effects import Entry
 from goqueue.groups.settings import GroupSettings

@@ -8,7 +8,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.consumer.protocol import (
     assigned_partitions,
     encode_assignment,
     encode_subscription,

@@ -8,7 +8,7 @@ import pytest
 from group_driver import REBALANCE_MS, SESSION_MS, Driver
 from migration_clients import subscription
 
-from goqueue.groups.consumer_protocol import assigned_partitions, encode_assignment
+from goqueue.groups.consumer.protocol import assigned_partitions, encode_assignment
 from goqueue.groups.settings import GroupSettings, MigrationPolicy
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import (

@@ -9,9 +9,9 @@ import pytest
 from group_driver import AT_ONCE, TOPOLOGY, Driver, subtopology
 
 from goqueue.groups.messages import UserEndpoint
-from goqueue.groups.streams_assignor import Role
-from goqueue.groups.streams_configured import StatusCode
-from goqueue.groups.streams_topology import Topology
+from goqueue.groups.streams.assignor import Role
+from goqueue.groups.streams.configured import StatusCode
+from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupMaxSizeError,

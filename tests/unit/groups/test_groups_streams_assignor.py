@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.groups.streams_assignor import Role, Task, TaskMember, assign_tasks
+from goqueue.groups.streams.assignor import Role, Task, TaskMember, assign_tasks
 
 NOTHING: frozenset[Task] = frozenset()
 PROCESSES = st.lists(st.sampled_from("ABCD"), min_size=1, max_size=8)

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.groups.streams_assignor import Role, Task
-from goqueue.groups.streams_topology import Topology
+from goqueue.groups.streams.assignor import Role, Task
+from goqueue.groups.streams.topology import Topology
 from goqueue.groups.topics import TopicCatalogue
 from goqueue.model.errors import (
     FencedMemberEpochError,

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from group_driver import TOPOLOGY, internal, subtopology
 
-from goqueue.groups.streams_configured import MAX_TASKS, StatusCode, configure
-from goqueue.groups.streams_topology import (
+from goqueue.groups.streams.configured import MAX_TASKS, StatusCode, configure
+from goqueue.groups.streams.topology import (
     MAX_SUBTOPOLOGIES,
     Subtopology,
     Topology,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.fetch import Fetched, PartitionRead, visible_batches
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
+from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import CONTROL, TRANSACTIONAL, Record, encode, walk
 from goqueue.records.committed import committed
 

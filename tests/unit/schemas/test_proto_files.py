@@ -12,9 +12,9 @@ from google.protobuf import descriptor_pb2 as pb
 from schema_texts import parsed, proto
 
 from goqueue.model.errors import InvalidSchemaError
-from goqueue.schemas.proto_parser import parse_proto
-from goqueue.schemas.proto_text import json_name, text_of
-from goqueue.schemas.protobuf import ProtobufSchema
+from goqueue.schemas.protobuf.parser import parse_proto
+from goqueue.schemas.protobuf.schema import ProtobufSchema
+from goqueue.schemas.protobuf.text import json_name, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schema_texts import avro_record, json_object, parsed, proto
 
-from goqueue.schemas.avro_tree import AvroNames
-from goqueue.schemas.avro_walk import fault_in
+from goqueue.schemas.avro.tree import AvroNames
+from goqueue.schemas.avro.walk import fault_in
 from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
 
 PERSON = avro_record(

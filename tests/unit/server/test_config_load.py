@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from config_cases import load
 
-from goqueue.broker.settings import SETTINGS as TOPIC_SETTINGS
-from goqueue.broker.settings import check_overrides
 from goqueue.server.config import TABLE, Config
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_table import fold
 from goqueue.storage.config import Fsync
+from goqueue.topics.settings import SETTINGS as TOPIC_SETTINGS
+from goqueue.topics.settings import check_overrides
 
 if TYPE_CHECKING:
     from pathlib import Path

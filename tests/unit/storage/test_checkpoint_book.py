@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.storage.checkpoint_book import CheckpointBook
+from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.shared_files import SharedFiles

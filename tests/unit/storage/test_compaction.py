@@ -26,7 +26,7 @@ from goqueue.records import (
     encode,
 )
 from goqueue.storage import lookup
-from goqueue.storage.compaction import DAY_MS, Compaction, compact, dirty_ratio
+from goqueue.storage.compaction.compaction import DAY_MS, Compaction, compact, dirty_ratio
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.clocks import ManualClock

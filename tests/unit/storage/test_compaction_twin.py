@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from goqueue.records import CONTROL, TRANSACTIONAL, Compression, Record, decode_rows
-from goqueue.storage.compaction import DAY_MS, Compaction
+from goqueue.storage.compaction.compaction import DAY_MS, Compaction
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.lookup import TimestampHit

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import UnsupportedFormatError
-from goqueue.storage.checkpoint import FORMAT_VERSION, Checkpoint
+from goqueue.storage.checkpoints.checkpoint import FORMAT_VERSION, Checkpoint
 from goqueue.storage.config import LogConfig
 from goqueue.storage.epochs import EpochStart
 from goqueue.storage.log import Log

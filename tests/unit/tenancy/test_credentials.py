@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.model.errors import (
-    AuthenticationFailedError,
-    CorruptCredentialError,
-    UnacceptableCredentialError,
-)
-from goqueue.tenancy.credentials import (
+from goqueue.access.credentials import (
     Decoys,
     User,
     check_user_name,
@@ -18,9 +13,14 @@ from goqueue.tenancy.credentials import (
     has_password,
     new_user,
 )
-from goqueue.tenancy.keys import ScramKeys, keys_from_salted
-from goqueue.tenancy.mechanisms import SCRAM_HASHES, Mechanism
-from goqueue.tenancy.plain import parse_plain
+from goqueue.access.keys import ScramKeys, keys_from_salted
+from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.plain import parse_plain
+from goqueue.model.errors import (
+    AuthenticationFailedError,
+    CorruptCredentialError,
+    UnacceptableCredentialError,
+)
 
 PASSWORD = "correct horse"
 ALICE = new_user("alice", PASSWORD, lambda: b"salt")

@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scram_client import ScramClient
 
+from goqueue.access.credentials import Decoys
+from goqueue.access.keys import keys_from_password
+from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
-from goqueue.tenancy.credentials import Decoys
-from goqueue.tenancy.keys import keys_from_password
-from goqueue.tenancy.mechanisms import SCRAM_HASHES, Mechanism
-from goqueue.tenancy.scram import ScramLogin, ScramState
 
 SALT = b"a salt of some bytes"
 KEYS = {

@@ -24,9 +24,9 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
+from goqueue.partitions.markers import Marker
 from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.encoding import Entry
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import (
     Effects,
     Ending,

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from goqueue.broker.fetch import Fetched, PartitionRead, visible_batches
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.isolation import PartitionTransactions
+from goqueue.partitions.markers import Marker, encode_marker, read_marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import TRANSACTIONAL, Record, encode
 from goqueue.records.batch import peek, stamp
-from goqueue.transactions.isolation import PartitionTransactions
-from goqueue.transactions.markers import Marker, encode_marker, read_marker
 
 PRODUCERS = st.integers(0, 3)
 PLACE = PartitionRead(PartitionId("t", 0), 0, 1 << 20)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.model.errors import FencedProducerError, OutOfOrderSequenceError
+from goqueue.partitions import sequences
+from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
 from goqueue.records import Record, encode
 from goqueue.records.batch import CONTROL, peek
-from goqueue.transactions import sequences
-from goqueue.transactions.sequences import ProducerSequences, SequencedBatch
 
 LARGEST = (1 << 31) - 1
 REMEMBERED = 5

@@ -17,8 +17,8 @@ from goqueue.model.errors import (
     TransactionError,
     UnknownProducerError,
 )
+from goqueue.partitions.markers import Marker
 from goqueue.transactions.encoding import Entry
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Effects, Identity, InitRequest
 from goqueue.transactions.series import MAX_MEMBERS, Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings

@@ -8,10 +8,11 @@ import gc
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from goqueue.transactions.messages import InitRequest
 from goqueue.transactions.series import Member, TogetherRequest

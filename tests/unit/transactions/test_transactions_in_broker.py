@@ -8,10 +8,6 @@ import itertools
 import pytest
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.maintenance import Maintenance
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.publish import PublishRequest
-from goqueue.broker.stored_messages import MessageReader
 from goqueue.broker.transactions import TRANSACTIONS_TOPIC
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import (
@@ -22,8 +18,11 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.publishing.publish import PublishRequest
+from goqueue.reading.stored_messages import MessageReader
 from goqueue.records import TRANSACTIONAL, Record, encode, walk
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -346,7 +345,7 @@ def test_compaction_drops_what_was_aborted_and_keeps_what_it_would_have_replaced
             await producer.end(Marker.ABORT)
             publish(broker, "t", b"." * 1024, key=b"1")
             publish(broker, "t", b"." * 1024, key=b"2")
-            await Maintenance(broker).compact(P0)
+            await broker.maintenance().compact(P0)
             for isolation in Isolation:  # what one read gives is the first segment
                 assert await _values(broker, isolation=isolation) == [b"kept"]
 

@@ -9,13 +9,14 @@ import random
 
 import pytest
 
-from goqueue.broker.broker import Broker, BrokerSettings
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
+from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
+from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import EndRequest, InitRequest
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash

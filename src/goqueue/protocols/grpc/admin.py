@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from goqueue.administration.group_removal import delete_group
 from goqueue.broker.assignments import check_assignments
-from goqueue.broker.group_removal import delete_group
-from goqueue.broker.group_views import list_groups, view_group
+from goqueue.insight.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.topics import Topic
     from goqueue.groups.describe import GroupListing
+    from goqueue.topics.catalogue import Topic
 
 
 class AdminService(AdminServiceServicer):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.broker.partition import Isolation, PartitionId
-from goqueue.broker.positions import offset_of
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.subscription import Subscription
@@ -15,6 +14,7 @@ from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 from goqueue.protocols.grpc.wire import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.writing import whole_writes
+from goqueue.reading.positions import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.grpc.interceptor import OpenStreams
 
 MAX_MESSAGES: Final = 1000
@@ -52,7 +52,7 @@ class ConsumeService(ConsumeServiceServicer):
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
         partition = self._broker.partitions.partition(PartitionId(request.topic, request.partition))
         position = position_of(request.start, request.offset, request.timestamp_ms)
-        offset = await offset_of(self._broker, partition, position)
+        offset = await offset_of(partition, position, self._broker.executor)
         until = _until(request, partition)
         await write(pb.ConsumeResponse(next_offset=offset, high_watermark=partition.high_watermark))
         trace_id_of = self._broker.tracer.trace_id_of

@@ -11,8 +11,8 @@ from goqueue.protocols.grpc.wire import new_messages, new_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.new_messages import NewMessage
     from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+    from goqueue.publishing.new_messages import NewMessage
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.turns import Turns
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker import lag
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import reset_offsets, set_offsets
+from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.insight import lag
 from goqueue.model.errors import InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
 from goqueue.protocols.grpc.wire import outcome, position_of

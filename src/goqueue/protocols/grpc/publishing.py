@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from goqueue.broker.messages import ProducerSequence
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.incoming import TURN_MESSAGES, Incoming
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
 from goqueue.protocols.grpc.wire import acks_of, publish_response, publish_row
+from goqueue.publishing.messages import ProducerSequence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from grpc.aio import ServicerContext
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult, Misfits, Publishing
-    from goqueue.broker.new_messages import NewMessage
     from goqueue.protocols.grpc.interceptor import OpenStreams
+    from goqueue.publishing.messages import MessageResult, Misfits, Publishing
+    from goqueue.publishing.new_messages import NewMessage
     from goqueue.runtime.turns import Turns
 
 MAX_IN_FLIGHT: Final = 100

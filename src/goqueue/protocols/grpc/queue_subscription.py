@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
     from goqueue.broker.queue_members import QueueMember
     from goqueue.broker.runs import Run
+    from goqueue.partitions.partition import PartitionId
     from goqueue.records import Record
 
 VERDICTS: Final = {

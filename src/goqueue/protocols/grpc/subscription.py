@@ -7,8 +7,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, GroupError, PartitionNotAssignedError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.wire import outcome, places, split, to_message
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.membership import Member
-    from goqueue.broker.stored_messages import StoredMessage
+    from goqueue.reading.stored_messages import StoredMessage
 
 TURN_MS: Final = 200
 """How often the group hears of the member and the member of its group. A partition changes hands

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.transaction_offsets import stage_offsets
 from goqueue.model.errors import UnknownProducerError
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.incoming import Incoming
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
 from goqueue.protocols.grpc.wire import outcome, publish_response
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
 from goqueue.transactions.states import TransactionState
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position
-from goqueue.broker.publish import Acks
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
 from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import Acks
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
-    from goqueue.broker.messages import MessageResult
-    from goqueue.broker.partition import PartitionId
-    from goqueue.broker.stored_messages import StoredMessage
     from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.publishing.messages import MessageResult
+    from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers, Record
 
 ACKS: Final = {pb.ACKS_ALL: Acks.ALL, pb.ACKS_LEADER: Acks.LEADER, pb.ACKS_NONE: Acks.NONE}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.broker_configs import Level
-from goqueue.broker.broker_setting_table import BROKER_SETTINGS
+from goqueue.configs.broker_configs import Level
+from goqueue.configs.broker_setting_table import BROKER_SETTINGS
 from goqueue.model.errors import InvalidBrokerConfigError
 from goqueue.protocols.kafka.config_entries import (
     SOURCE_CLUSTER,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.broker_configs import BrokerConfigs
+    from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.protocols.kafka.reading import Struct
 
 _SOURCES: Final = {

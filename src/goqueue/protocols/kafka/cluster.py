@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.metadata import Address
     from goqueue.protocols.kafka.reading import Struct
+    from goqueue.topics.catalogue import Topic
 
 _BROKERS: Final = 1
 

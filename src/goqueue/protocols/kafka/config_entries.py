@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from goqueue.broker.setting import items
 from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.topics.setting import items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.fetch import Fetched, FetchRequest, PartitionRead
-from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.model.errors import TopicError
+from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.kafka import fetch_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
@@ -18,6 +17,7 @@ from goqueue.protocols.kafka.fetch_wire import FetchedPartition, FetchedTopic
 from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Pace
+from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.group_removal import delete_group
-from goqueue.broker.group_views import list_groups
+from goqueue.administration.group_removal import delete_group
+from goqueue.insight.group_views import list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
@@ -18,7 +18,7 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.group_views import GroupLine
+    from goqueue.insight.group_views import GroupLine
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct

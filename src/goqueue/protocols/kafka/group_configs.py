@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.group_configs import GroupConfigs
 from goqueue.broker.share_settings import SHARE_SETTINGS
+from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
+from goqueue.configs.share_group_configs import GroupConfigs
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
 from goqueue.protocols.kafka.config_entries import (
     DELETE,
@@ -151,7 +151,7 @@ class ShareSection:
 
     def __init__(self, broker: Broker) -> None:
         self._queues = broker.queues
-        self._configs = GroupConfigs(broker)
+        self._configs = GroupConfigs(broker.queues, broker.settings.groups)
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
         """Every setting of a group."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.lag import committed_offsets
-from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.offsets import CommittedOffset
+from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import GoQueueError, GroupError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.broker.partition import Isolation
+from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.errors import InvalidIsolationLevelError
 
 

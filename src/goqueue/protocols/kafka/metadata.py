@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.topics import check_name
 from goqueue.model.errors import (
     GoQueueError,
     TopicExistsError,
@@ -21,17 +20,18 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.operations import cluster_operations, topic_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.topics.catalogue import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct
+    from goqueue.topics.catalogue import Topic
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import Partition, PartitionId
 from goqueue.model.errors import GoQueueError
+from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.isolation import isolation_of
@@ -18,7 +18,7 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Isolation
+    from goqueue.partitions.partition import Isolation
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.publish import Acks, Published, PublishRequest
 from goqueue.model.errors import GoQueueError, MalformedBatchError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
@@ -19,15 +18,16 @@ from goqueue.protocols.kafka.produce_joining import IMPLICIT_FROM, ProduceJoinin
 from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicData, TopicResult
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import in_turns
+from goqueue.publishing.publish import Acks, Published, PublishRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.settings import TopicSettings
     from goqueue.protocols.kafka.codec import Encoded, Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest
+    from goqueue.topics.settings import TopicSettings
 
 _ACKS: Final = {acks.value: acks for acks in Acks}
 

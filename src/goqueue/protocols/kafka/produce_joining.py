@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import (
     BatchError,
     ConcurrentTransactionsError,
@@ -23,6 +22,7 @@ from goqueue.model.errors import (
     TopicError,
     TransactionCoordinatorUnavailableError,
 )
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.codec import Bare, Encoded
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.records.batch import peek

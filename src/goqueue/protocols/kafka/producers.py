@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -18,7 +18,7 @@ from goqueue.transactions.messages import Identity, InitRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.reading import Struct

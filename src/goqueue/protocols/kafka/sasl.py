@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.logins import begin_login
+from goqueue.access.logins import begin_login
+from goqueue.access.mechanisms import Mechanism
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.codec import Bare
 from goqueue.protocols.kafka.context import ANONYMOUS
 from goqueue.protocols.kafka.registry import ApiSpec, Endpoint, api
-from goqueue.tenancy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
-    from goqueue.broker.logins import Login
-    from goqueue.broker.users import Users
+    from goqueue.access.logins import Login
+    from goqueue.access.users import Users
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext, Session
     from goqueue.protocols.kafka.reading import Struct

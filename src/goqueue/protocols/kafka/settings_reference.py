@@ -9,18 +9,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS
-from goqueue.broker.broker_setting_table import BROKER_SETTINGS
-from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.setting import MAX_LONG, Effect
 from goqueue.broker.share_settings import SHARE_SETTINGS
-from goqueue.broker.topic_setting_table import OWN_SETTINGS, SETTINGS
+from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS
+from goqueue.configs.broker_setting_table import BROKER_SETTINGS
+from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.delivery.settings import NEW_SHARE_GROUP
+from goqueue.topics.setting import MAX_LONG, Effect
+from goqueue.topics.setting_table import OWN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from goqueue.broker.setting import Setting
+    from goqueue.topics.setting import Setting
 
 _INTRODUCTION: Final = """\
 # Kafka's settings

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import ShareAcks
 from goqueue.broker.share_members import ShareMembers
@@ -23,6 +22,7 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api

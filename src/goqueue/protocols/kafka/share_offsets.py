@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_start import isolation_of
 from goqueue.broker.share_members import ShareMembers
 from goqueue.delivery.pages import MessageState
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
-from goqueue.groups.streams_assignor import Role
-from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
+from goqueue.groups.streams.assignor import Role
+from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GoQueueError, GroupError, InvalidTopologyError
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.groups.messages import EndpointPartitions, StreamsHeartbeatResult
-    from goqueue.groups.streams_assignor import Task
-    from goqueue.groups.streams_describe import StreamsMemberDescription
+    from goqueue.groups.streams.assignor import Task
+    from goqueue.groups.streams.describe import StreamsMemberDescription
     from goqueue.groups.topics import TopicPartition
     from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.broker_setting_table import TOPIC_SYNONYMS
-from goqueue.broker.topic_setting_table import LISTED, SETTINGS
+from goqueue.configs.broker_setting_table import TOPIC_SYNONYMS
 from goqueue.protocols.kafka.broker_configs import layers_of
 from goqueue.protocols.kafka.config_entries import (
     SOURCE_DEFAULT,
@@ -15,14 +14,15 @@ from goqueue.protocols.kafka.config_entries import (
     described,
     given,
 )
+from goqueue.topics.setting_table import LISTED, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.setting import Setting
-    from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.reading import Struct
+    from goqueue.topics.catalogue import Topic
+    from goqueue.topics.setting import Setting
 
 
 class TopicResources:

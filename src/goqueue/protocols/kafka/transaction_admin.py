@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import TransactionFilter
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import by_topic

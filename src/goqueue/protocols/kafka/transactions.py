@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GoQueueError, InvalidGroupIdError
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transaction_codes import known_to
-from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import EndRequest, Identity
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.frames import FrameFault, indexes_of
 from goqueue.schemas.model import Dependency, Reference, Schema, SchemaType
-from goqueue.schemas.protobuf import ProtobufSchema
+from goqueue.schemas.protobuf.schema import ProtobufSchema
 from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.values.json_values import one_by_one
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.partition import Isolation
+from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidIsolationLevelError
 from goqueue.protocols.kafka.isolation import isolation_of

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.broker.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, matches
-from goqueue.broker.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
-from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.broker.setting import Effect
 from goqueue.broker.share_settings import SHARE_SETTINGS
-from goqueue.broker.topic_setting_table import LISTED, OWN_SETTINGS, SETTINGS
+from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, matches
+from goqueue.configs.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
+from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.protocols.kafka.settings_reference import reference
 from goqueue.server.config import Config
 from goqueue.server.config_docs import kafka_view
+from goqueue.topics.setting import Effect
+from goqueue.topics.setting_table import LISTED, OWN_SETTINGS, SETTINGS
 from support import kafka_4_3_settings as kafka
 
 PAGE = Path(__file__).parents[4] / "docs" / "kafka-settings.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from goqueue.broker.topics import check_name
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.protocols.http.api.errors import AtFieldError
 from goqueue.protocols.http.api.shapes import GroupName, PartitionNumber, TopicName
+from goqueue.topics.catalogue import check_name
 
 
 class TopicPath(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.maintenance import Maintenance
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.metrics.registry import Metrics
+    from goqueue.partitions.maintenance import Maintenance
 
 
 class ServedNode(Protocol):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.partition import PartitionId
     from goqueue.model.lag import PartitionLag
+    from goqueue.partitions.partition import PartitionId
 
 _T = TypeVar("_T")
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from goqueue.broker.group_removal import delete_group
-from goqueue.broker.group_views import list_groups, view_group
-from goqueue.broker.lag import group_lag
+from goqueue.administration.group_removal import delete_group
 from goqueue.broker.queue_views import queue_views
 from goqueue.broker.rebalances import rebalance_stats
+from goqueue.insight.group_views import list_groups, view_group
+from goqueue.insight.lag import group_lag
 from goqueue.model.errors import UnknownMemberError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import route
@@ -33,9 +33,9 @@ from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.group_views import GroupLine as GroupLineView
-    from goqueue.broker.group_views import GroupView
     from goqueue.groups.stats import GroupStats
+    from goqueue.insight.group_views import GroupLine as GroupLineView
+    from goqueue.insight.group_views import GroupView
 
 _TAG: Final = "groups"
 _MAX_TOPICS: Final = 20
@@ -96,7 +96,7 @@ class GroupRoutes:
         group = self._broker.queues.group(view.listing.group_id)
         routed = self._broker.measures.tallies.of(group.group_id).dead.total()
         whole = QueueInfo(0, 0, 0, routed, settings_shape(group.settings), {})
-        for each in queue_views(self._broker, group):
+        for each in queue_views(self._broker.queues, group):
             counts = PartitionCounts(
                 each.ready,
                 each.in_flight,
@@ -147,12 +147,12 @@ class GroupRoutes:
     @route("GET", "/groups/{group}/rebalance/stats", tag=_TAG)
     async def rebalances(self, path: GroupPath) -> RebalanceStats:
         """How often one group rebalanced since this server started."""
-        return _rebalances(rebalance_stats(self._broker, path.group))
+        return _rebalances(rebalance_stats(self._broker.groups, path.group))
 
     @route("GET", "/rebalance/stats", tag=_TAG)
     async def all_rebalances(self) -> RebalanceStats:
         """How often the groups that exist rebalanced, together, since this server started."""
-        return _rebalances(rebalance_stats(self._broker))
+        return _rebalances(rebalance_stats(self._broker.groups))
 
 
 def _line(listing: GroupLineView) -> dict[str, Any]:

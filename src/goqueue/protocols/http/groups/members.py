@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.broker.group_views import view_group
 from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
 from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.broker.queue_views import committable
 from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
@@ -44,7 +44,7 @@ from goqueue.protocols.http.messages.message_shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import PartitionId
+    from goqueue.partitions.partition import PartitionId
 
 MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
@@ -229,7 +229,7 @@ class MemberRoutes:
         force = query.encoding == "base64"
         group = self._queues.group(member.group_id)
         mine = set(self._queue_members.partitions_of(member))
-        offsets = committable(self._broker, group, member.member_id)
+        offsets = committable(self._broker.queues, group, member.member_id)
         return PollAnswer(
             member.epoch,
             [delivered_message(each, force_base64=force) for each in found],

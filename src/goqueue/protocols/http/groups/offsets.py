@@ -5,19 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.group_views import view_group
-from goqueue.broker.lag import group_lag
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import (
-    EARLIEST,
-    LATEST,
-    Anchor,
-    Position,
-    reset_offsets,
-    set_offsets,
-)
+from goqueue.administration.offsets import reset_offsets, set_offsets
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.insight.group_views import view_group
+from goqueue.insight.lag import group_lag
 from goqueue.model.errors import GroupError, TopicError
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -32,6 +25,7 @@ from goqueue.protocols.http.groups.group_shapes import (
     ResetAnswer,
     ResetBody,
 )
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

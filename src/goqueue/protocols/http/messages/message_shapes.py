@@ -14,7 +14,7 @@ from goqueue.protocols.http.api.shapes import LANES, Milliseconds, Offset, Parti
 
 if TYPE_CHECKING:
     from goqueue.broker.portions import Delivery
-    from goqueue.broker.stored_messages import StoredMessage
+    from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers
 
 MAX_LIMIT: Final = 1000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.publish import Acks
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import PriorityError
 from goqueue.protocols.http.api.codecs import (
@@ -26,12 +24,14 @@ from goqueue.protocols.http.messages.message_shapes import (
     PublishResult,
     priority_label,
 )
+from goqueue.publishing.new_messages import NewMessage
+from goqueue.publishing.publish import Acks
 from goqueue.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.messages import MessageResult
     from goqueue.model.errors import GoQueueError
+    from goqueue.publishing.messages import MessageResult
 
 PUBLISH_BODY_BYTES: Final = 16 * 1024 * 1024
 TURN_MESSAGES: Final = 1000

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.broker.partition import PartitionId
-from goqueue.broker.positions import EARLIEST, LATEST, Anchor, Position, offset_of
-from goqueue.broker.time_range import Span, read_spans, spans_between
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.api.codecs import (
     Duration,
     Time,
@@ -28,10 +26,12 @@ from goqueue.protocols.http.messages.message_shapes import (
     ReadAnswer,
     message_out,
 )
+from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
+from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.stored_messages import MessagesRead
+    from goqueue.reading.stored_messages import MessagesRead
 
 MAX_WAIT_MS: Final = 20_000
 _MORE_ROUNDS: Final = 4
@@ -79,7 +79,7 @@ class MessageRoutes:
         wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_WAIT_MS)
         partition_id = PartitionId(path.topic, path.partition)
         partition = self._broker.partitions.partition(partition_id)
-        start = await offset_of(self._broker, partition, _position(query))
+        start = await offset_of(partition, _position(query), self._broker.executor)
         found = await self._read(partition_id, start, query.limit, wait_ms)
         force = query.encoding == "base64"
         return ReadAnswer(
@@ -118,11 +118,11 @@ class MessageRoutes:
         end = None if query.to_time is None else time_ms(query.to_time, "to_time")
         if query.cursor is None:
             numbers = None if query.partition is None else [query.partition]
-            spans = await spans_between(broker, path.topic, begin, end, numbers)
+            spans = await broker.time_ranges.spans(path.topic, begin, end, numbers)
         else:
             spans = _spans(query.cursor)
-        found = await read_spans(
-            broker, path.topic, spans, limit=query.limit, begin_ms=begin, end_ms=end
+        found = await broker.time_ranges.read(
+            path.topic, spans, limit=query.limit, begin_ms=begin, end_ms=end
         )
         force = query.encoding == "base64"
         return RangeAnswer(

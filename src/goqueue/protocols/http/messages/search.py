@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.broker.decoding import Decoded, decode_values
-from goqueue.broker.search import SHOWN_BYTES, Search
-from goqueue.broker.searching import Wanted
-from goqueue.broker.time_range import Span, spans_between
+from goqueue.insight.decoding import Decoded, decode_values
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
@@ -23,13 +20,16 @@ from goqueue.protocols.http.messages.message_shapes import (
     priority_label,
     text_of,
 )
+from goqueue.reading.search import SHOWN_BYTES, Search
+from goqueue.reading.searching import Wanted
+from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.searching import Hit
-    from goqueue.broker.topics import Topic
-    from goqueue.broker.tracer import Tracer
+    from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic
+    from goqueue.tracing.tracer import Tracer
 
 MAX_LIMIT: Final = 500
 _MAX_NEEDLE: Final = 1000
@@ -122,10 +122,17 @@ class SearchRoutes:
             spans = _spans(query.cursor, query.direction, topic)
         else:
             spans = await self._first_spans(topic, query, begin, end)
-        found = await Search(broker, wanted, query.limit, newest_first=newest).run(
-            topic.name, spans
+        found = await Search(
+            broker.partitions,
+            broker.executor,
+            broker.clock,
+            wanted,
+            query.limit,
+            newest_first=newest,
+        ).run(topic.name, spans)
+        decoded = await decode_values(
+            broker.schemas, topic.name, [each.record for each in found.hits]
         )
-        decoded = await decode_values(broker, topic.name, [each.record for each in found.hits])
         return SearchAnswer(
             [
                 _message(topic, hit, value, broker.tracer)
@@ -140,7 +147,7 @@ class SearchRoutes:
         self, topic: Topic, query: SearchQuery, begin: int | None, end: int | None
     ) -> list[Span]:
         numbers = None if query.partition is None else [query.partition]
-        spans = await spans_between(self._broker, topic.name, begin, end, numbers)
+        spans = await self._broker.time_ranges.spans(topic.name, begin, end, numbers)
         if query.offset is None:
             return spans
         if query.partition is None:

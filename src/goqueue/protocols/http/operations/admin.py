@@ -11,13 +11,13 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.storage.cleanable import cleanable
-from goqueue.storage.compaction import dirty_ratio
+from goqueue.storage.compaction.cleanable import cleanable
+from goqueue.storage.compaction.compaction import dirty_ratio
 
 if TYPE_CHECKING:
-    from goqueue.broker.partition import Partition
-    from goqueue.broker.topics import Topic
+    from goqueue.partitions.partition import Partition
     from goqueue.protocols.http.api.served_node import ServedNode
+    from goqueue.topics.catalogue import Topic
 
 _TAG: Final = "admin"
 

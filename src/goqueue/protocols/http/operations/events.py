@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.group_views import list_groups
+from goqueue.insight.group_views import list_groups
 from goqueue.metrics import names
 from goqueue.model.dead_letters import is_dead_letter_topic
 from goqueue.model.errors import GoQueueError

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 import goqueue
-from goqueue.broker.attention import Attention, attention
-from goqueue.broker.group_views import view_group
-from goqueue.broker.history import STEP_S
-from goqueue.broker.overview import HistoryView, Totals, history_view, take_inventory
-from goqueue.broker.vitals import Percentiles, Rates
+from goqueue.insight.attention import Attention, attention
+from goqueue.insight.group_views import view_group
+from goqueue.insight.history import STEP_S
+from goqueue.insight.overview import HistoryView, Totals, history_view, take_inventory
+from goqueue.insight.vitals import Percentiles, Rates
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.responses import Response, encode
@@ -22,8 +22,8 @@ from goqueue.protocols.http.api.shapes import Milliseconds, doc
 from goqueue.protocols.http.operations.probes import metadata_check
 
 if TYPE_CHECKING:
-    from goqueue.broker.health import HealthReport
-    from goqueue.broker.overview import Inventory
+    from goqueue.insight.overview import Inventory
+    from goqueue.partitions.health import HealthReport
     from goqueue.protocols.http.api.served_node import ServedNode
 
 _TAG: Final = "overview"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 import goqueue
-from goqueue.broker.health import storage_problem
-from goqueue.broker.topic_views import view_topic
+from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import DiskError, GoQueueError
+from goqueue.partitions.health import failed_logs
 from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.responses import Response, json
@@ -109,7 +109,10 @@ class ProbeRoutes:
     async def stats(self) -> Stats:
         """How much there is, in all and by topic."""
         broker = self._node.broker
-        views = [view_topic(broker, name) for name in broker.topics.catalogue.by_name]
+        views = [
+            view_topic(broker.partitions, topic, broker.settings.node_id)
+            for topic in broker.topics.catalogue.by_name.values()
+        ]
         rates = broker.history.published_per_s()
         topics = {
             view.topic.name: TopicStats(
@@ -153,7 +156,7 @@ async def storage_check(node: ServedNode) -> str:
         await node.maintenance.check_disk()
     except DiskError as error:
         return str(error)
-    return storage_problem(node.broker) or "ok"
+    return node.broker.publisher.disk_full or failed_logs(node.broker.partitions) or "ok"
 
 
 async def metadata_check(node: ServedNode) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.group_views import is_listed
 from goqueue.broker.queue_views import lane_views, queue_views
 from goqueue.delivery.pages import MessageState
+from goqueue.insight.group_views import is_listed
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
 from goqueue.protocols.http.queues.queue_stats_shapes import (
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.partition import Partition
     from goqueue.broker.queue_views import LaneView
-    from goqueue.broker.tallies import Tally
     from goqueue.delivery.group import QueueGroup
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.tallies import Tally
 
 _TAG: Final = "statistics"
 
@@ -91,7 +91,7 @@ class QueueStatsRoutes:
             for label, weight, lane, rate in zip(LANES, settings.weights, stats, rates, strict=True)
         }
         topics: dict[str, dict[int, dict[str, PartitionLane]]] = {}
-        for view in queue_views(self._broker, group):
+        for view in queue_views(self._broker.queues, group):
             name, number = view.partition.id
             if topic not in {None, name}:
                 continue

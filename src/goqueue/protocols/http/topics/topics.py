@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import msgspec
 
 from goqueue.broker.assignments import check_assignments
-from goqueue.broker.topic_setting_table import LISTED
-from goqueue.broker.topic_views import view_topic
-from goqueue.broker.topics import MAX_PARTITIONS
+from goqueue.insight.topic_views import view_topic
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
@@ -23,10 +21,12 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
+from goqueue.topics.catalogue import MAX_PARTITIONS
+from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.topic_views import PartitionView, TopicView
+    from goqueue.insight.topic_views import PartitionView, TopicView
 
 _HOUR_MS: Final = 3_600_000
 _TAG: Final = "topics"
@@ -183,7 +183,9 @@ class TopicRoutes:
         return self._info(path.topic)
 
     def _info(self, name: str) -> TopicInfo:
-        return _topic_info(view_topic(self._broker, name))
+        broker = self._broker
+        topic = broker.topics.catalogue.topic(name)
+        return _topic_info(view_topic(broker.partitions, topic, broker.settings.node_id))
 
 
 def text_of(value: Setting) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
-from goqueue.broker.new_messages import NewMessage
-from goqueue.broker.partition import PartitionId
 from goqueue.broker.transaction_offsets import stage_offsets
 from goqueue.model.errors import TopicError, UnknownProducerError
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.route import route
@@ -32,7 +32,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     TransactionPublished,
     TransactionStats,
 )
-from goqueue.transactions.markers import Marker
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
 from goqueue.transactions.states import TransactionState
 

@@ -1,0 +1,127 @@
+"""Users and their keys, as plain values: what one is, how it is stored, how a login is checked."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from goqueue.access.keys import MIN_ITERATIONS, ScramKeys, keys_from_password, password_matches
+from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
+from goqueue.model.errors import CorruptCredentialError, UnacceptableCredentialError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_USER_NAME_BYTES: Final = 255
+"""In UTF-8; a longer name is refused with `UnacceptableCredentialError`."""
+SALT_BYTES: Final = 24
+
+
+class _StoredKeys(msgspec.Struct, frozen=True):
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user with the keys of each mechanism that the user may log in with."""
+
+    name: str
+    keys: Mapping[Mechanism, ScramKeys] = field(default_factory=lambda: MappingProxyType({}))
+
+    def with_keys(self, mechanism: Mechanism, keys: ScramKeys | None) -> User:
+        """The same with one mechanism's keys replaced, or removed."""
+        others = {name: value for name, value in self.keys.items() if name != mechanism}
+        if keys is not None:
+            others[mechanism] = keys
+        return User(self.name, MappingProxyType(others))
+
+
+def check_user_name(name: str) -> None:
+    """Hold a name to the rule, at every door.
+
+    Raises:
+        UnacceptableCredentialError: saying what the rule is.
+    """
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = -1
+    if not 0 < size <= MAX_USER_NAME_BYTES or "\0" in name:
+        raise UnacceptableCredentialError(
+            f"a user's name has 1 to {MAX_USER_NAME_BYTES} bytes of UTF-8 without zero bytes"
+        )
+
+
+def new_user(name: str, password: str, salt: Callable[[], bytes]) -> User:
+    """A user who may log in with this password by any mechanism. Takes milliseconds, on purpose."""
+    check_user_name(name)
+    keys = {each: keys_from_password(each, password, salt()) for each in SCRAM_HASHES}
+    return User(name, MappingProxyType(keys))
+
+
+def encode_user(user: User) -> bytes:
+    """The stored form, without the name, which is the key it is stored under."""
+    stored = {
+        mechanism: _StoredKeys(keys.salt, keys.iterations, keys.stored_key, keys.server_key)
+        for mechanism, keys in user.keys.items()
+    }
+    return msgspec.msgpack.encode(stored)
+
+
+def decode_user(name: str, data: bytes) -> User:
+    """Raises `CorruptCredentialError` when it is none."""
+    try:
+        stored = msgspec.msgpack.decode(data, type=dict[Mechanism, _StoredKeys])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptCredentialError(f"the stored keys of user {name!r} do not decode") from error
+    if not stored.keys() <= SCRAM_HASHES.keys():
+        raise CorruptCredentialError(f"user {name!r} has keys of a mechanism that has none")
+    keys = {
+        mechanism: ScramKeys(each.salt, each.iterations, each.stored_key, each.server_key)
+        for mechanism, each in stored.items()
+    }
+    return User(name, MappingProxyType(keys))
+
+
+class Decoys:
+    """Keys for users who do not exist, so that nobody can tell them from those who do.
+
+    They are made from a secret: the same name always gets the same salt, as a real user would.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def keys(self, name: str, mechanism: Mechanism, iterations: int = MIN_ITERATIONS) -> ScramKeys:
+        """Keys that look right and that no password has."""
+        return ScramKeys(
+            salt=self._derive(b"salt", name, mechanism)[:SALT_BYTES],
+            iterations=iterations,
+            stored_key=self._derive(b"stored key", name, mechanism),
+            server_key=self._derive(b"server key", name, mechanism),
+        )
+
+    def _derive(self, purpose: bytes, name: str, mechanism: Mechanism) -> bytes:
+        said = b"\0".join((purpose, mechanism.encode(), name.encode("utf-8", "surrogatepass")))
+        return hmac.digest(self._secret, said, SCRAM_HASHES[mechanism])
+
+
+def has_password(user: User | None, name: str, password: str, decoys: Decoys) -> bool:
+    """Whether the user exists and has this password, for PLAIN.
+
+    Every mechanism is tried, with decoys where there are no keys, so that all answers cost the
+    same.
+    """
+    matches = False
+    for mechanism in SCRAM_HASHES:
+        own = None if user is None else user.keys.get(mechanism)
+        tried = own or decoys.keys(name, mechanism)
+        matches |= password_matches(mechanism, tried, password)
+    return matches

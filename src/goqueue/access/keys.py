@@ -1,0 +1,87 @@
+"""What is kept instead of a password: the salted keys of RFC 5802.
+
+From them a password can be checked and not be read. Passwords are taken as the UTF-8 bytes that
+they are, without SASLprep: no Kafka client or broker normalises them, and what one side alone
+normalises no longer matches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from goqueue.access.mechanisms import SCRAM_HASHES
+from goqueue.model.errors import UnacceptableCredentialError
+
+if TYPE_CHECKING:
+    from goqueue.access.mechanisms import Mechanism
+
+MIN_ITERATIONS: Final = 4096
+"""Fewer are refused, as in Kafka; RFC 7677 asks for at least as many."""
+MAX_ITERATIONS: Final = 16384
+"""More are refused, as in Kafka: the client pays for them at every connection."""
+MAX_SALT_BYTES: Final = 1024
+"""A longer salt is refused; every login sends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """One user's keys for one mechanism. They never show in a log."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes = field(repr=False)
+    """The hash of the client's key: a proof is checked against it."""
+    server_key: bytes = field(repr=False)
+    """What the server proves itself with."""
+
+
+def keys_from_password(
+    mechanism: Mechanism, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
+) -> ScramKeys:
+    """The keys of a password; takes as long as `iterations` say."""
+    salted = _salted(mechanism, password, salt, iterations)
+    return keys_from_salted(mechanism, salted, salt, iterations)
+
+
+def keys_from_salted(
+    mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramKeys:
+    """The keys of a password that was salted elsewhere.
+
+    Raises:
+        UnacceptableCredentialError: a number or a length is outside its bounds.
+    """
+    name = SCRAM_HASHES[mechanism]
+    _check_shape(len(salted_password), hashlib.new(name).digest_size, len(salt), iterations)
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    server_key = hmac.digest(salted_password, b"Server Key", name)
+    return ScramKeys(salt, iterations, hashlib.new(name, client_key).digest(), server_key)
+
+
+def password_matches(mechanism: Mechanism, keys: ScramKeys, password: str) -> bool:
+    """Whether the keys were made from this password; takes as long as making them."""
+    made = keys_from_password(mechanism, password, keys.salt, keys.iterations)
+    return hmac.compare_digest(made.stored_key, keys.stored_key)
+
+
+def _salted(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    raw = password.encode("utf-8", "surrogatepass")
+    return hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], raw, salt, iterations)
+
+
+def _check_shape(size: int, expected_size: int, salt_size: int, iterations: int) -> None:
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise UnacceptableCredentialError(
+            f"{iterations} iterations, expected {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
+    if not 0 < salt_size <= MAX_SALT_BYTES:
+        raise UnacceptableCredentialError(
+            f"a salt of {salt_size} bytes, expected 1 to {MAX_SALT_BYTES}"
+        )
+    if size != expected_size:
+        raise UnacceptableCredentialError(
+            f"a salted password of {size} bytes, expected the {expected_size} of its hash"
+        )

@@ -1,0 +1,185 @@
+"""The users who may log in: read from the metadata store once, changed there first.
+
+Only salted keys are kept, never a password. The view in memory is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from goqueue.access.credentials import (
+    SALT_BYTES,
+    Decoys,
+    User,
+    check_user_name,
+    decode_user,
+    encode_user,
+    has_password,
+    new_user,
+)
+from goqueue.access.keys import MIN_ITERATIONS
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, Delete, Put
+from goqueue.model.errors import (
+    MetadataUnavailableError,
+    UnacceptableCredentialError,
+    UnknownCredentialError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Executor
+
+    from goqueue.access.keys import ScramKeys
+    from goqueue.access.mechanisms import Mechanism
+    from goqueue.cluster.metadata import MetadataStore, Operation, Revision
+
+logger = logging.getLogger(__name__)
+
+MAX_USERS: Final = 10_000
+"""A further one is refused with `UnacceptableCredentialError`."""
+
+_PREFIX: Final = "users/"
+_SECRET_KEY: Final = "login/decoy-secret"  # noqa: S105 - where it is kept, not what it is
+_SECRET_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A user as it is stored. One without keys was removed, and stays so."""
+
+    user: User
+    revision: Revision
+
+
+class Users:
+    """Everyone who may log in, and every way to change that."""
+
+    def __init__(
+        self, store: MetadataStore, executor: Executor, initial: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """`initial` are the names and passwords of users to make, unless they were made before."""
+        self._store = store
+        self._executor = executor
+        self._initial = dict(initial)
+        self._known: Mapping[str, _Known] = MappingProxyType({})
+        self._decoys = Decoys(secrets.token_bytes(_SECRET_BYTES))
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read everyone from the metadata store, and make the initial users who are missing."""
+        snapshot = await self._store.range(_PREFIX)
+        known = {}
+        for entry in snapshot.entries:
+            name = entry.key.removeprefix(_PREFIX)
+            known[name] = _Known(decode_user(name, entry.value), entry.revision)
+        self._known = MappingProxyType(known)
+        if known or self._initial:
+            self._decoys = Decoys(await self._secret())
+        for name, password in self._initial.items():
+            await self._make_initial(name, password)
+
+    # --- Who is there -----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+    def all(self) -> list[User]:
+        """Every user who may log in, by name."""
+        users = (known.user for _, known in sorted(self._known.items()))
+        return [user for user in users if user.keys]
+
+    def find(self, name: str) -> User | None:
+        """The user of that name who may log in."""
+        known = self._known.get(name)
+        return known.user if known is not None and known.user.keys else None
+
+    # --- Logins -----------------------------------------------------------------------------------
+
+    def keys_for_login(self, mechanism: Mechanism, name: str) -> ScramKeys:
+        """The user's keys; if there are none, such as look like them and fit no password."""
+        user = self.find(name)
+        own = None if user is None else user.keys.get(mechanism)
+        return own or self._decoys.keys(name, mechanism, self._usual_iterations(mechanism))
+
+    async def has_password(self, name: str, password: str) -> bool:
+        """Whether there is such a user with this password; in a thread, since it takes a while."""
+        check = partial(has_password, self.find(name), name, password, self._decoys)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, check)
+
+    def _usual_iterations(self, mechanism: Mechanism) -> int:
+        """What the first user has: a decoy with another number would give itself away."""
+        for known in self._known.values():
+            keys = known.user.keys.get(mechanism)
+            if keys is not None:
+                return keys.iterations
+        return MIN_ITERATIONS
+
+    # --- Changes ----------------------------------------------------------------------------------
+
+    async def alter(self, name: str, changes: Mapping[Mechanism, ScramKeys | None]) -> None:
+        """Set or remove (None) a user's keys; all of them or, if one cannot be, none.
+
+        Raises:
+            UnacceptableCredentialError: the name is none, or there are too many users.
+            UnknownCredentialError: keys that are to be removed do not exist.
+        """
+        check_user_name(name)
+        async with self._changing:
+            known = self._known.get(name)
+            user = User(name) if known is None else known.user
+            for mechanism, keys in changes.items():
+                if keys is None and mechanism not in user.keys:
+                    raise UnknownCredentialError(f"there is no {mechanism} credential to delete")
+                user = user.with_keys(mechanism, keys)
+            if known is None and len(self._known) >= MAX_USERS:
+                raise UnacceptableCredentialError(f"there are {MAX_USERS} users, and no more fit")
+            await self._write(user)
+
+    async def _make_initial(self, name: str, password: str) -> None:
+        known = self._known.get(name)
+        if known is None:
+            make = partial(new_user, name, password, partial(secrets.token_bytes, SALT_BYTES))
+            made = await asyncio.get_running_loop().run_in_executor(self._executor, make)
+            await self._write(made)
+        elif not known.user.keys:
+            logger.warning("user %r of the configuration was removed and stays removed", name)
+        elif not await self.has_password(name, password):
+            logger.warning(
+                "user %r has another password than the configuration says: the stored one counts",
+                name,
+            )
+
+    async def _write(self, user: User) -> None:
+        """Durable in the metadata store first, visible to logins after."""
+        known = self._known.get(user.name)
+        key = _PREFIX + user.name
+        # A removed user of the configuration leaves a mark, or the next start would bring it back.
+        is_kept = bool(user.keys) or user.name in self._initial
+        operation: Operation = Put(key, encode_user(user)) if is_kept else Delete(key)
+        condition = Condition(key, ABSENT if known is None else known.revision)
+        result = await self._store.transact([condition], [operation])
+        if not isinstance(result, Committed):
+            raise MetadataUnavailableError(f"user {user.name!r} could not be changed; try again")
+        others = {name: other for name, other in self._known.items() if name != user.name}
+        if is_kept:
+            others[user.name] = _Known(user, result.revision)
+        self._known = MappingProxyType(others)
+
+    async def _secret(self) -> bytes:
+        """Stays the same for ever, so that the salts of users who do not exist do too."""
+        entry = await self._store.get(_SECRET_KEY)
+        if entry is not None:
+            return entry.value
+        made = secrets.token_bytes(_SECRET_BYTES)
+        result = await self._store.transact(
+            [Condition(_SECRET_KEY, ABSENT)], [Put(_SECRET_KEY, made)]
+        )
+        if isinstance(result, Committed):
+            return made
+        raise MetadataUnavailableError("the login secret could not be stored; try again")

@@ -1,0 +1,1 @@
+"""Settings under their Kafka names: of the broker, and of groups."""

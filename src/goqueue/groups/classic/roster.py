@@ -1,0 +1,278 @@
+"""The members of a classic group: who is in, who waits for what, who leads, which protocols fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, subscribed_topics
+from goqueue.groups.encoding import ClassicMemberValue
+from goqueue.groups.member_memory import HeldBytes, held_by
+from goqueue.groups.messages import JoinedMember, Protocol
+from goqueue.model.errors import FencedInstanceError, InvariantError, UnknownMemberError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.groups.effects import Token
+    from goqueue.groups.messages import JoinRequest
+
+
+@dataclass(slots=True)
+class ClassicMember:
+    """One member, as it described itself in its newest join."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    carried_generation: int | None = None
+    """The epoch that the member had reached in the KIP-848 group that this group was before. It
+    speaks for it until the next generation begins."""
+    is_new: bool = False
+    """Its first join has not been answered yet, so it cannot send heartbeats."""
+
+    @classmethod
+    def from_join(cls, member_id: str, request: JoinRequest) -> ClassicMember:
+        """A member that was not in the group before."""
+        return cls(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            is_new=True,
+        )
+
+    @classmethod
+    def from_value(cls, value: ClassicMemberValue) -> ClassicMember:
+        """A member as it was stored."""
+        return cls(
+            value.member_id,
+            value.instance_id,
+            value.client_id,
+            value.client_host,
+            value.session_timeout_ms,
+            value.rebalance_timeout_ms,
+            tuple(Protocol(name, metadata) for name, metadata in value.protocols),
+            value.assignment,
+            value.carried_generation,
+        )
+
+    def to_value(self) -> ClassicMemberValue:
+        """What of the member is stored."""
+        return ClassicMemberValue(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            tuple((name, metadata) for name, metadata in self.protocols),
+            self.assignment,
+            self.carried_generation,
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        """What the member costs."""
+        texts = (self.member_id, self.instance_id, self.client_id, self.client_host)
+        return held_by(texts, self.protocols, assignment=self.assignment)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What the member says to the leader under a protocol."""
+        return next((data for name, data in self.protocols if name == protocol_name), b"")
+
+
+@dataclass(slots=True)
+class Roster:
+    """Members by id in the order they joined, and the indexes that must agree with them."""
+
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    """Instance id to the member id that holds it now."""
+    leader_id: str | None = None
+    protocol_type: str | None = None
+    pending: set[str] = field(default_factory=set)
+    """Ids that were handed out and have not come back with a join."""
+    joining: dict[str, Token] = field(default_factory=dict)
+    """Members whose join waits for the generation to begin."""
+    syncing: dict[str, Token] = field(default_factory=dict)
+    """Members whose sync waits for the leader's assignment."""
+    unsynced: set[str] = field(default_factory=set)
+    """Members of this generation that have not asked for their assignment."""
+    _support: Counter[str] = field(default_factory=Counter)
+    """Protocol name to the number of members that can run it."""
+    held: HeldBytes = field(default_factory=HeldBytes)
+
+    def add(self, member: ClassicMember, protocol_type: str | None) -> None:
+        """Take a member in; the first one leads and decides the type."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        self.held.put(member.member_id, member.held_bytes)
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._support.update({name for name, _ in member.protocols})
+        self.pending.discard(member.member_id)
+
+    def expect(self, member_id: str) -> None:
+        """An id was handed out; its member comes back with it, or is forgotten."""
+        self.pending.add(member_id)
+        self.held.put(member_id, held_by([member_id]))
+
+    def forget_expected(self, member_id: str) -> None:
+        """Nobody came with an id that was handed out."""
+        self.pending.discard(member_id)
+        self.held.remove(member_id)
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Give each member what the leader has decided for it."""
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            self.held.put(member.member_id, member.held_bytes)
+
+    def remove(self, member_id: str) -> ClassicMember:
+        """Let a member go; if it led, the member that has been in longest leads."""
+        member = self.members.pop(member_id)
+        self.held.remove(member_id)
+        if member.instance_id is not None:
+            self.static_ids.pop(member.instance_id, None)
+        self._support.subtract({name for name, _ in member.protocols})
+        self._support += Counter()  # drops the names that nobody supports any more
+        self.unsynced.discard(member_id)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def describe_again(self, member: ClassicMember, request: JoinRequest) -> None:
+        """Take over what a known member says of itself in a new join."""
+        self._support.subtract({name for name, _ in member.protocols})
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.client_id = request.client_id
+        member.client_host = request.client_host
+        self.held.put(member.member_id, member.held_bytes)
+        self._support.update({name for name, _ in member.protocols})
+        self._support += Counter()
+
+    def replace_static(self, member: ClassicMember, new_id: str) -> None:
+        """Give a static member the new id that its restarted process got, in its old place."""
+        old_id = member.member_id
+        member.member_id = new_id
+        self.held.remove(old_id)
+        self.held.put(new_id, member.held_bytes)
+        self.members = {
+            (new_id if member_id == old_id else member_id): each
+            for member_id, each in self.members.items()
+        }
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        if old_id in self.unsynced:
+            self.unsynced.discard(old_id)
+            self.unsynced.add(new_id)
+
+    def get(self, member_id: str, instance_id: str | None) -> ClassicMember:
+        """The member that a request speaks for.
+
+        Raises:
+            UnknownMemberError: the group does not know the member or the instance.
+            FencedInstanceError: another process has the instance id now.
+        """
+        if instance_id is not None:
+            holder = self.static_ids.get(instance_id)
+            if holder is None:
+                raise UnknownMemberError(
+                    f"no member has the instance id {instance_id!r}: join the group again"
+                )
+            if holder != member_id:
+                raise FencedInstanceError(
+                    f"the instance id {instance_id!r} belongs to {holder!r} now, not to "
+                    f"{member_id!r}: two processes share it; give each its own"
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberError(
+                f"{member_id!r} is not a member of the group: join again without a member id"
+            )
+        return member
+
+    def can_run_with(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether a member with these protocols fits in with all members."""
+        if not self.members:
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and any(
+            self._support[name] == len(self.members) for name, _ in protocols
+        )
+
+    def elect_protocol(self) -> str | None:
+        """Each member votes for the first of its protocols that all can run; most votes win.
+
+        Between equals, the one that the longest-standing members prefer wins.
+        """
+        everyone = len(self.members)
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            common = (name for name, _ in member.protocols if self._support[name] == everyone)
+            favourite = next(common, None)
+            if favourite is not None:
+                votes[favourite] += 1
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def subscribed_topics(self, protocol_name: str | None) -> frozenset[str] | None:
+        """The topics that the members read, or None when that cannot be known."""
+        if self.protocol_type != PROTOCOL_TYPE or protocol_name is None:
+            return None
+        known = [subscribed_topics(m.metadata(protocol_name)) for m in self.members.values()]
+        topics = [each for each in known if each is not None]
+        return frozenset().union(*topics) if len(topics) == len(known) else None
+
+    def for_leader(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
+        """The list of members that the leader assigns partitions to."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
+            for member in self.members.values()
+        )
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Nobody needs to be waited for any longer."""
+        return len(self.joining) >= len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member may take to join again."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` where the indexes and the members disagree."""
+        ids = self.members.keys()
+        static = {m.instance_id: m.member_id for m in self.members.values()}
+        static.pop(None, None)
+        support = Counter(name for m in self.members.values() for name in dict(m.protocols))
+        if static != self.static_ids:
+            raise InvariantError(f"static members {static} are indexed as {self.static_ids}")
+        if (self.leader_id is None) != (not ids) or (ids and self.leader_id not in ids):
+            raise InvariantError(f"the leader {self.leader_id} is not one of {list(ids)}")
+        if not (self.joining.keys() <= ids and self.syncing.keys() <= ids and self.unsynced <= ids):
+            raise InvariantError("somebody who is not a member waits for a reply")
+        if self.pending & ids:
+            raise InvariantError("a member is still listed as pending")
+        held = {member_id: m.held_bytes for member_id, m in self.members.items()}
+        held |= {member_id: held_by([member_id]) for member_id in self.pending}
+        if held != self.held.as_dict() or sum(held.values()) != self.held.total:
+            raise InvariantError("the bytes of members are not what is counted")
+        if support != self._support:
+            raise InvariantError(f"protocol support is {support}, counted as {self._support}")

@@ -1,0 +1,1 @@
+"""Groups of Kafka Streams applications (KIP-1071): tasks over a topology."""

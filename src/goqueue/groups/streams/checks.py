@@ -1,0 +1,63 @@
+"""Which heartbeats of the Streams protocol are refused before the group looks at its members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH
+from goqueue.groups.streams.topology import check_topology
+from goqueue.model.errors import InvalidGroupRequestError
+
+if TYPE_CHECKING:
+    from goqueue.groups.messages import StreamsHeartbeat
+
+MAX_TAGS: Final = 100
+"""Client tags of one member; a member with more is refused."""
+
+
+def check_streams_heartbeat(request: StreamsHeartbeat) -> None:
+    """Refuse a heartbeat that no group could accept.
+
+    Raises:
+        InvalidGroupRequestError: a field is missing, empty or out of range.
+        InvalidTopologyError: the topology contradicts itself.
+    """
+    for name, text in (
+        ("group id", request.group_id),
+        ("member id", request.member_id),
+        ("rack id", request.rack_id),
+        ("process id", request.process_id),
+    ):
+        if text == "":
+            raise InvalidGroupRequestError(f"the {name} is empty: leave it out or give one")
+    if request.instance_id is not None:
+        raise InvalidGroupRequestError(
+            f"instance id {request.instance_id!r}: Streams groups have no static members; remove "
+            "group.instance.id or set group.protocol=classic"
+        )
+    if request.epoch < LEAVING_EPOCH:
+        raise InvalidGroupRequestError(
+            f"the member epoch is {request.epoch}; it is 0 to join, -1 to leave, else the one of "
+            "the newest reply"
+        )
+    if request.tags is not None and len(request.tags) > MAX_TAGS:
+        raise InvalidGroupRequestError(f"{len(request.tags)} client tags, at most {MAX_TAGS}")
+    if request.epoch == JOINING_EPOCH:
+        _check_joining(request)
+    elif request.topology is not None:
+        raise InvalidGroupRequestError("a topology is only sent with the first heartbeat")
+
+
+def _check_joining(request: StreamsHeartbeat) -> None:
+    if request.rebalance_timeout_ms < 0:
+        raise InvalidGroupRequestError("the first heartbeat must give a rebalance timeout")
+    if request.owned is None or request.owned:
+        raise InvalidGroupRequestError(
+            "the first heartbeat must list its tasks, and have none: give up all of them before "
+            "joining"
+        )
+    if request.process_id is None:
+        raise InvalidGroupRequestError("the first heartbeat must give a process id")
+    if request.topology is None:
+        raise InvalidGroupRequestError("the first heartbeat must give a topology")
+    check_topology(request.topology)

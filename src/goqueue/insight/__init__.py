@@ -1,0 +1,1 @@
+"""What operators look at: totals, history, lag, backlogs, alerts, metrics."""

@@ -1,0 +1,307 @@
+"""What somebody should look at, the most urgent first: rules over what is known anyway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from urllib.parse import quote
+
+from goqueue.broker.pipelines import FAILED, LOST
+from goqueue.partitions.damage import DamageKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.broker.pipelines import Pipelines
+    from goqueue.broker.transactions import Transactions
+    from goqueue.insight.group_views import GroupLine
+    from goqueue.insight.history import GroupLines, History, Lately
+    from goqueue.insight.overview import Inventory
+    from goqueue.partitions.clock_guard import ClockGuard
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.health import HealthReport
+    from goqueue.publishing.publish import Publisher
+
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+
+MAX_SHOWN: Final = 20
+"""Further ones are counted in one last line."""
+_OF_A_KIND: Final = 5
+"""Lines about the same trouble in several places; the rest of them is one line."""
+_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
+_DISK_TIGHT: Final = 0.85
+_FILES_TIGHT: Final = 0.9
+_LOOP_LATE_S: Final = 0.5
+_SLOW_MS: Final = 50.0
+_VERY_SLOW_MS: Final = 100.0
+_LONG_TRANSACTION_MS: Final = 60_000
+_MUCH_LAG: Final = 10_000
+_STEPS: Final = 12
+"""Points of a group's history, a minute, over which it is judged."""
+_STORM_PER_S: Final = 1.0
+_ERROR_SHOWN: Final = 200
+_DAMAGE: Final = {
+    DamageKind.RECORDS: "stored records are damaged",
+    DamageKind.UNDECODABLE: "records do not decode",
+    DamageKind.SNAPSHOT: "a snapshot is damaged",
+    DamageKind.STATE: "an entry of the broker's state is damaged",
+    DamageKind.DELAY_SLOT: "a slot of delayed messages was damaged and is rebuilt",
+}
+
+
+class AttentionServices(Protocol):
+    """What the rules look at, beside the inventory."""
+
+    publisher: Publisher
+    pipelines: Pipelines
+    history: History
+    damage: DamageReports
+    transactions: Transactions
+    clock_guard: ClockGuard
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing to look at, and the page of the console that shows it."""
+
+    severity: Severity
+    title: str
+    detail: str
+    link: str
+
+
+def attention(
+    services: AttentionServices, inventory: Inventory, lately: Lately, health: HealthReport | None
+) -> list[Attention]:
+    """Everything that needs somebody, the most urgent first."""
+    found: list[Attention] = []
+    for rule in (
+        _failed(inventory),
+        _clock(services),
+        damage_found(services),
+        _disk(services, health),
+        _pipelines(services),
+        _groups(services, inventory),
+        _latency(lately),
+        _dead_letters(inventory),
+        _retries(lately),
+        _transactions(services, inventory),
+        _process(health),
+    ):
+        found += _few(list(rule))
+    found.sort(key=lambda each: _ORDER[each.severity])
+    if len(found) > MAX_SHOWN:
+        rest = len(found) - MAX_SHOWN + 1
+        found[MAX_SHOWN - 1 :] = [
+            Attention("info", f"And {rest} more", "Look at the pages one by one.", "/console")
+        ]
+    return found
+
+
+def _few(lines: list[Attention]) -> list[Attention]:
+    if len(lines) <= _OF_A_KIND:
+        return lines
+    rest = lines[_OF_A_KIND - 1 :]
+    page = rest[0].link.rpartition("/")[0]
+    more = Attention(rest[0].severity, f"And {len(rest)} more like that", rest[0].title, page)
+    return [*lines[: _OF_A_KIND - 1], more]
+
+
+def _page(kind: str, name: str) -> str:
+    return f"/console/{kind}/{quote(name, safe='')}"
+
+
+def _failed(inventory: Inventory) -> Iterator[Attention]:
+    for name, why in inventory.failed:
+        topic = name.rpartition("-")[0] or name
+        yield Attention(
+            "critical", f"{name} refuses to be published to", why, _page("topics", topic)
+        )
+
+
+def _clock(services: AttentionServices) -> Iterator[Attention]:
+    if (stopped := services.clock_guard.stopped()) is not None:
+        title, _, detail = stopped.partition(": ")
+        yield Attention("critical", _sentence(title), _sentence(detail), "/console")
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+_LOST: Final = {DamageKind.RECORDS, DamageKind.STATE}
+"""What cannot be had from elsewhere."""
+
+
+def damage_found(services: AttentionServices) -> Iterator[Attention]:
+    """Stored data that turned out to be damaged since the start."""
+    for report in services.damage:
+        yield Attention(
+            "critical" if report.kind in _LOST else "warning",
+            f"{report.place}: {_DAMAGE[report.kind]}",
+            _brief(report.detail),
+            _page("topics", report.topic) if report.topic else "/console",
+        )
+
+
+def _disk(services: AttentionServices, health: HealthReport | None) -> Iterator[Attention]:
+    if services.publisher.disk_full:
+        yield Attention(
+            "critical", "The disk is full", str(services.publisher.disk_full), "/console"
+        )
+    elif health is not None and health.disk.total_bytes:
+        share = 1 - health.disk.free_bytes / health.disk.total_bytes
+        if share >= _DISK_TIGHT:
+            free_gb = health.disk.free_bytes / 1e9
+            yield Attention(
+                "warning",
+                f"The disk is {share:.0%} full",
+                f"{free_gb:.1f} GB are left; publishing is refused when there is too little.",
+                "/console",
+            )
+
+
+def _pipelines(services: AttentionServices) -> Iterator[Attention]:
+    for report in services.pipelines.all():
+        link = _page("pipelines", report.name)
+        if report.state == LOST:
+            yield Attention(
+                "critical",
+                f"Pipeline {report.name} is lost",
+                f"It should run on {report.host or 'its host'}, and nothing is heard of it.",
+                link,
+            )
+        elif report.state == FAILED:
+            yield Attention(
+                "critical",
+                f"Pipeline {report.name} has failed",
+                _brief(report.error),
+                link,
+            )
+        else:
+            for query in report.queries:
+                if query.state == FAILED:
+                    yield Attention(
+                        "critical",
+                        f"Query {query.name} of pipeline {report.name} has failed",
+                        _brief(query.error),
+                        link,
+                    )
+
+
+def _brief(error: str | None) -> str:
+    """The first lines of an error: a stack trace is on the page that the line leads to."""
+    said = " ".join((error or "").split()) or "It does not say why."
+    return said if len(said) <= _ERROR_SHOWN else f"{said[:_ERROR_SHOWN]}…"
+
+
+def _groups(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
+    for group in inventory.groups:
+        lines = services.history.group(group.group_id)
+        if lines is not None and (trouble := _trouble(group, lines)) is not None:
+            severity, title, detail = trouble
+            yield Attention(severity, title, detail, _page("groups", group.group_id))
+
+
+def _trouble(group: GroupLine, lines: GroupLines) -> tuple[Severity, str, str] | None:
+    # What counts from the log start for want of a commit is an upper bound, and no reason to worry.
+    both = zip(lines.lag.newest(_STEPS), lines.uncommitted.newest(_STEPS), strict=True)
+    lags = [(lag or 0) - (uncommitted or 0) for lag, uncommitted in both]
+    if not lags or not lags[-1]:
+        return None
+    name, lag = group.group_id, int(lags[-1])
+    waited = len(lags) >= _STEPS
+    commits = sum(each or 0 for each in lines.committed.newest(_STEPS))
+    left = "1 message is left" if lag == 1 else f"{lag:,} messages are left"
+    if not group.member_count:
+        if waited and lags[-1] > lags[0]:
+            grown = int(lags[-1] - lags[0])
+            return "warning", f"Nobody reads for group {name}", f"{left}, {grown:,} came lately."
+        return None
+    if waited and not commits and min(lags) > 0:
+        count = group.member_count
+        members = "1 member reads" if count == 1 else f"{count} members read"
+        detail = f"{left}, {members}, and nothing was done in a minute."
+        return "critical", f"Group {name} is stuck", detail
+    if waited and lag > _MUCH_LAG and lags[-1] > lags[0]:
+        return "warning", f"Group {name} falls behind", f"{left}, and they become more."
+    return None
+
+
+def _latency(lately: Lately) -> Iterator[Attention]:
+    p99 = lately.publish.p99
+    if p99 is not None and p99 > _SLOW_MS:
+        yield Attention(
+            "critical" if p99 > _VERY_SLOW_MS else "warning",
+            "Publishing is slow",
+            f"One in a hundred took {p99:.0f} ms or longer in the last minute.",
+            "/console",
+        )
+
+
+def _dead_letters(inventory: Inventory) -> Iterator[Attention]:
+    for each in inventory.new_letters:
+        letters = "1 dead letter" if each.count == 1 else f"{each.count} dead letters"
+        if each.source is not None:
+            yield Attention(
+                "warning",
+                f"{letters} of {each.source}",
+                "Of the last hour: look at why, then send them back or remove them.",
+                _page("dead-letters", each.source),
+            )
+        else:
+            yield Attention(
+                "warning",
+                f"{letters} of pipeline {each.pipeline}",
+                f"Of the last hour, in topic {each.topic}: look at why.",
+                _page("topics", each.topic),
+            )
+
+
+def _retries(lately: Lately) -> Iterator[Attention]:
+    nacked, acked = lately.nacked_per_s, lately.acked_per_s
+    if nacked >= _STORM_PER_S and nacked > acked:
+        yield Attention(
+            "warning",
+            "More messages are handed back than are done",
+            f"{nacked:.1f} a second were handed back in the last minute, {acked:.1f} acknowledged.",
+            "/console/queues",
+        )
+
+
+def _transactions(services: AttentionServices, inventory: Inventory) -> Iterator[Attention]:
+    now_ms = services.transactions.now_ms()
+    aged = [
+        (now_ms - each.started_ms, each.transactional_id)
+        for each in inventory.open_transactions
+        if each.started_ms >= 0
+    ]
+    for age_ms, name in sorted(aged, reverse=True):
+        if age_ms < _LONG_TRANSACTION_MS:
+            break
+        yield Attention(
+            "warning",
+            f"The transaction of {name} is open for {age_ms // 1000} s",
+            "Readers of committed messages wait for it.",
+            "/console/transactions",
+        )
+
+
+def _process(health: HealthReport | None) -> Iterator[Attention]:
+    if health is None:
+        return
+    if health.loop_lag_s >= _LOOP_LATE_S:
+        yield Attention(
+            "warning",
+            f"This server was held up for {health.loop_lag_s:.1f} s",
+            "In the last minute, by its own work or by a busy machine.",
+            "/console",
+        )
+    used, most = health.process.open_files, health.process.max_open_files
+    if used is not None and most and used >= _FILES_TIGHT * most:
+        yield Attention(
+            "warning",
+            "Few files can still be opened",
+            f"{used} of {most} are open: raise the limit (ulimit -n).",
+            "/console",
+        )

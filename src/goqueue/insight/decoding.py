@@ -1,0 +1,90 @@
+"""Stored values made readable through the schema registry, for people who look at messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.model.errors import SchemaError
+from goqueue.schemas.decoded import DecodeFault
+from goqueue.schemas.engine import Message
+from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
+from goqueue.schemas.model import SchemaType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.schemas import Schemas
+    from goqueue.records import Record
+    from goqueue.schemas.frames import Frame
+    from goqueue.schemas.registry import Registry
+
+MAX_DECODED_BYTES: Final = 256 * 1024
+"""Larger values are not decoded: whoever wants them whole decodes them on their side."""
+
+
+class Decoded(NamedTuple):
+    """A value as its schema says it."""
+
+    schema_id: int
+    subject: str | None
+    version: int | None
+    format: str
+    json: str
+
+
+async def decode_values(
+    schemas: Schemas, topic: str, records: Sequence[Record]
+) -> list[Decoded | str | None]:
+    """Of each message its value decoded, or why it cannot be, or None if it names no schema."""
+    registry = schemas.registry
+    if not registry.state.schemas:
+        return [None] * len(records)
+    return await schemas.ask(
+        lambda registry: [_decoded(registry, topic, record) for record in records]
+    )
+
+
+def _decoded(registry: Registry, topic: str, record: Record) -> Decoded | str | None:
+    value = record.value
+    if value is None:
+        return None
+    try:
+        frame = frame_of(value, record.headers)
+        schema_id = _schema_id(registry, frame)
+        if schema_id is None:
+            return None
+        if len(value) > MAX_DECODED_BYTES:
+            return f"the value has {len(value)} bytes, up to {MAX_DECODED_BYTES} are decoded"
+        schema = registry.schema(schema_id)
+        begin, indexes = frame.begin, [0]
+        if schema.type is SchemaType.PROTOBUF and frame.indexes_at is not None:
+            indexes, after = indexes_of(frame.in_header or value, frame.indexes_at)
+            begin = frame.begin if frame.in_header else after
+        text = registry.engine.decoded(registry.whole(schema_id), Message(value[begin:], indexes))
+    except (DecodeFault, FrameFault, SchemaError, RecursionError) as error:
+        return str(error) or "the value is nested too deeply"
+    subject, version = _home(registry, topic, schema_id)
+    return Decoded(schema_id, subject, version, schema.type.value, text)
+
+
+def _schema_id(registry: Registry, frame: Frame) -> int | None:
+    """The schema that a message names, if it is one of ours: any bytes may begin with a zero."""
+    if frame.guid is not None:
+        found = registry.state.guids.get(frame.guid)
+        if found is None:
+            raise DecodeFault(f"the registry has no schema {frame.guid}")
+        return found
+    is_guess = frame.in_header is None and frame.begin > 0
+    if is_guess and frame.schema_id not in registry.state.schemas:
+        raise DecodeFault(f"if it names a schema, then {frame.schema_id}, which is not registered")
+    return frame.schema_id
+
+
+def _home(registry: Registry, topic: str, schema_id: int) -> tuple[str | None, int | None]:
+    """A subject and version that have the schema: the topic's own, if it is among them."""
+    uses = sorted(registry.state.uses.get(schema_id, ()))
+    for own in (f"{topic}-value", topic):
+        for subject, number in uses:
+            if subject == own:
+                return subject, number
+    return uses[0] if uses else (None, None)

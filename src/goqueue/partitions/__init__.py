@@ -1,0 +1,1 @@
+"""The partitions of this node: log, watermarks, producer state, retention and compaction."""

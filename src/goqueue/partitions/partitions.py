@@ -1,0 +1,249 @@
+"""Every partition that this broker holds, opened, found and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from goqueue.model.errors import StorageError, UnknownPartitionError, UnknownTopicError
+from goqueue.partitions.partition import Partition, PartitionId
+from goqueue.partitions.partition_log import open_partition_log
+from goqueue.runtime.tasks import in_thread
+from goqueue.storage.checkpoints.book import CheckpointBook
+from goqueue.storage.flush_schedule import MAX_WAITING, FlushSchedule
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+    from uuid import UUID
+
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.due_marks import MaintenanceMarks
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition_log import PartitionLog
+    from goqueue.runtime.clock import Clock
+    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.shared_files import SharedFiles
+    from goqueue.topics.catalogue import Topic, Topics
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+BOOK_FILE: Final = "log-summaries"
+PORTION: Final = 64
+"""Partitions that one thread opens, or one task closes, in one go."""
+PORTIONS_OPENING: Final = 2
+"""More would mostly wait for each other: opening is half Python."""
+PORTIONS_CLOSING: Final = 8
+"""Each waits for a few syncs, where a partition is too large for a summary."""
+
+
+class Partitions:
+    """The partitions of all topics in one folder, each in `<topic>/<topic id>/<number>`.
+
+    The topic's id is in the path, so that a topic made again never finds the old one's records.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        topics: Topics,
+        shared: SharedFiles,
+        clock: Clock,
+        *,
+        executor: Executor,
+        measures: Measures,
+        marks: MaintenanceMarks,
+        damage: DamageReports,
+    ) -> None:
+        self._folder = folder
+        self._topics = topics
+        self._shared = shared
+        self._disk = shared.disk
+        self._clock = clock
+        self._executor = executor
+        max_waiting = min(shared.open_files.limit, MAX_WAITING)
+        sync_all = partial(self._disk.sync_all, folder.parent)
+        self._schedule = FlushSchedule(executor, max_waiting, sync_all)
+        self.book = CheckpointBook(self._disk, folder.parent / BOOK_FILE, folder)
+        """What the next start need not find out by itself."""
+        self._measures = measures
+        self._marks = marks
+        self._damage = damage
+        self._open: dict[PartitionId, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def resolve(self, partition_id: PartitionId) -> tuple[Topic, Partition]:
+        """A partition and its topic.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none.
+        """
+        topic = self._topics.catalogue.topic(partition_id.topic)
+        partition = self._open.get(partition_id)
+        if partition is None:
+            raise UnknownPartitionError(
+                f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
+                f"not {partition_id.number}"
+            )
+        return topic, partition
+
+    def partition(self, partition_id: PartitionId) -> Partition:
+        """A partition. Raises like `resolve`."""
+        return self.resolve(partition_id)[1]
+
+    def find(self, partition_id: PartitionId) -> Partition | None:
+        """A partition, if it is open."""
+        return self._open.get(partition_id)
+
+    def failed(self) -> list[Partition]:
+        """The partitions whose logs refuse appends."""
+        marked = map(self._open.get, sorted(self._marks.failing))
+        return [each for each in marked if each is not None and each.log.failure is not None]
+
+    async def open_all(self) -> None:
+        """Open every partition of every topic, in threads, recovering those that need it.
+
+        Raises:
+            StorageError: the stored data of a partition cannot be opened.
+        """
+        summaries = await in_thread(self._executor, self.book.load)
+        wanted = [
+            (topic, number)
+            for topic in self._topics.catalogue.by_name.values()
+            for number in range(topic.partition_count)
+        ]
+
+        def open_logs(portion: Sequence[tuple[Topic, int]]) -> list[PartitionLog]:
+            return [self._open_log(topic, number, summaries) for topic, number in portion]
+
+        async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
+            opened = await in_thread(self._executor, partial(open_logs, portion))
+            for (topic, number), stored in zip(portion, opened, strict=True):
+                self._add(PartitionId(topic.name, number), stored)
+
+        await _in_portions(wanted, open_portion, PORTIONS_OPENING)
+
+    def open_topic(self, topic: Topic) -> None:
+        """Open every partition of a topic that is not open yet; new ones start empty."""
+        for number in range(topic.partition_count):
+            partition_id = PartitionId(topic.name, number)
+            if partition_id not in self._open:
+                self._add(partition_id, self._open_log(topic, number, {}))
+
+    def _open_log(
+        self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
+    ) -> PartitionLog:
+        folder = self._folder / topic.name / topic.topic_id.hex / str(number)
+        return open_partition_log(
+            folder,
+            topic.settings.log_config(),
+            shared=self._shared,
+            clock=self._clock,
+            summary=summaries.get(self.book.name_of(folder)),
+            on_damage=partial(self._damage.damaged, PartitionId(topic.name, number)),
+        )
+
+    def _add(self, partition_id: PartitionId, stored: PartitionLog) -> None:
+        self._open[partition_id] = Partition(
+            partition_id,
+            stored,
+            clock=self._clock,
+            executor=self._executor,
+            schedule=self._schedule,
+            book=self.book,
+            measures=self._measures,
+            marks=self._marks,
+            damage=self._damage,
+        )
+
+    def configure_topic(self, topic: Topic) -> None:
+        """Let the logs of a topic follow its changed settings."""
+        config = topic.settings.log_config()
+        for partition in self.of_topic(topic):
+            partition.configure(config)
+
+    def of_topic(self, topic: Topic) -> list[Partition]:
+        """The partitions of one topic, in order.
+
+        Raises:
+            UnknownTopicError: it was deleted meanwhile.
+        """
+        ids = (PartitionId(topic.name, number) for number in range(topic.partition_count))
+        try:
+            return [self._open[each] for each in ids]
+        except KeyError:
+            raise UnknownTopicError(f"topic {topic.name!r} was just deleted") from None
+
+    async def delete_topic(self, topic: Topic) -> None:
+        """Remove a topic's partitions and their files."""
+        # All at once: while the first is being removed, a topic of the same name may be made.
+        ids = [PartitionId(topic.name, number) for number in range(topic.partition_count)]
+        doomed = [self._open.pop(each) for each in ids if each in self._open]
+        for each in ids:
+            self._marks.forget(each)
+        # What refuses to go stays marked as deleted; the others go nevertheless.
+        await asyncio.gather(*(each.delete() for each in doomed), return_exceptions=True)
+        self.remove_files(topic.name, topic.topic_id)
+
+    def remove_files(self, name: str, topic_id: UUID) -> None:
+        """Remove what a deleted topic left behind."""
+        self._disk.remove_folder(self._folder / name / topic_id.hex)
+
+    def unknown_folders(self) -> list[str]:
+        """Folders with the records of topics that the metadata does not know."""
+        known = {
+            (topic.name, topic.topic_id.hex) for topic in self._topics.catalogue.by_name.values()
+        }
+        return [
+            f"{name}/{topic_id}"
+            for name in self._disk.names(self._folder)
+            for topic_id in self._disk.names(self._folder / name)
+            if (name, topic_id) not in known
+        ]
+
+    async def save_book(self) -> None:
+        """Make the summaries of all logs durable. Raises `DiskError` if the disk refuses."""
+        await in_thread(self._executor, self.book.save)
+
+    async def close(self) -> None:
+        """Close all, so that the next start has nothing to recover.
+
+        One that cannot be closed does not keep the others open; the next start recovers it.
+        """
+        partitions = tuple(self)
+        await self._schedule.flush([each.flusher for each in partitions])
+        await _in_portions(partitions, self._close_portion, PORTIONS_CLOSING)
+        self._open.clear()
+        try:
+            await self.save_book()
+        except StorageError:
+            logger.exception("%s was not written: the next start scans more", BOOK_FILE)
+
+    async def _close_portion(self, portion: Sequence[Partition]) -> None:
+        for partition in portion:
+            (outcome,) = await asyncio.gather(partition.close(), return_exceptions=True)
+            if outcome is not None:
+                logger.error("%s was not closed cleanly: %s", partition.id, outcome)
+
+
+async def _in_portions(
+    items: Sequence[_T], work: Callable[[Sequence[_T]], Awaitable[None]], at_a_time: int
+) -> None:
+    """Give the items to `work` in portions, several portions at a time."""
+    portions = iter([items[at : at + PORTION] for at in range(0, len(items), PORTION)])
+
+    async def some() -> None:
+        for portion in portions:
+            await work(portion)
+
+    await asyncio.gather(*(some() for _ in range(at_a_time)))

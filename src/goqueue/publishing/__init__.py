@@ -1,0 +1,1 @@
+"""The way into a partition: batches and messages are checked, rewritten and appended."""

@@ -1,0 +1,422 @@
+"""Single messages in, for protocols whose clients do not make batches themselves.
+
+A message is given a partition, put into a batch with its neighbours, and published like every other
+batch. How one goes out again: `stored_messages`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import mmh3
+
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    GoQueueError,
+    InvalidTimestampError,
+    MalformedBatchError,
+    MalformedRecordError,
+    SchemaValidationError,
+    UnknownPartitionError,
+)
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.delivery_headers import Opened
+from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
+from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.publishing.schema_verdict import FITS, SchemaVerdict, refusal
+from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from goqueue.publishing.delivery_headers import Later
+    from goqueue.publishing.new_messages import NewMessage
+    from goqueue.publishing.publish import Published, Publisher
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic, Topics
+
+    Misfits: TypeAlias = Mapping[int, str]
+    """The numbers of messages that do not fit their schemas, and why each does not."""
+
+
+_BY_RECORD: Final = (SchemaValidationError, InvalidTimestampError)
+"""Refusals that name the messages that they are about: the others of a batch are stored."""
+
+
+class ProducerSequence(NamedTuple):
+    """An idempotent producer, and the number that it gives to the first message of a request."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    is_transactional: bool = False
+    """The messages belong to the transaction that the producer has open."""
+
+
+class MessageResult(NamedTuple):
+    """What became of one message: its place, or the error that says why it has none."""
+
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    error: GoQueueError | None = None
+    delayed_id: int | None = None
+    """Set for a message that waits until it is due: it has no offset yet, and can be cancelled."""
+    deliver_at_ms: int | None = None
+
+
+_NOWHERE: Final = MessageResult()
+
+
+class _Portion(NamedTuple):
+    """The messages of one partition."""
+
+    indexes: Sequence[int]
+    """Their places in the request."""
+    records: list[Record]
+    """What is stored of them."""
+    delivery: bool = False
+    """Records say how they are to be delivered."""
+    later: list[Later] | None = None
+    """Which of them are due later; None when that is not known."""
+
+
+class MessageWriter:
+    """Publishes messages, in as few batches as there are partitions to write to."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        publisher: Publisher,
+        clock: Clock,
+        misfits: Callable[[Topic, Sequence[NewMessage]], Awaitable[Misfits]],
+    ) -> None:
+        """`misfits` finds messages that do not fit the schemas of their topic."""
+        self._topics = topics
+        self._publisher = publisher
+        self._clock = clock
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        """Whose turn it is; of topics that exist, see `forget_topic`."""
+        self._misfits = misfits
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone; one of the same name begins at its first partition."""
+        self._turns.pop(name, None)
+
+    async def publish(
+        self,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        acks: Acks = Acks.ALL,
+        producer: ProducerSequence | None = None,
+    ) -> list[MessageResult]:
+        """Publish messages to one topic; one result for each, in the order given.
+
+        Messages for one partition keep their order and are stored all or none, unless they are
+        too large for one batch: then they are stored in several, and one that is too large by
+        itself, or cannot be written, is refused alone. A producer's are one batch in any case.
+
+        Raises:
+            UnknownTopicError: there is no such topic; nothing was published.
+            MalformedBatchError: messages with a producer's sequence name several partitions.
+        """
+        checked = await self.checked(topic_name, messages)
+        return await self.begin(topic_name, messages, acks, producer, checked=checked).settled()
+
+    async def checked(self, topic_name: str, messages: Sequence[NewMessage]) -> Misfits | None:
+        """Hold messages against the schemas of their topic; None where it does not ask for it.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        topic = self._topics.catalogue.topic(topic_name)
+        return await self._misfits(topic, messages) if topic.settings.validates else None
+
+    def begin(
+        self,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        acks: Acks = Acks.ALL,
+        producer: ProducerSequence | None = None,
+        *,
+        checked: Misfits | None = None,
+    ) -> Publishing:
+        """The same for what was `checked`, without waiting: messages are in the logs then.
+
+        So a caller that begins one request after the other keeps their order, and need not wait
+        for the first to be durable before it begins the second. Raises like `publish`.
+        """
+        topic = self._topics.catalogue.topic(topic_name)
+        named = {message.partition for message in messages}
+        if producer is not None and (len(named) > 1 or None in named):
+            raise MalformedBatchError(
+                "messages with a producer's sequence must all name the same partition; send one "
+                "request for each"
+            )
+        results: list[MessageResult] = [_NOWHERE] * len(messages)
+        if speak_of_delivery(messages):
+            portions = self._special_portions(topic, messages, results)
+        elif len(named) == 1 and None not in named:
+            portions = self._one_portion(topic, messages, results)
+        else:
+            portions = self._portions(topic, messages, results)
+        appended: list[_Appended] = []
+        waiting = deque(portions.items())
+        while waiting:
+            number, portion = waiting.popleft()
+            try:
+                verdict = None if checked is None else _verdict(checked, portion.indexes)
+                place = PartitionId(topic_name, number)
+                published = self._append(place, portion, acks, producer, verdict)
+            except (BatchTooLargeError, MalformedRecordError, *_BY_RECORD) as error:
+                if producer is not None:
+                    _fail(results, portion.indexes, error)
+                else:
+                    smaller = _smaller(results, portion, error)
+                    waiting.extendleft((number, each) for each in reversed(smaller))
+            except GoQueueError as error:
+                _fail(results, portion.indexes, error)
+            else:
+                appended.append(_Appended(number, portion.indexes, portion.records, published))
+        return Publishing(results, appended)
+
+    def _one_portion(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, _Portion]:
+        """`_portions` of messages that all name the same partition, in a third of the time."""
+        indexes = range(len(messages))
+        try:
+            number = self.partition_of(topic, messages[0])
+        except UnknownPartitionError as error:
+            _fail(results, indexes, error)
+            return {}
+        now_ms = self._clock.now_ms()
+        records = [
+            Record(at, now_ms if timestamp_ms is None else timestamp_ms, key, value, headers)
+            for at, (value, key, headers, _, timestamp_ms, _, _, _) in enumerate(messages)
+        ]
+        return {number: _Portion(indexes, records)}
+
+    def _portions(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, _Portion]:
+        """What goes to each partition; messages that fit nowhere have their results already."""
+        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
+        now_ms = self._clock.now_ms()
+        for index, message in enumerate(messages):
+            value, key, headers, _, timestamp_ms, _, _, _ = message
+            try:
+                indexes, records = found[self.partition_of(topic, message)]
+            except UnknownPartitionError as error:
+                results[index] = MessageResult(error=error)
+                continue
+            indexes.append(index)
+            at_ms = now_ms if timestamp_ms is None else timestamp_ms
+            records.append(Record(len(records), at_ms, key, value, headers))
+        return {number: _Portion(*portion) for number, portion in found.items()}
+
+    def _special_portions(
+        self, topic: Topic, messages: Sequence[NewMessage], results: list[MessageResult]
+    ) -> dict[int, _Portion]:
+        """`_portions` of messages of which some say how they are to be delivered."""
+        found: defaultdict[int, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
+        speaking = set()
+        later: defaultdict[int, list[Later]] = defaultdict(list)
+        now_ms = self._clock.now_ms()
+        for index, message in enumerate(messages):
+            try:
+                headers, speaks, due_ms = headers_of(topic, message, now_ms)
+                number = self.partition_of(topic, message)
+            except GoQueueError as error:
+                results[index] = MessageResult(error=error)
+                continue
+            indexes, records = found[number]
+            indexes.append(index)
+            at_ms = now_ms if message.timestamp_ms is None else message.timestamp_ms
+            records.append(Record(len(records), at_ms, message.key, message.value, headers))
+            if speaks:
+                speaking.add(number)
+                if due_ms > now_ms:
+                    later[number].append((len(records) - 1, due_ms))
+        return {
+            number: _Portion(*portion, number in speaking, later[number])
+            for number, portion in found.items()
+        }
+
+    def partition_of(self, topic: Topic, message: NewMessage) -> int:
+        """The partition of a message: the one it names, its key's, or the next in turn.
+
+        Raises:
+            UnknownPartitionError: it names one that there is not.
+        """
+        if message.partition is not None:
+            if not 0 <= message.partition < topic.partition_count:
+                raise UnknownPartitionError(
+                    f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, not "
+                    f"{message.partition}"
+                )
+            return message.partition
+        if message.key is None:
+            return next(self._turns[topic.name]) % topic.partition_count
+        number: int = mmh3.hash(message.key, signed=False)
+        return number % topic.partition_count
+
+    def _append(
+        self,
+        partition: PartitionId,
+        portion: _Portion,
+        acks: Acks,
+        producer: ProducerSequence | None,
+        verdict: SchemaVerdict | None,
+    ) -> Published:
+        check_headers(portion.records)
+        attributes = DELIVERY if portion.delivery else 0
+        if producer is not None and producer.is_transactional:
+            attributes |= TRANSACTIONAL
+        if producer is None:
+            batch = encode(portion.records, attributes=attributes)
+        else:
+            batch = encode(
+                portion.records,
+                attributes=attributes,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=producer.first_sequence,
+            )
+        opened = None
+        if portion.delivery and portion.later is not None:
+            opened = Opened(portion.records, says_something=True, later=portion.later)
+        return self._publisher.publish(
+            PublishRequest(
+                partition,
+                memoryview(batch),
+                acks,
+                delivery=portion.delivery,
+                opened=opened,
+                verdict=verdict,
+            )
+        )
+
+
+class _Appended(NamedTuple):
+    """A batch that is in the log: which messages are in it, and where it went."""
+
+    partition: int
+    indexes: Sequence[int]
+    records: list[Record]
+    published: Published
+
+
+class Publishing:
+    """Messages on their way to being as durable as was asked for."""
+
+    __slots__ = ("_appended", "_results")
+
+    def __init__(self, results: list[MessageResult], appended: list[_Appended]) -> None:
+        self._results = results
+        self._appended = appended
+
+    @property
+    def is_duplicate(self) -> bool:
+        """A producer's batch was in the log already, and nothing was stored again."""
+        return any(each.published.placed.duplicate for each in self._appended)
+
+    async def settled(self) -> list[MessageResult]:
+        """What became of each message, once it is known. To be called once."""
+        for appended in self._appended:
+            await self._settle(appended)
+        return self._results
+
+    async def _settle(self, appended: _Appended) -> None:
+        """Fill in the results of one batch, once it is as durable as was asked for."""
+        number, indexes, records, published = appended
+        try:
+            if published.durable is not None:
+                await published.durable
+        except GoQueueError as error:
+            _fail(self._results, indexes, error)
+            return
+        first, stamp_ms = published.placed.first_offset, published.append_time_ms
+        if published.delayed:
+            self._settle_delayed(appended)
+            return
+        for index, record in zip(indexes, records, strict=True):
+            at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+            self._results[index] = MessageResult(number, first + record.offset, at_ms)
+
+    def _settle_delayed(self, appended: _Appended) -> None:
+        """`_settle` of a batch of which some records wait."""
+        number, indexes, records, published = appended
+        delayed = {each[0]: each for each in published.delayed}
+        offset, end, _ = published.placed
+        keep_places = end - offset == len(records)
+        for at, (index, record) in enumerate(zip(indexes, records, strict=True)):
+            later = delayed.get(at)
+            if later is None:
+                if keep_places:
+                    offset = published.placed.first_offset + at
+                stamp_ms = published.append_time_ms
+                at_ms = stamp_ms if stamp_ms >= 0 else record.timestamp_ms
+                self._results[index] = MessageResult(number, offset, at_ms)
+                offset += 1
+            else:
+                self._results[index] = MessageResult(
+                    number, None, record.timestamp_ms, None, later[1], later[2]
+                )
+
+
+def _verdict(misfits: Misfits, indexes: Sequence[int]) -> SchemaVerdict:
+    """What is to be said of some of the messages that were checked."""
+    if not misfits:
+        return FITS
+    return SchemaVerdict(refusal(misfits_among(misfits, indexes)))
+
+
+def misfits_among(misfits: Misfits, indexes: Sequence[int]) -> Misfits:
+    """What was found of some of the messages, by their numbers among these."""
+    return {at: misfits[index] for at, index in enumerate(indexes) if index in misfits}
+
+
+def _smaller(
+    results: list[MessageResult], portion: _Portion, error: GoQueueError
+) -> list[_Portion]:
+    """What is left to be tried of a portion; what is refused for good has its result after this."""
+    if isinstance(error, _BY_RECORD) and error.refused:
+        return _fitting(results, portion, error)
+    if len(portion.records) == 1:
+        _fail(results, portion.indexes, error)
+        return []
+    return _halves(portion)
+
+
+def _fitting(
+    results: list[MessageResult], portion: _Portion, error: GoQueueError
+) -> list[_Portion]:
+    """The messages that are not refused; the others are told why they are."""
+    for at, reason in error.refused.items():
+        misfit = type(error)(reason).of_records({0: reason})
+        results[portion.indexes[at]] = MessageResult(error=misfit)
+    kept = [at for at in range(len(portion.records)) if at not in error.refused]
+    records = [portion.records[at]._replace(offset=number) for number, at in enumerate(kept)]
+    indexes = [portion.indexes[at] for at in kept]
+    smaller = portion._replace(indexes=indexes, records=records, later=None)
+    return [smaller] if kept else []
+
+
+def _halves(portion: _Portion) -> list[_Portion]:
+    """Two batches in place of one, each counting its records from 0."""
+    indexes, records, delivery, _ = portion
+    middle = len(records) // 2
+    second = [record._replace(offset=at) for at, record in enumerate(records[middle:])]
+    return [
+        _Portion(indexes[:middle], records[:middle], delivery),
+        _Portion(indexes[middle:], second, delivery),
+    ]
+
+
+def _fail(results: list[MessageResult], indexes: Iterable[int], error: GoQueueError) -> None:
+    for index in indexes:
+        results[index] = MessageResult(error=error)

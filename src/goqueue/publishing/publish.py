@@ -1,0 +1,461 @@
+"""Publishing: the one way into a partition, whichever protocol a batch came by."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.model.errors import (
+    BatchError,
+    BatchTooLargeError,
+    DelayDisabledError,
+    DelayError,
+    DeliveryHeaderError,
+    DiskFullError,
+    GoQueueError,
+    InternalTopicError,
+    InvalidTimestampError,
+    InvalidTransactionStateError,
+    MalformedBatchError,
+    PriorityError,
+    ProducerError,
+    RegistryUnavailableError,
+    SchemaError,
+    TopicError,
+)
+from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
+from goqueue.partitions.partition import Placed
+from goqueue.publishing.delivery_headers import (
+    check_delayable,
+    delayable,
+    marked,
+    may_speak_of_delivery,
+    opened,
+)
+from goqueue.publishing.rewrite import records_of, rewritten
+from goqueue.publishing.schema_verdict import SchemaVerdict
+from goqueue.publishing.timestamps import check_timestamps
+from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
+from goqueue.records.batch import CONTROL, DELETE_HORIZON, peek, validate
+from goqueue.records.opening import check_count, room_for
+from goqueue.records.section import LEAST_RECORD_BYTES
+from goqueue.storage.config import Fsync
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
+
+    from goqueue.model.errors import SchemaValidationError
+    from goqueue.partitions.measures import Measures, TopicMeasures
+    from goqueue.partitions.partition import Partition, PartitionId
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.sequences import SequencedBatch
+    from goqueue.publishing.delayed import DelayedMessages
+    from goqueue.publishing.delivery_headers import Delayed, Opened
+    from goqueue.publishing.traces import PublishTraces, TracedPublish
+    from goqueue.records import Record
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic
+
+    SchemaCheck: TypeAlias = Callable[
+        [Topic, "PublishRequest"], Awaitable[SchemaValidationError | None]
+    ]
+
+_REFUSALS: Final = (
+    SchemaError,
+    DelayError,
+    DeliveryHeaderError,
+    InvalidTimestampError,
+    PriorityError,
+)
+"""What a topic has against messages, rather than against a batch."""
+_GIVEN_BY_THE_BROKER: Final = CONTROL | DELETE_HORIZON
+"""Attributes that no producer may set."""
+
+
+class Acks(IntEnum):
+    """What a publisher waits for; the numbers are Kafka's.
+
+    On one node the leader is all there is. Whoever waits at all waits for what the topic promises:
+    under `fsync=always` for the disk.
+    """
+
+    ALL = -1
+    NONE = 0
+    LEADER = 1
+
+
+class PublishRequest(NamedTuple):
+    """One batch for one partition."""
+
+    partition: PartitionId
+    batch: memoryview
+    """Exactly one record batch. A writable view is stamped in place."""
+    acks: Acks = Acks.ALL
+    internal: bool = False
+    """The broker itself publishes, which alone may write to internal topics."""
+    delivery: bool = False
+    """The batch was made here, and its attribute `DELIVERY` is true: nobody else may set it."""
+    traced: bool = False
+    """Messages of the batch were traced before, and name their traces: they are traced on."""
+    opened: Opened | None = None
+    """What is in such a batch, from whoever made it; the batch is opened otherwise."""
+    records: list[Record] | BatchError | None = None
+    """What a large batch holds, or why it cannot be opened, from `LargeBatches`."""
+    verdict: SchemaVerdict | None = None
+    """What came of holding it against schemas; a topic that asks for it takes none without."""
+
+
+class Published(NamedTuple):
+    """What became of a batch."""
+
+    placed: Placed
+    log_start: int
+    append_time_ms: int = -1
+    """Set when the topic stamps records with the time of the append."""
+    durable: Awaitable[None] | None = None
+    """To be awaited before the publisher is told; None when there is nothing to wait for."""
+    delayed: Sequence[Delayed] = ()
+    """Records that wait until they are due. Their places in the offsets of the batch stay empty,
+    if there are as many offsets as there were records; otherwise the others have moved up."""
+    stored_count: int = 0
+    """Messages of the batch that are in the log."""
+
+
+async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidationError | None:
+    """A publisher without a registry takes everything."""
+    del topic, request
+    return None
+
+
+def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
+    raise InvalidTransactionStateError(
+        f"producer {info.producer_id} has no open transaction in {partition}"
+    )
+
+
+class Publisher:
+    """Takes batches in: check, rewrite if the topic asks for it, deduplicate, append, measure."""
+
+    def __init__(
+        self, partitions: Partitions, clock: Clock, measures: Measures, traces: PublishTraces
+    ) -> None:
+        self._partitions = partitions
+        self._traces = traces
+        self._clock = clock
+        self._measures = measures
+        self.check_schemas: SchemaCheck = _no_schemas
+        """Finds what is to be said against a batch by the schemas of its topic; set by the
+        broker."""
+        self.steady_ms: Callable[[], int] = clock.now_ms
+        """The time that the wall clock would tell without a jump of it; set by the broker."""
+        self.disk_full: str | None = None
+        """Why nothing is taken in at the moment; set by the disk monitor."""
+        self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
+        """Refuses a transactional batch that belongs to no open transaction; set by whoever
+        coordinates them."""
+        self.delays: DelayedMessages | None = None
+        """Who takes what is due later; set by the broker."""
+
+    def refuse(self, reason: str | None) -> None:
+        """Take nothing in from now on, for this reason; None: take everything again."""
+        self.disk_full = reason
+
+    async def checked(self, request: PublishRequest) -> PublishRequest:
+        """A batch with the verdict that its topic asks for, to be published at once.
+
+        What is wrong with it otherwise, `publish` says.
+        """
+        try:
+            topic, partition = self._partitions.resolve(request.partition)
+            if not topic.settings.validates or request.verdict is not None:
+                return request
+            if _is_stored(partition, _admit(topic, request.batch)):
+                return request
+            error = await self.check_schemas(topic, request)
+        except TopicError:
+            return request
+        except BatchError as unreadable:
+            return request._replace(verdict=SchemaVerdict(unreadable))
+        return request._replace(verdict=SchemaVerdict(error))
+
+    def publish(self, request: PublishRequest) -> Published:
+        """Store a batch. It is in the log when this returns, durable when `durable` has been.
+
+        Raises:
+            TopicError: there is no such partition, or it is not the caller's to write.
+            BatchError: the batch is damaged, malformed or too large.
+            ProducerError: an idempotent producer's batch is out of order or fenced.
+            DiskError, LogFailedError: the disk refused.
+        """
+        started_s = self._clock.monotonic_s()
+        topic, partition = self._partitions.resolve(request.partition)
+        try:
+            published = self._store(topic, partition, request)
+        except GoQueueError as error:
+            self._measures.refused(topic.name, error, _count(request.batch))
+            if isinstance(error, _REFUSALS) and self._traces.is_on:
+                self._traces.refused(topic, request, error)
+            raise
+        measures = self._measures.topic(topic.name)
+        placed = published.placed
+        if not placed.duplicate:
+            measures.messages_published.add(published.stored_count)
+            measures.bytes_published.add(len(request.batch))
+        traced = None
+        if self._traces.is_on and not published.delayed:
+            traced = self._traces.published(topic, request, placed, started_s)
+        if published.durable is None:
+            measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+            if traced is not None:
+                self._traces.persisted(traced)
+            return published
+        durable = self._timed(published.durable, measures, started_s, traced)
+        return published._replace(durable=durable)
+
+    async def _timed(
+        self,
+        durable: Awaitable[None],
+        measures: TopicMeasures,
+        started_s: float,
+        traced: TracedPublish | None,
+    ) -> None:
+        await durable
+        measures.publish_latency.observe(self._clock.monotonic_s() - started_s)
+        if traced is not None:
+            self._traces.persisted(traced)
+
+    def _store(self, topic: Topic, partition: Partition, request: PublishRequest) -> Published:
+        if topic.is_internal and not request.internal:
+            raise InternalTopicError(f"{topic.name} belongs to the broker: nobody else writes it")
+        if self.disk_full is not None:
+            raise DiskFullError(self.disk_full)
+        info = _admit(topic, request.batch)
+        limits = topic.settings.timestamp_limits
+        if limits is not None and not request.internal:
+            now_ms = self._clock.now_ms()
+            if not limits.hold_by_header(info, now_ms):
+                check_timestamps(
+                    limits, request.batch, info, now_ms, self.steady_ms, known=request.records
+                )
+        if info.has_delivery_headers and not request.delivery:
+            raise MalformedBatchError(
+                "the batch has the attribute bit 7, which the broker alone gives"
+            )
+        if info.is_transactional:
+            self.verify_transaction(info, request.partition)
+        if topic.settings.validates and not (info.has_producer and partition.state.check(info)):
+            _obey(topic, request.verdict)  # not of what is stored already
+        if may_speak_of_delivery(topic.settings, request.batch, info):
+            return self._store_opened(topic, partition, request, info)
+        return self._append(topic, partition, request, info)
+
+    def _append(
+        self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
+    ) -> Published:
+        batch, append_time_ms = rewritten(
+            topic.settings, request.batch, info, self._clock, request.records
+        )
+        if batch is not request.batch:
+            info = peek(batch)
+            # Compressed anew it may be larger, or not compressed at all.
+            _check_size(topic, info.size_bytes)
+        placed = partition.append(batch, info)
+        if info.has_delivery_headers and not placed.duplicate:
+            lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)
+            self._measures.prioritised(topic.name, lanes, info.count)
+        waits = request.acks is not Acks.NONE and not partition.is_durable(placed)
+        return Published(
+            placed,
+            partition.log_start,
+            append_time_ms,
+            partition.durable(placed) if waits else None,
+            stored_count=info.count,
+        )
+
+    # --- Records that say how they are to be delivered -------------------------------------------
+
+    def _store_opened(
+        self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
+    ) -> Published:
+        """Take out what is due later; the rest is stored like any batch, marked as speaking."""
+        found = request.opened
+        if found is None:
+            records = records_of(request.batch, request.records)
+            found = opened(topic.settings, records, self._clock.now_ms())
+        known = partition.state.check(info)
+        if known is not None and (found.later or delayable(found.records)):
+            return self._repeated(topic, partition, request, info, found, known=known)
+        if found.later:
+            check_delayable(topic.settings, info, found)
+            return self._store_apart(topic, partition, request, info, found)
+        if found.says_something:
+            batch = marked(request.batch, info)
+            request, info = request._replace(batch=batch), peek(batch)
+        return self._append(topic, partition, request, info)
+
+    def _repeated(
+        self,
+        topic: Topic,
+        partition: Partition,
+        request: PublishRequest,
+        info: BatchInfo,
+        found: Opened,
+        *,
+        known: SequencedBatch,
+    ) -> Published:
+        """Answer a batch that is stored already; from before the start, perhaps not all of it."""
+        if self.delays is None:
+            raise DelayDisabledError("this broker does not take delayed messages")
+        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
+        placed = Placed(known.first_offset, known.end_offset, duplicate=True)
+        durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
+        if known.first_offset < partition.opened_at:
+            restored = self.delays.restore(topic, partition, info, found.records, known)
+            durable = _both(restored, durable)
+        return Published(placed, partition.log_start, durable=durable, delayed=again)
+
+    def _store_apart(
+        self,
+        topic: Topic,
+        partition: Partition,
+        request: PublishRequest,
+        info: BatchInfo,
+        found: Opened,
+    ) -> Published:
+        """Store what is due later, then the rest.
+
+        In this order: a producer that gets no answer sends the batch again, and the partition
+        knows it again only by what it has stored. What is delayed already is known to the intake.
+        """
+        if self.delays is None:
+            raise DelayDisabledError("this broker does not take delayed messages")
+        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        started_s = self._clock.monotonic_s()
+        taken = self.delays.take(topic, request.partition.number, info, found)
+        if self._traces.is_on:
+            number = request.partition.number
+            self._traces.scheduled(topic, number, found, taken.messages, started_s)
+        later = {number for number, _, _ in taken.messages}
+        rest = [record for at, record in enumerate(found.records) if at not in later]
+        published = Published(Placed(partition.log_end, partition.log_end), partition.log_start)
+        if rest or info.has_producer or not request.delivery:
+            keeps_places = info.has_producer or not request.delivery
+            batch = memoryview(_without_delayed(info, rest, keeps_places=keeps_places))
+            request = request._replace(batch=batch, records=rest if keeps_places else None)
+            published = self._append(topic, partition, request, peek(batch))
+            self._trace_rest(topic, request, published.placed, started_s)
+        self.delays.finish(topic, request.partition.number, info)
+        published = published._replace(delayed=taken.messages)
+        if not always:
+            return published
+        return published._replace(durable=_both(self.delays.durable(taken), published.durable))
+
+    def _trace_rest(
+        self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
+    ) -> None:
+        """Note what did not wait of a batch of which something does."""
+        traced = None
+        if self._traces.is_on:
+            traced = self._traces.published(topic, request, placed, started_s)
+        if traced is not None:
+            self._traces.persisted(traced)
+
+
+def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: bool) -> bytearray:
+    """A batch in which some records are missing.
+
+    It has the same offsets and sequences as before when somebody counts on them: an idempotent
+    producer, or a client that works out the offsets of its records from that of the first.
+    """
+    if not keeps_places:
+        rest = [record._replace(offset=at) for at, record in enumerate(rest)]
+    return encode(
+        rest,
+        compression=Compression.of(info.compression),
+        attributes=info.attributes | DELIVERY,
+        base_offset=info.base_offset if keeps_places else 0,
+        last_offset_delta=info.last_offset_delta if keeps_places else None,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )
+
+
+def _is_stored(partition: Partition, info: BatchInfo) -> bool:
+    """Whether a producer sends a batch again; one that is out of order is not stored."""
+    try:
+        return info.has_producer and partition.state.check(info) is not None
+    except ProducerError:
+        return False
+
+
+def _obey(topic: Topic, verdict: SchemaVerdict | None) -> None:
+    if verdict is None:
+        raise RegistryUnavailableError(
+            f"topic {topic.name!r} began to hold messages against schemas while these were on "
+            "their way; send them again"
+        )
+    if verdict.error is not None:
+        raise verdict.error
+
+
+async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
+    await first
+    if second is not None:
+        await second
+
+
+def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
+    """Hold a batch to what every batch must be, at the cost of its header."""
+    info = peek(batch)
+    size_bytes = info.size_bytes
+    if size_bytes != len(batch):
+        raise MalformedBatchError(
+            f"{len(batch) - size_bytes} bytes behind the batch: publish one batch at a time"
+        )
+    _check_size(topic, size_bytes)
+    if info.attributes & _GIVEN_BY_THE_BROKER:
+        raise MalformedBatchError(
+            "control batches are written by the broker alone"
+            if info.is_control
+            else "the batch has a delete horizon, which compaction alone gives: it would say when "
+            "tombstones go"
+        )
+    if info.count == 0 or info.count != info.last_offset_delta + 1:
+        raise MalformedBatchError(
+            f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "
+            "has one record for each offset, and at least one"
+        )
+    codec = info.compression
+    if codec:
+        Compression.of(codec)  # nobody could read a codec that does not exist
+    most_bytes = MAX_BATCH_BYTES if codec else size_bytes - HEADER_BYTES
+    if info.count * LEAST_RECORD_BYTES > most_bytes:
+        raise MalformedBatchError(
+            f"{info.count} records in a batch of {size_bytes} bytes: each takes at least "
+            f"{LEAST_RECORD_BYTES}"
+        )
+    if info.count > FREE_BATCH_ITEMS:
+        check_count(info, room_for(size_bytes))  # no reader here could open it
+    validate(batch, 0, info)
+    return info
+
+
+def _count(batch: memoryview) -> int:
+    """How many messages a batch has that was refused; 1 when nobody can tell."""
+    try:
+        return max(peek(batch).count, 1)
+    except BatchError:
+        return 1
+
+
+def _check_size(topic: Topic, size_bytes: int) -> None:
+    limit = topic.settings.max_message_bytes
+    if size_bytes > limit:
+        raise BatchTooLargeError(
+            f"a batch of {size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
+            "(max.message.bytes)"
+        )

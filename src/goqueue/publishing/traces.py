@@ -1,0 +1,133 @@
+"""Publishing in message traces: what was received, persisted, refused or scheduled for later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goqueue.records.batch import peek_header
+from goqueue.tracing.batches import traced_batch
+from goqueue.tracing.context import context_in, derived_context, new_trace
+from goqueue.tracing.events import Event
+from goqueue.tracing.index import Traced, parts_of
+from goqueue.tracing.sampling import is_sampled
+from goqueue.tracing.tracer import DELAYED, Parts, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.partition import Placed
+    from goqueue.publishing.delivery_headers import Delayed, Opened
+    from goqueue.publishing.publish import PublishRequest
+    from goqueue.topics.catalogue import Topic
+    from goqueue.tracing.tracer import Tracer
+
+_MAX_ERROR_CHARS: Final = 1000
+
+
+class TracedPublish(NamedTuple):
+    """A batch that was published and is traced."""
+
+    place: Place
+    parts: Parts
+    received_ns: int
+    attributes: dict[str, str]
+
+
+class PublishTraces:
+    """Notes what happens to sampled batches on their way in."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.is_on = tracer.is_on
+        self._tracer = tracer
+
+    def published(
+        self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
+    ) -> TracedPublish | None:
+        """A batch is in the log; None when it is not traced."""
+        place = self._tracer.place(topic, request.partition.number)
+        first, end, is_duplicate = placed
+        if is_duplicate:
+            return None
+        self._tracer.share.published_bytes += len(request.batch)
+        is_chosen = is_sampled(place.threshold, first) and (
+            not place.is_bounded or self._tracer.may_trace(started_s)
+        )
+        if not (is_chosen or (request.traced and place.threshold)):
+            return None
+        batch = traced_batch(request.batch, first, end, only_named=not is_chosen)
+        if not is_chosen and not any(batch.own.values()):
+            return None
+        self._tracer.index.add(place.id, batch)
+        self._tracer.budget.charge(len(batch.own))
+        attributes = {"redriven": "true"} if request.traced else {}
+        parts = list(parts_of(batch, first, end))
+        received_ns = self._tracer.clock.at_ns(started_s)
+        traced = TracedPublish(place, parts, received_ns, attributes)
+        self._tracer.note(Event.RECEIVED, place, parts, received_ns, attributes=attributes)
+        self._tracer.note(Event.PARTITIONED, place, parts, received_ns, attributes=attributes)
+        return traced
+
+    def persisted(self, traced: TracedPublish) -> None:
+        """A batch is as durable as its publisher asked for."""
+        place, parts, received_ns, attributes = traced
+        now_ns = max(self._tracer.clock.now_ns(), received_ns)
+        took_ns = now_ns - received_ns
+        self._tracer.note(
+            Event.PERSISTED, place, parts, now_ns, duration_ns=took_ns, attributes=attributes
+        )
+
+    def refused(self, topic: Topic, request: PublishRequest, error: GoQueueError) -> None:
+        """A batch was refused for what its messages are."""
+        place = self._tracer.place(topic, request.partition.number)
+        if not self._tracer.turns.draw(place.threshold) or (
+            place.is_bounded and not self._tracer.may_trace(self._tracer.clock.monotonic_s())
+        ):
+            return
+        count = peek_header(request.batch).last_offset_delta + 1
+        batch = traced_batch(request.batch, 0, count, only_named=True)
+        named = [context for context in batch.own.values() if context is not None]
+        self._tracer.budget.charge(len(named))
+        for context in named or [new_trace()]:
+            self._tracer.add(
+                Event.VALIDATION_FAILED, place, context, error=str(error)[:_MAX_ERROR_CHARS]
+            )
+
+    def scheduled(
+        self,
+        topic: Topic,
+        partition: int,
+        found: Opened,
+        messages: Iterable[Delayed],
+        started_s: float,
+    ) -> None:
+        """Messages wait until they are due; each has a way of its own, and counts as a batch."""
+        place = self._tracer.place(topic, partition)
+        if not self._tracer.turns.draw(place.threshold):
+            return
+        received_ns, now_ns = self._tracer.clock.at_ns(started_s), self._tracer.clock.now_ns()
+        for number, delayed_id, due_ms in messages:
+            if delayed_id is None:
+                continue
+            if place.is_bounded and not self._tracer.may_trace(started_s):
+                return
+            context = derived_context(DELAYED, delayed_id)
+            named = context_in(found.records[number].headers)
+            if named is not None:
+                context, is_wanted = named
+                if not is_wanted:
+                    continue
+            self._tracer.index.add(
+                DELAYED, Traced(delayed_id, delayed_id + 1, {delayed_id: context})
+            )
+            self._tracer.add(Event.RECEIVED, place, context, received_ns)
+            self._tracer.add(Event.PARTITIONED, place, context, received_ns)
+            self._tracer.add(
+                Event.DELAY_SCHEDULED,
+                place,
+                context,
+                now_ns,
+                deliver_at_ms=due_ms,
+                delay_ms=max(due_ms - now_ns // 1_000_000, 0),
+                attributes={"delayed_id": str(delayed_id)},
+            )

@@ -1,0 +1,378 @@
+"""Single records out of stored batches, for those who take messages one by one.
+
+Queue groups hand out a batch in many small portions, to many members. A batch that was read stays
+here for a while, so that it is read once, and opened once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import (
+    BatchError,
+    BatchTooLargeError,
+    DamagedRangeError,
+    OffsetOutOfRangeError,
+)
+from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.partitions.partition import Isolation
+from goqueue.records import check_records, decode_readable
+from goqueue.records.batch import walk
+from goqueue.records.sound import sound_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.model.ids import Range
+    from goqueue.partitions.batch_opener import BatchOpener
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.partition import Partition
+    from goqueue.records import Record
+    from goqueue.records.batch import BatchInfo
+    from goqueue.records.opening import Room
+    from goqueue.records.salvage import Fault
+
+READ_BYTES: Final = 256 * 1024
+MAX_CACHED_BYTES: Final = 32 * 1024 * 1024
+_ROW_BYTES: Final = 200
+"""What an opened record, or a header of one, costs beside its bytes, roughly."""
+_LEAST_BYTES: Final = 16
+"""What it takes at the least in an answer."""
+
+
+@dataclass(slots=True)
+class StoredBatch:
+    """One batch of a partition, opened when somebody asks for its records."""
+
+    info: BatchInfo
+    data: memoryview
+    kept_bytes: int = 0
+    """What the reader counts for it; 0 when it is not kept."""
+    _rows: list[Record] | None = field(default=None, repr=False)
+    _faults: list[Fault] | None = field(default=None, repr=False)
+    _sound: memoryview | None = field(default=None, repr=False)
+    _row_bytes: int = 0
+    _content_bytes: int = 0
+
+    @property
+    def is_dense(self) -> bool:
+        """There is a record for each offset."""
+        return self.info.count == self.info.last_offset_delta + 1
+
+    @property
+    def cost_bytes(self) -> int:
+        """What keeping it costs, with its records if it is open."""
+        return self.info.size_bytes + self._row_bytes
+
+    @property
+    def record_bytes(self) -> int:
+        """The size of one of its records, on average and decompressed; its header counts too."""
+        return max((self._content_bytes or self.info.size_bytes) // max(self.info.count, 1), 1)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What does not decode, once it was checked or opened."""
+        return self._faults or []
+
+    @property
+    def sound_data(self) -> memoryview:
+        """The batch for those who open it themselves, rid of records that do not decode."""
+        return self.data if self._sound is None else self._sound
+
+    def needs(self, *, opened: bool) -> bool:
+        """Whether it must still be checked, or opened."""
+        return self._faults is None or (opened and self._rows is None)
+
+    def open(self, room: Room | None) -> None:
+        """Decode the records, and keep them.
+
+        Raises:
+            BatchTooLargeError: they do not fit into `room`.
+        """
+        rows, self._faults = decode_readable(self.data, room=room)
+        headers = sum(len(row.headers) for row in rows if row.headers)
+        self._content_bytes = self.info.size_bytes
+        if self.info.compression:
+            self._content_bytes = sum(len(row.key or b"") + len(row.value or b"") for row in rows)
+            self._content_bytes += _LEAST_BYTES * (len(rows) + headers)
+        self._row_bytes = self._content_bytes + _ROW_BYTES * (len(rows) + headers)
+        self._rows = rows
+        if self._faults and self._sound is None:
+            self._sound = sound_batch(self.data)[0]
+
+    def check(self, room: Room | None) -> None:
+        """Find out whether all records decode; they are kept only if some do not.
+
+        Raises:
+            BatchTooLargeError: they do not fit into `room`.
+        """
+        if not self.is_dense or self.info.has_delivery_headers or not _decodes(self.data, room):
+            self.open(room)
+        else:
+            self._faults = []
+
+    def rows(self, first: int, end: int) -> Sequence[Record]:
+        """The records with offsets in [first, end) that decode."""
+        if self._rows is None:
+            self.open(None)
+        rows = self._rows or []
+        base = self.info.base_offset
+        if self.is_dense and not self._faults:
+            return rows[max(first - base, 0) : max(end - base, 0)]
+        return rows[bisect_left(rows, first, key=_offset) : bisect_left(rows, end, key=_offset)]
+
+
+def _offset(record: Record) -> int:
+    return record.offset
+
+
+def _holes(batch: StoredBatch, first: int, end: int) -> Iterator[Range]:
+    """The offsets of [first, end) of which there is no record, in a batch that has gaps."""
+    expected = first
+    for record in batch.rows(first, end):
+        if record.offset > expected:
+            yield expected, record.offset
+        expected = record.offset + 1
+    if expected < end:
+        yield expected, end
+
+
+def _within(faults: list[Fault], first: int, end: int) -> Iterator[Fault]:
+    """What of [first, end) does not decode."""
+    for fault in faults:
+        if fault.first < end and first < fault.end:
+            yield fault._replace(first=max(fault.first, first), end=min(fault.end, end))
+
+
+def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
+    """The parts of [first, end) that are not gone."""
+    for from_, to in sorted(gone):
+        if to <= first or from_ >= end:
+            continue
+        if from_ > first:
+            yield first, from_
+        first = max(first, to)
+    if end > first:
+        yield first, end
+
+
+def _holds_no_message(partition: Partition, batch: StoredBatch, isolation: Isolation) -> bool:
+    is_committed = isolation is Isolation.READ_COMMITTED
+    info = batch.info
+    return info.is_control or (is_committed and partition.transactions.is_aborted(info))
+
+
+def _decodes(data: memoryview, room: Room | None) -> bool:
+    limits = {"max_value_bytes": MAX_BATCH_BYTES, "max_headers_bytes": MAX_BATCH_BYTES}
+    try:
+        check_records(data, room=room, **limits)
+    except BatchError as error:
+        if room is not None and isinstance(error, BatchTooLargeError):
+            raise
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What there is of the offsets that were asked for."""
+
+    parts: list[tuple[StoredBatch, int, int]] = field(default_factory=list)
+    """Batches, and which of their offsets were asked for, first and behind the last."""
+    gone: list[Range] = field(default_factory=list)
+    """Offsets that hold no message: compacted or retained away, damaged, or not data at all."""
+    faults: list[Fault] = field(default_factory=list)
+    """Offsets whose records do not decode, and why."""
+    rest: list[Range] = field(default_factory=list)
+    """Offsets that were left for another time, there being enough."""
+
+    size_bytes: int = 0
+    """What the batches take in memory that hold something of it."""
+
+    def records(self) -> Iterator[Record]:
+        """The records themselves."""
+        for batch, first, end in self.parts:
+            yield from batch.rows(first, end)
+
+
+class RecordReader:
+    """Reads records by their offsets, and keeps the batches that were read last."""
+
+    def __init__(self, executor: Executor, damage: DamageReports, opener: BatchOpener) -> None:
+        self._executor = executor
+        self._damage = damage
+        self._opener = opener
+        self._kept: OrderedDict[tuple[Partition, int], StoredBatch] = OrderedDict()
+        self._bases: dict[Partition, list[int]] = {}
+        self._kept_bytes = 0
+
+    async def load(
+        self,
+        partition: Partition,
+        ranges: Iterable[Range],
+        *,
+        opened: bool = True,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> Loaded:
+        """The batches that hold these offsets, which can all be read at that isolation.
+
+        Without `opened` whoever asks hands on whole batches: that they decode is made sure, and
+        their records are not kept. With `max_bytes` the rest is left once the batches take so much
+        memory; the first is loaded whatever its size.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        loaded = Loaded()
+        for first, end in ranges:
+            at = first
+            while at < end:
+                if max_bytes is not None and loaded.size_bytes >= max_bytes:
+                    loaded.rest.append((at, end))
+                    break
+                at = await self._load_next(
+                    partition, at, end, loaded, opened=opened, isolation=isolation
+                )
+        return loaded
+
+    async def _load_next(
+        self,
+        partition: Partition,
+        first: int,
+        end: int,
+        loaded: Loaded,
+        *,
+        opened: bool,
+        isolation: Isolation,
+    ) -> int:
+        """Load what one batch holds of [first, end), or step over a gap; says where to go on."""
+        batch = self._find(partition, first)
+        resume_at = first
+        if batch is None:
+            batch, resume_at = await self._read(partition, first, isolation)
+        if batch is not None and batch.info.base_offset <= first:
+            resume_at = min(batch.info.next_offset, end)
+            if batch.needs(opened=opened) and not _holds_no_message(partition, batch, isolation):
+                await self._opener.run(batch.open if opened else batch.check)
+                self._count(batch)
+            if not loaded.parts or loaded.parts[-1][0] is not batch:
+                loaded.size_bytes += batch.cost_bytes
+            self.sort(partition, batch, (first, resume_at), loaded, isolation)
+            return resume_at
+        resume_at = min(end, resume_at if batch is None else batch.info.base_offset)
+        loaded.gone.append((first, resume_at))
+        return resume_at
+
+    def sort(
+        self,
+        partition: Partition,
+        batch: StoredBatch,
+        wanted: Range,
+        loaded: Loaded,
+        isolation: Isolation,
+    ) -> None:
+        """Tell messages from what only takes up offsets, and from what does not decode.
+
+        The batch was opened or checked before.
+        """
+        first, end = wanted
+        if _holds_no_message(partition, batch, isolation):
+            loaded.gone.append((first, end))
+            return
+        sound = [(first, end)]
+        if faults := batch.faults:
+            for fault in faults:
+                self._damage.undecodable(partition.id, fault)
+            sound = list(around(first, end, [(each.first, each.end) for each in faults]))
+            loaded.faults.extend(_within(faults, first, end))
+        for part in sound:
+            loaded.parts.append((batch, *part))
+            if not batch.is_dense:
+                loaded.gone.extend(_holes(batch, *part))
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    async def _read(
+        self, partition: Partition, offset: int, isolation: Isolation
+    ) -> tuple[StoredBatch | None, int]:
+        """Read on from `offset`: the first batch that reaches it, or where there may be one."""
+        try:
+            region = partition.find(offset, READ_BYTES, isolation)
+            if region is None:
+                return None, offset + 1
+            chunk = region.load_cached()
+            if chunk is None:
+                loop = asyncio.get_running_loop()
+                chunk = await loop.run_in_executor(self._executor, region.load)
+        except OffsetOutOfRangeError as error:
+            return None, max(error.log_start, offset + 1)
+        except DamagedRangeError as damage:
+            self._damage.damaged(partition.id, damage)
+            return None, max(damage.resume_at, offset + 1)
+        data = memoryview(chunk.data)
+        found: StoredBatch | None = None
+        for position, info in walk(data):
+            batch = StoredBatch(info, data[position : position + info.size_bytes])
+            self._keep(partition, batch)
+            if found is None and info.next_offset > offset:
+                found = batch
+        return found, max(chunk.next_offset, offset + 1)
+
+    # --- Keeping ---------------------------------------------------------------------------------
+
+    def _find(self, partition: Partition, offset: int) -> StoredBatch | None:
+        bases = self._bases.get(partition)
+        if not bases:
+            return None
+        at = bisect_right(bases, offset) - 1
+        if at < 0:
+            return None
+        key = (partition, bases[at])
+        batch = self._kept[key]
+        if offset >= batch.info.next_offset:
+            return None
+        self._kept.move_to_end(key)
+        return batch
+
+    def _keep(self, partition: Partition, batch: StoredBatch) -> None:
+        key = (partition, batch.info.base_offset)
+        if key in self._kept:
+            return
+        self._kept[key] = batch
+        batch.kept_bytes = batch.cost_bytes
+        self._kept_bytes += batch.kept_bytes
+        insort(self._bases.setdefault(partition, []), batch.info.base_offset)
+        self._drop_oldest()
+
+    def _count(self, batch: StoredBatch) -> None:
+        """A batch that was opened costs more than before."""
+        if batch.kept_bytes:
+            self._kept_bytes += batch.cost_bytes - batch.kept_bytes
+            batch.kept_bytes = batch.cost_bytes
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self._kept_bytes > MAX_CACHED_BYTES and len(self._kept) > 1:
+            (other, base), dropped = self._kept.popitem(last=False)
+            self._kept_bytes -= dropped.kept_bytes
+            dropped.kept_bytes = 0
+            self._forget_base(other, base)
+
+    def _forget_base(self, partition: Partition, base: int) -> None:
+        bases = self._bases[partition]
+        del bases[bisect_left(bases, base)]
+        if not bases:
+            del self._bases[partition]
+
+    def forget(self, partition: Partition) -> None:
+        """A partition is gone, and what was kept of it with it."""
+        for base in self._bases.pop(partition, ()):
+            dropped = self._kept.pop((partition, base))
+            self._kept_bytes -= dropped.kept_bytes
+            dropped.kept_bytes = 0

@@ -1,0 +1,1 @@
+"""Avro: schemas, compatibility, values as JSON."""

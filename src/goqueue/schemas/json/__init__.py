@@ -1,0 +1,1 @@
+"""JSON Schema: schemas, compatibility, validation within limits."""

@@ -1,0 +1,1 @@
+"""Protobuf: parser, compatibility, values as JSON."""

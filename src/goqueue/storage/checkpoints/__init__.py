@@ -1,0 +1,1 @@
+"""What lets the next start of a log begin where the last one ended."""

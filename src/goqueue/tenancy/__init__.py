@@ -1,1 +1,0 @@
-"""Who the clients are: users and how they prove it."""

@@ -1,0 +1,341 @@
+"""The topics: what they are called, how many partitions they have, how they are set.
+
+They live in the metadata store; this is the broker's view of it, kept in memory and replaced as a
+whole when something changes, so that a reader sees one consistent catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from goqueue.cluster.metadata import ABSENT, Committed, Condition, Conflict, Delete, Put
+from goqueue.model.errors import (
+    InternalTopicError,
+    InvalidPartitionCountError,
+    InvalidTopicNameError,
+    MetadataUnavailableError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+from goqueue.model.internal_topics import is_internal_topic
+from goqueue.topics.settings import TopicSettings, check_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.cluster.metadata import MetadataStore, Operation, Revision
+
+MAX_PARTITIONS: Final = 10_000
+"""Of one topic; more are refused with `InvalidPartitionCountError`."""
+
+_PREFIX: Final = "topics/"
+_DELETED: Final = "deleted-topics/"
+"""One key for each topic whose files are to be removed; it goes when they are gone."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class _StoredTopic(msgspec.Struct, frozen=True):
+    """A topic in the metadata store."""
+
+    topic_id: str
+    partition_count: int
+    overrides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as it is now."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    settings: TopicSettings
+    revision: Revision
+
+    @property
+    def is_internal(self) -> bool:
+        """The broker keeps its own state here."""
+        return is_internal_topic(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Every topic at one moment."""
+
+    version: int = 0
+    by_name: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    by_id: Mapping[UUID, Topic] = field(default_factory=lambda: MappingProxyType({}))
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name.
+
+        Raises:
+            UnknownTopicError: there is none.
+        """
+        topic = self.by_name.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"there is no topic {name!r}: create it first")
+        return topic
+
+    def topic_with_id(self, topic_id: UUID) -> Topic:
+        """The topic with that id.
+
+        Raises:
+            UnknownTopicIdError: there is none.
+        """
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicIdError(f"there is no topic with id {topic_id}: look it up again")
+        return topic
+
+    def with_topic(self, topic: Topic) -> Catalogue:
+        """The same with one topic new or changed."""
+        names = {**self.by_name, topic.name: topic}
+        return _catalogue(self.version + 1, names)
+
+    def without(self, name: str) -> Catalogue:
+        """The same without one topic."""
+        names = {key: value for key, value in self.by_name.items() if key != name}
+        return _catalogue(self.version + 1, names)
+
+
+def _catalogue(version: int, names: dict[str, Topic]) -> Catalogue:
+    ids = {topic.topic_id: topic for topic in names.values()}
+    return Catalogue(version, MappingProxyType(names), MappingProxyType(ids))
+
+
+class Topics:
+    """The catalogue, and every way to change it."""
+
+    def __init__(self, store: MetadataStore, defaults: Mapping[str, str]) -> None:
+        self._store = store
+        self._static = dict(defaults)
+        self._defaults = self._static
+        self._watchers: list[Callable[[], None]] = []
+        self.catalogue = Catalogue()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back, right after, whenever the catalogue has been replaced."""
+        self._watchers.append(callback)
+
+    def _publish(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        for callback in self._watchers:
+            callback()
+
+    async def revision(self) -> int:
+        """How many changes the metadata store has made since it began."""
+        return (await self._store.status()).revision
+
+    async def load(self, defaults: Mapping[str, str] | None = None) -> None:
+        """Read the catalogue from the metadata store; `defaults` are those set at run time."""
+        self._defaults = {**self._static, **(defaults or {})}
+        snapshot = await self._store.range(_PREFIX)
+        topics = {}
+        for entry in snapshot.entries:
+            name = entry.key.removeprefix(_PREFIX)
+            stored = msgspec.msgpack.decode(entry.value, type=_StoredTopic)
+            topics[name] = self._topic(name, stored, entry.revision)
+        self._publish(_catalogue(self.catalogue.version + 1, topics))
+
+    def use_defaults(self, defaults: Mapping[str, str]) -> list[Topic]:
+        """Let topics use what was set at run time where they say nothing; returns who is affected.
+
+        Internal topics keep to the server's configuration: state depends on their settings.
+        """
+        before, self._defaults = self._defaults, {**self._static, **defaults}
+        names = {
+            name
+            for name in before.keys() | self._defaults.keys()
+            if before.get(name) != self._defaults.get(name)
+        }
+        by_name = self.catalogue.by_name
+        affected = [
+            topic
+            for topic in by_name.values()
+            if not topic.is_internal and not names <= topic.settings.overrides.keys()
+        ]
+        if affected:
+            renewed = {
+                topic.name: replace(
+                    topic, settings=TopicSettings(topic.settings.overrides, self._defaults)
+                )
+                for topic in affected
+            }
+            self._publish(_catalogue(self.catalogue.version + 1, {**by_name, **renewed}))
+        return affected
+
+    def plan(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        internal: bool = False,
+    ) -> Topic:
+        """The topic that `create` would make; `internal` is for the broker itself.
+
+        Raises:
+            InvalidTopicNameError, InvalidPartitionCountError, InvalidTopicConfigError,
+            TopicExistsError: it cannot be made.
+            InternalTopicError: the broker keeps its own state under this name.
+        """
+        check_name(name)
+        if is_internal_topic(name) and not internal:
+            raise InternalTopicError(
+                f"topic {name!r} is internal and only the broker creates it: choose another name"
+            )
+        if name in self.catalogue.by_name:
+            raise TopicExistsError(f"topic {name!r} exists already")
+        other = None if internal else self._colliding(name)
+        if other is not None:
+            raise InvalidTopicNameError(
+                f"topic {name!r} collides with topic {other!r}: names that differ only in '.' and "
+                "'_' are the same in the names of metrics; choose another name"
+            )
+        if not 1 <= partition_count <= MAX_PARTITIONS:
+            raise InvalidPartitionCountError(
+                f"{partition_count} partitions, expected 1 to {MAX_PARTITIONS}"
+            )
+        check_overrides(overrides)
+        stored = _StoredTopic(str(uuid4()), partition_count, dict(overrides))
+        return self._topic(name, stored, ABSENT)
+
+    def _colliding(self, name: str) -> str | None:
+        """A topic whose name differs only in '.' and '_'; Kafka refuses the second of such two."""
+        if "." not in name and "_" not in name:
+            return None
+        folded = name.replace(".", "_")
+        others = self.catalogue.by_name
+        return next((other for other in others if other.replace(".", "_") == folded), None)
+
+    async def create(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        internal: bool = False,
+    ) -> Topic:
+        """Make a topic. Raises like `plan`."""
+        topic = self.plan(name, partition_count, overrides or {}, internal=internal)
+        return await self._store_topic(topic)
+
+    async def grow(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions; the new ones follow the old. Raises like `plan_growth`."""
+        topic = self.plan_growth(name, partition_count)
+        stored = _StoredTopic(str(topic.topic_id), partition_count, dict(topic.settings.overrides))
+        return await self._store_topic(self._topic(name, stored, topic.revision))
+
+    def plan_growth(self, name: str, partition_count: int) -> Topic:
+        """The topic that `grow` would change.
+
+        Raises:
+            InvalidPartitionCountError: not more than it has, or too many.
+        """
+        topic = self._changeable(name)
+        if not topic.partition_count < partition_count <= MAX_PARTITIONS:
+            raise InvalidPartitionCountError(
+                f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
+                f"(at most {MAX_PARTITIONS}), not {partition_count}"
+            )
+        return topic
+
+    def plan_settings(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """The topic that `configure` would change.
+
+        Raises:
+            UnknownTopicError: there is none.
+            InternalTopicError: the broker alone changes it, `internal` being true.
+            InvalidTopicConfigError: a setting has no such name or cannot have that value.
+        """
+        topic = self.catalogue.topic(name) if internal else self._changeable(name)
+        check_overrides(overrides, topic.settings.overrides)
+        return topic
+
+    async def configure(
+        self, name: str, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """Replace all overrides of a topic's settings. Raises like `plan_settings`."""
+        topic = self.plan_settings(name, overrides, internal=internal)
+        stored = _StoredTopic(str(topic.topic_id), topic.partition_count, dict(overrides))
+        return await self._store_topic(self._topic(name, stored, topic.revision))
+
+    async def delete(self, name: str) -> Topic:
+        """Forget a topic, and note that its files may go; removing them is the broker's part."""
+        topic = self._changeable(name)
+        mark = Put(_DELETED + topic.topic_id.hex, name.encode())
+        await self._transact(topic, Delete(_PREFIX + name), mark)
+        self._publish(self.catalogue.without(name))
+        return topic
+
+    async def deleted(self) -> list[tuple[str, UUID]]:
+        """The names and ids of deleted topics whose files may still be there."""
+        snapshot = await self._store.range(_DELETED)
+        return [
+            (entry.value.decode(), UUID(entry.key.removeprefix(_DELETED)))
+            for entry in snapshot.entries
+        ]
+
+    async def files_are_gone(self, topic_id: UUID) -> None:
+        """The files of a deleted topic need not be looked for any more."""
+        await self._store.transact([], [Delete(_DELETED + topic_id.hex)])
+
+    def _changeable(self, name: str) -> Topic:
+        topic = self.catalogue.topic(name)
+        if topic.is_internal:
+            raise InternalTopicError(
+                f"topic {name!r} is internal: the broker keeps its own state in it, and clients "
+                "cannot change or delete it"
+            )
+        return topic
+
+    async def _store_topic(self, topic: Topic) -> Topic:
+        stored = _StoredTopic(
+            str(topic.topic_id), topic.partition_count, dict(topic.settings.overrides)
+        )
+        put = Put(_PREFIX + topic.name, msgspec.msgpack.encode(stored))
+        revision = await self._transact(topic, put)
+        topic = self._topic(topic.name, stored, revision)
+        self._publish(self.catalogue.with_topic(topic))
+        return topic
+
+    async def _transact(self, topic: Topic, *operations: Operation) -> Revision:
+        """Change one topic, provided that nobody else has since it was read."""
+        condition = Condition(_PREFIX + topic.name, topic.revision)
+        result = await self._store.transact([condition], operations)
+        if isinstance(result, Committed):
+            return result.revision
+        if isinstance(result, Conflict) and topic.revision == ABSENT:
+            raise TopicExistsError(f"topic {topic.name!r} was just made by someone else")
+        raise MetadataUnavailableError(
+            f"topic {topic.name!r} could not be changed because it was changing already; try again"
+        )
+
+    def _topic(self, name: str, stored: _StoredTopic, revision: Revision) -> Topic:
+        defaults = self._static if is_internal_topic(name) else self._defaults
+        settings = TopicSettings(MappingProxyType(stored.overrides), defaults)
+        return Topic(name, UUID(stored.topic_id), stored.partition_count, settings, revision)
+
+
+def check_name(name: str) -> None:
+    """Hold a name to the rule, at every door.
+
+    Raises:
+        InvalidTopicNameError: saying what the rule is.
+    """
+    if not _NAME.fullmatch(name) or name in {".", ".."}:
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise InvalidTopicNameError(
+            f"{shown!r} cannot be a topic's name: 1 to 249 letters, digits, '.', '_' or '-', and "
+            "not '.' or '..'"
+        )

@@ -1,0 +1,167 @@
+"""The tree stays readable: small files, small folders, no cycles, one clock, the field's own words.
+
+Each list of exceptions below is a debt with a name. A test fails when one grows, and also when one
+was paid and is still listed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "goqueue"
+
+MAX_LINES = 400
+LONG_FILES = {
+    "model/errors.py",  # the tree of errors, which is one thing
+}
+MAX_FILES = 25
+CROWDED_FOLDERS: set[str] = set()
+
+CLOCK = re.compile(r"\btime\.(?:time|time_ns|monotonic|monotonic_ns)\(|\bdatetime\.now\(")
+CLOCK_READERS = {
+    "runtime",  # the home of time
+    "cli",  # a process of its own, on the user's machine
+    "spark",  # likewise, on Spark's
+}
+
+ENTRY_POINTS = {
+    "goqueue.cli.__main__": "python -m goqueue.cli",
+    "goqueue.testing.plugin": "pytest's entry point",
+    "goqueue.server.config_docs": "makes docs/configuration.md",
+    "goqueue.metrics.reference": "makes docs/metrics.md",
+}
+
+CYCLES: set[frozenset[str]] = set()
+
+BANNED = {
+    r"\bcomes? again\b": "is redelivered",
+    r"\bbur(?:y|ied|ying|ies)\b": "dead-lettered",
+    r"among the dead letters": "in the dead-letter queue",
+    r"\blook(?:s|ed|ing)? after\b": "maintain",
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r"\bdoors?\b": "listener, endpoint",
+    r"\bin vain\b": "failed",
+    r"\bnobody answers\b": "connection refused",
+    r"\bsigns? of life\b": "heartbeat",
+    r"\bthe way of one message\b": "message tracing",
+    r"\bobituary\b": "dead_letter_headers",
+    r"\bmourn\b": "record the cause",
+}
+
+
+def sources() -> list[Path]:
+    """Every file of the product that was written by hand."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if "_pb2" not in path.name]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """What each module imports of ours, also for type checkers alone."""
+    modules = {name_of(path): path for path in sources()}
+    found: dict[str, frozenset[str]] = {}
+    for name, path in modules.items():
+        wanted: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                wanted |= {f"{node.module}.{each.name}" for each in node.names} | {node.module}
+            elif isinstance(node, ast.Import):
+                wanted |= {each.name for each in node.names}
+        found[name] = frozenset(each for each in wanted if each in modules and each != name)
+    return found
+
+
+def cycles() -> set[frozenset[str]]:
+    """Sets of modules that reach each other (Tarjan's strongly connected components)."""
+    graph = {
+        name: {each for each in wanted if not name.startswith(f"{each}.")}
+        for name, wanted in imports().items()
+    }
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: set[frozenset[str]] = set()
+
+    def visit(name: str) -> None:
+        index[name] = lowest[name] = len(index)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in index:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], index[other])
+        if lowest[name] == index[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.add(frozenset(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_no_file_is_too_long_to_be_read_in_one_go() -> None:
+    long = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in sources()
+        if len(path.read_text(encoding="utf-8").splitlines()) > MAX_LINES
+    }
+    assert long == LONG_FILES
+
+
+def test_no_folder_is_a_drawer() -> None:
+    count = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in sources())
+    assert {folder for folder, files in count.items() if files > MAX_FILES} == CROWDED_FOLDERS
+
+
+def test_modules_do_not_form_cycles() -> None:
+    assert cycles() == CYCLES
+
+
+def test_time_is_read_through_the_runtime() -> None:
+    readers = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in sources()
+        if CLOCK.search(path.read_text(encoding="utf-8"))
+    }
+    assert readers <= CLOCK_READERS
+
+
+def test_every_module_is_used() -> None:
+    used = {each for wanted in imports().values() for each in wanted}
+    idle = {
+        name
+        for name, path in ((name_of(path), path) for path in sources())
+        if name not in used and path.name != "__init__.py" and not _is_found_by_name(name)
+    }
+    assert idle <= ENTRY_POINTS.keys()
+
+
+def _is_found_by_name(name: str) -> bool:
+    """Commands of the CLI are found by their file names."""
+    return name.startswith("goqueue.cli.commands.")
+
+
+def test_prose_and_names_use_the_words_of_the_field() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sources()]
+    found = [
+        f"{page.relative_to(ROOT)}:{number}: {match.group()!r} (say: {better})"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+        for pattern, better in BANNED.items()
+        for match in re.finditer(pattern, line, re.IGNORECASE)
+    ]
+    assert not found, "\n".join(found)
