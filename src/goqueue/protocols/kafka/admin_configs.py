@@ -6,10 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.broker_configs import BrokerResources
 from goqueue.protocols.kafka.config_entries import BROKER, DELETE, GROUP, SET, SUBTRACT, TOPIC
 from goqueue.protocols.kafka.errors import UnsupportedResourceError, code_for
@@ -17,15 +14,17 @@ from goqueue.protocols.kafka.group_configs import GroupResources
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.topic_configs import TopicResources
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.config_entries import Resources
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _REPEATED: Final = "named more than once in the request; name it once, with all its changes"
 

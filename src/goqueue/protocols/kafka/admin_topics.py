@@ -6,8 +6,6 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.assignments import check_assignments
 from goqueue.broker.topic_setting_table import LISTED
 from goqueue.model.errors import (
@@ -15,20 +13,21 @@ from goqueue.model.errors import (
     InvalidAssignmentError,
     InvalidReplicationError,
 )
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.config_entries import given
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.topic_configs import TopicResources
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.setting import Setting
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 MAX_PARTITIONS_A_REQUEST: Final = 10_000
 """Of all topics that one CreateTopics makes, as in Kafka; a request for more makes none of them."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.broker_configs import BrokerConfigs
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 _SOURCES: Final = {
     Level.NODE: SOURCE_NODE,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.partition import PartitionId
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.metadata import Address
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _BROKERS: Final = 1
 

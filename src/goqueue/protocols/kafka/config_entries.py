@@ -10,7 +10,7 @@ from goqueue.model.errors import InvalidTopicConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 TOPIC: Final = 2
 BROKER: Final = 4

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final, cast
 from goqueue.protocols.kafka.context import Session
 from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.dispatch import Call, HandlerFailedError
-from goqueue.protocols.kafka.errors import RequestError
-from goqueue.protocols.kafka.frames import FrameReader
+from goqueue.wire.kafka.errors import RequestError
+from goqueue.wire.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.owner import Owner
-    from goqueue.protocols.kafka.wire import Buffer
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.primitives import Buffer
 
 _log = logging.getLogger(__name__)
 

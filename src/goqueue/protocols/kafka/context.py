@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import RequestPrefix
     from goqueue.protocols.kafka.registry import Endpoint
+    from goqueue.wire.kafka.codec import RequestPrefix
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for a client that was not asked who it is."""

@@ -12,9 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GoQueueError, InvariantError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.api_versions import unsupported_version_body
-from goqueue.protocols.kafka.codec import (
+from goqueue.protocols.kafka.context import Peer, RequestContext
+from goqueue.protocols.kafka.errors import (
+    UnauthenticatedRequestError,
+    UnsupportedRequestError,
+    code_for,
+)
+from goqueue.protocols.kafka.turns import encode_in_turns
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import (
     Bare,
     Encoded,
     RequestPrefix,
@@ -26,23 +33,16 @@ from goqueue.protocols.kafka.codec import (
     parse_client_id,
     parse_prefix,
 )
-from goqueue.protocols.kafka.context import Peer, RequestContext
-from goqueue.protocols.kafka.errors import (
-    TooManyElementsError,
-    UnauthenticatedRequestError,
-    UnsupportedRequestError,
-    code_for,
-)
-from goqueue.protocols.kafka.frames import LENGTH_BYTES
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.turns import encode_in_turns
-from goqueue.protocols.kafka.wire import Cursor
+from goqueue.wire.kafka.errors import TooManyElementsError
+from goqueue.wire.kafka.frames import LENGTH_BYTES
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.protocols.kafka.registry import Endpoint, Registry
-    from goqueue.protocols.kafka.wire import Buffer
+    from goqueue.wire.kafka.primitives import Buffer
 
 _log = logging.getLogger(__name__)
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.fetch import Fetched, FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.model.errors import TopicError
-from goqueue.protocols.kafka import fetch_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
 from goqueue.protocols.kafka.fetch_sessions import FetchSession, FetchSessions, Place
-from goqueue.protocols.kafka.fetch_wire import FetchedPartition, FetchedTopic
 from goqueue.protocols.kafka.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Pace
+from goqueue.wire.kafka import fetch as wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.wire.kafka.codec import Response
 
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,
@@ -36,10 +35,10 @@ _FIRST_WITH_ERROR: Final = 7
 """The version from which on an answer as a whole can have an error."""
 
 
-def _refused(ctx: RequestContext, request: fetch_wire.FetchRequest, code: ErrorCode) -> Response:
+def _refused(ctx: RequestContext, request: wire.FetchRequest, code: ErrorCode) -> Response:
     """Nothing was read; before version 7 an answer can say why only at each partition."""
     if ctx.version >= _FIRST_WITH_ERROR:
-        return fetch_wire.encode_response(ctx.version, (), error_code=code)
+        return wire.encode_response(ctx.version, (), error_code=code)
     topics = [
         FetchedTopic(
             topic.name,
@@ -48,7 +47,7 @@ def _refused(ctx: RequestContext, request: fetch_wire.FetchRequest, code: ErrorC
         )
         for topic in request.topics
     ]
-    return fetch_wire.encode_response(ctx.version, topics)
+    return wire.encode_response(ctx.version, topics)
 
 
 class FetchApi:
@@ -60,13 +59,13 @@ class FetchApi:
 
     @api(
         ApiKey.FETCH,
-        fetch_wire.FIRST_VERSION,
-        fetch_wire.LAST_VERSION,
+        wire.FIRST_VERSION,
+        wire.LAST_VERSION,
         long_poll=True,
-        parse=fetch_wire.parse_request,
+        parse=wire.parse_request,
         on_error=_refused,
     )
-    async def fetch(self, ctx: RequestContext, request: fetch_wire.FetchRequest) -> Response:
+    async def fetch(self, ctx: RequestContext, request: wire.FetchRequest) -> Response:
         """Read the partitions of the session; wait, woken by appends, when there is too little."""
         isolation = isolation_of(request.isolation_level)
         session = self._sessions.resume(request)
@@ -110,7 +109,7 @@ class FetchApi:
         results = dict(unknown)
         for place, item in zip(places, fetched, strict=True):
             results[place] = _partition(place, item, committed=committed)
-        return fetch_wire.encode_response(
+        return wire.encode_response(
             ctx.version, _topics(session, results), session_id=session.session_id
         )
 

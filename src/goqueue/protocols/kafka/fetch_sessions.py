@@ -20,7 +20,7 @@ from goqueue.protocols.kafka.errors import (
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from goqueue.protocols.kafka.fetch_wire import FetchPartition, FetchRequest
+    from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 
 class GroupSection(Protocol):

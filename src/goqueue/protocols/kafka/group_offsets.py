@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.lag import committed_offsets
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.groups.topics import TopicPartition
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _TOPIC_IDS_FROM: Final = 10
 _GROUPS_FROM: Final = 8

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.topics import check_name
 from goqueue.model.errors import (
     GoQueueError,
     TopicExistsError,
     UnknownTopicError,
 )
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.creation_rate import CreationRate
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.operations import cluster_operations, topic_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)
 

@@ -7,27 +7,26 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
 from goqueue.model.errors import GoQueueError, MalformedBatchError
-from goqueue.protocols.kafka import produce_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.produce_joining import IMPLICIT_FROM, ProduceJoining, code_of
-from goqueue.protocols.kafka.produce_wire import PartitionResult, TopicData, TopicResult
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import in_turns
+from goqueue.wire.kafka import produce as wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.produce import PartitionResult, TopicData, TopicResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.settings import TopicSettings
-    from goqueue.protocols.kafka.codec import Encoded, Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.produce_wire import PartitionData, ProduceRequest
+    from goqueue.wire.kafka.codec import Encoded, Response
+    from goqueue.wire.kafka.produce import PartitionData, ProduceRequest
 
 _ACKS: Final = {acks.value: acks for acks in Acks}
 
@@ -41,10 +40,10 @@ class ProduceApi:
 
     @api(
         ApiKey.PRODUCE,
-        produce_wire.FIRST_VERSION,
-        produce_wire.LAST_VERSION,
+        wire.FIRST_VERSION,
+        wire.LAST_VERSION,
         pipelined=True,
-        parse=produce_wire.parse_request,
+        parse=wire.parse_request,
     )
     def produce(
         self, ctx: RequestContext, request: ProduceRequest
@@ -103,7 +102,7 @@ class ProduceApi:
             return None
         if waits:
             return _settle(ctx.version, results, waits, request.timeout_ms / 1000)
-        return produce_wire.encode_response(ctx.version, results)
+        return wire.encode_response(ctx.version, results)
 
     def _topic(
         self,
@@ -232,7 +231,7 @@ async def _settle(
             if not isinstance(error, GoQueueError):
                 raise error
             results[at] = _failure(number, error, version)
-    return produce_wire.encode_response(version, topics)
+    return wire.encode_response(version, topics)
 
 
 def _failure(partition: int, error: GoQueueError, version: int) -> PartitionResult:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import (
     BatchError,
@@ -23,18 +21,19 @@ from goqueue.model.errors import (
     TopicError,
     TransactionCoordinatorUnavailableError,
 )
-from goqueue.protocols.kafka.codec import Bare, Encoded
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.records.batch import peek
 from goqueue.transactions.messages import Identity
+from goqueue.wire.kafka.codec import Bare, Encoded
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.codec import Response
-    from goqueue.protocols.kafka.produce_wire import ProduceRequest, TopicData
     from goqueue.records.batch import BatchInfo
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.produce import ProduceRequest, TopicData
 
     Written: TypeAlias = Response | Awaitable[Response | None] | None
     """The answer, or what it has to be waited for with."""

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transaction_codes import known_to
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 
 _FENCED_FROM: Final = 4

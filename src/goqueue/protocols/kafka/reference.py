@@ -9,14 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.index import api_key_map
-
 from goqueue.protocols.kafka import families
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.api_versions import ApiVersionsApi
 from goqueue.protocols.kafka.features import FEATURES
 from goqueue.protocols.kafka.registry import declared_specs
-from goqueue.protocols.kafka.schema import OWN_FROM, versions
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.schemas import OWN_FROM, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,11 +125,11 @@ def _api_rows() -> Iterator[str]:
     served = served_specs()
     yield "| key | API | Kafka 4.3 | here | | |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for key in sorted({*api_key_map, *served}):
+    for key in sorted(ApiKey):
         spec = served.get(key)
         theirs = "" if key >= OWN_FROM else _range(versions(key)[0], versions(key)[-1])
         ours = "" if spec is None else _range(spec.first_version, spec.last_version)
-        name = _camel(api_key_map.get(key) or ApiKey(key).name)
+        name = _camel(key.name)
         cells = (str(key), name, theirs, ours, _status(key, spec), _NOTES.get(key, ""))
         yield f"| {' | '.join(cells)} |"
 

@@ -12,23 +12,22 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.logins import begin_login
 from goqueue.model.errors import AuthenticationFailedError
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.codec import Bare
 from goqueue.protocols.kafka.context import ANONYMOUS
 from goqueue.protocols.kafka.registry import ApiSpec, Endpoint, api
 from goqueue.tenancy.mechanisms import Mechanism
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import Bare
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.logins import Login
     from goqueue.broker.users import Users
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext, Session
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.protocols.kafka.settings import SaslSettings
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 FAILED: Final = "Authentication failed: invalid credentials"
 """All that a client is told."""

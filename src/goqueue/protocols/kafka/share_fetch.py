@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.share_acks import ShareAcks
@@ -23,12 +21,13 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.share_judged import judged_of
 from goqueue.protocols.kafka.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from goqueue.protocols.kafka.share_wire import SharedPartition, encode_response
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.portions import Portion
     from goqueue.broker.share_acks import OffsetsJudged
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.protocols.kafka.share_sessions import Place, ShareSessions
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""

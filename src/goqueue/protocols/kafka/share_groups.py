@@ -6,15 +6,14 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.share_members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
 from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.members import SharedMember
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.protocols.kafka.share_sessions import ShareSessions
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _ASSIGNOR: Final = "simple"
 """Kafka's name for its only assignor of share groups."""

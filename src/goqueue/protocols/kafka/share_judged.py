@@ -12,7 +12,7 @@ from goqueue.model.errors import InvalidGroupRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 _RENEW: Final = 4
 _VERDICTS: Final = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
     SessionKey: TypeAlias = tuple[str, str]
     """A group and a member of it."""

@@ -6,17 +6,16 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
 from goqueue.groups.streams_assignor import Role
 from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GoQueueError, GroupError, InvalidTopologyError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.operations import NO_OPERATIONS, group_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from goqueue.groups.streams_assignor import Task
     from goqueue.groups.streams_describe import StreamsMemberDescription
     from goqueue.groups.topics import TopicPartition
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 
 class StreamsGroupsApi:

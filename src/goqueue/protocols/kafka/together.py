@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.registry import api
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.series import Member, TogetherRequest
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 
 class TogetherApi:

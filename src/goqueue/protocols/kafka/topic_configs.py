@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.setting import Setting
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 
 class TopicResources:

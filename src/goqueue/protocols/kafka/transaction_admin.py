@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
@@ -18,13 +15,15 @@ from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import TransactionFilter
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import by_topic
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.transactions.messages import TransactionView
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
 
 _RENEWING_VERSION: Final = 2
 MAX_PATTERN_CHARS: Final = 249

@@ -6,7 +6,7 @@ fenced was told that its epoch is wrong.
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 
 def known_to(version: int, code: ErrorCode, *, fenced_from: int) -> ErrorCode:

@@ -13,7 +13,7 @@ from goqueue.protocols.kafka.errors import (
 )
 from goqueue.protocols.kafka.fetch import _topics
 from goqueue.protocols.kafka.fetch_sessions import FetchSessions, Place
-from goqueue.protocols.kafka.fetch_wire import (
+from goqueue.wire.kafka.fetch import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

@@ -21,13 +21,13 @@ from live import (
     string,
 )
 
-from goqueue.protocols.kafka import produce_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
 from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.fetch import FetchApi
-from goqueue.protocols.kafka.frames import FrameReader
 from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.frames import FrameReader
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

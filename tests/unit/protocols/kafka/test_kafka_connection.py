@@ -21,8 +21,8 @@ from live import (
     word_of,
 )
 
-from goqueue.protocols.kafka import produce_wire
 from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.wire.kafka import produce as produce_wire
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 

@@ -22,22 +22,22 @@ from live import (
     word_of,
 )
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.codec import encode_body
 from goqueue.protocols.kafka.deadlines import CloseReason
 from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS
-from goqueue.protocols.kafka.errors import MalformedRequestError, TooManyElementsError
-from goqueue.protocols.kafka.reading import reader_of
 from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.schema import schema_of
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.protocols.kafka.wire import (
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.errors import MalformedRequestError, TooManyElementsError
+from goqueue.wire.kafka.primitives import (
     MAX_ELEMENTS,
     MAX_STRING_BYTES,
     Cursor,
     put_string,
     put_uvarint,
 )
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
 
 KIB = 1024
 LARGE = MAX_SMALL_ELEMENTS + 1

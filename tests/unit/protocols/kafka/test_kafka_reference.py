@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kio.schema.index import api_key_map
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.reference import _NOTES, reference, served_specs
+from goqueue.wire.kafka.api_keys import ApiKey
 
 PAGE = Path(__file__).parents[4] / "docs" / "kafka-apis.md"
 

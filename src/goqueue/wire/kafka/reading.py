@@ -9,9 +9,10 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from goqueue.protocols.kafka.errors import MalformedRequestError
-from goqueue.protocols.kafka.schema import FIXED, Field, Schema
-from goqueue.protocols.kafka.wire import NULL, Cursor, not_null
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.primitives import NULL, Cursor, not_null
+from goqueue.wire.kafka.schema import FIXED, Field, Schema
+from goqueue.wire.kafka.schemas import field_of_any_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ class Struct:
 
     def __getattr__(self, name: str) -> Any:
         # Reached only when the version has no such field.
-        found = None if name.startswith("_") else self._schema.elsewhere(name)
+        found = None if name.startswith("_") else field_of_any_version(self._schema, name)
         if found is None:
             raise AttributeError(f"{self._schema.label} has no field {name!r}, in any version")
         return absent(found)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import FrameTooLargeError
-from goqueue.protocols.kafka.frames import FrameReader
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.errors import FrameTooLargeError
+from goqueue.wire.kafka.frames import FrameReader
 
 
 def framed(body: bytes) -> bytes:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.kafka.codec import Encoded
-from goqueue.protocols.kafka.wire import put_length, put_string, put_uuid
+from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.primitives import put_length, put_string, put_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from goqueue.protocols.kafka.wire import Buffer
+    from goqueue.wire.kafka.primitives import Buffer
 
 _START: Final = struct.Struct(">ih")
 _LOCK: Final = struct.Struct(">i")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import FrameTooLargeError
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.errors import FrameTooLargeError
 
 LENGTH_BYTES: Final = 4
 _LENGTH: Final = struct.Struct(">i")

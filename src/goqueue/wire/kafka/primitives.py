@@ -11,7 +11,7 @@ import struct
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from goqueue.protocols.kafka.errors import (
+from goqueue.wire.kafka.errors import (
     MalformedRequestError,
     TooManyElementsError,
     TruncatedRequestError,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.kafka.codec import Encoded
-from goqueue.protocols.kafka.wire import (
+from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.primitives import (
     NULL,
     Cursor,
     put_length,

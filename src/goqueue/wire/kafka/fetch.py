@@ -9,10 +9,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.protocols.kafka.codec import Encoded
-from goqueue.protocols.kafka.errors import MalformedRequestError
-from goqueue.protocols.kafka.produce_wire import NodeEndpoint, put_endpoints
-from goqueue.protocols.kafka.wire import (
+from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.primitives import (
     NULL,
     Buffer,
     Cursor,
@@ -21,6 +20,7 @@ from goqueue.protocols.kafka.wire import (
     put_uuid,
     put_uvarint,
 )
+from goqueue.wire.kafka.produce import NodeEndpoint, put_endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

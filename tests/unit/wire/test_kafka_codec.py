@@ -5,9 +5,8 @@ import struct
 from uuid import UUID
 
 import pytest
-from kio_twin import every_message, kio_bytes, plain, random_message, unstruct
 
-from goqueue.protocols.kafka.codec import (
+from goqueue.wire.kafka.codec import (
     Encoded,
     encode_body,
     frame_of,
@@ -16,15 +15,16 @@ from goqueue.protocols.kafka.codec import (
     parse_client_id,
     parse_prefix,
 )
-from goqueue.protocols.kafka.errors import (
+from goqueue.wire.kafka.errors import (
     MalformedRequestError,
     SchemaMismatchError,
     TruncatedRequestError,
 )
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import MAX_ELEMENTS, Cursor, put_uvarint
-from goqueue.protocols.kafka.writing import writer_of
+from goqueue.wire.kafka.primitives import MAX_ELEMENTS, Cursor, put_uvarint
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import writer_of
+from support.kio_twin import every_message, kio_bytes, plain, random_message, unstruct
 
 EVERY_MESSAGE = list(every_message())
 METADATA, FIND_COORDINATOR, OFFSET_COMMIT, JOIN_GROUP, LIST_OFFSETS = 3, 10, 8, 11, 2

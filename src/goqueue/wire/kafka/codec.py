@@ -1,6 +1,10 @@
-"""One request frame in, its typed parts out; one answer in, its frame out.
+"""Frames and what they hold, in both directions.
 
-What the hot pair (Produce, Fetch) needs beyond this is in `produce_wire` and `fetch_wire`.
+A broker takes a request apart (`parse_prefix`, `parse_client_id`, `parse_body`) and makes the frame
+of its answer (`frame_of`); a client makes the frame of a request (`request_frame`) and takes the
+answer apart (`parse_response`).
+
+What the hot pair (Produce, Fetch) needs beyond this is in `produce` and `fetch`.
 """
 
 from __future__ import annotations
@@ -8,19 +12,22 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from goqueue.protocols.kafka.errors import TruncatedRequestError
-from goqueue.protocols.kafka.reading import Struct, reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.writing import writer_of
+from goqueue.wire.kafka.errors import TruncatedRequestError
+from goqueue.wire.kafka.primitives import MAX_ELEMENTS, Cursor
+from goqueue.wire.kafka.reading import Struct, reader_of
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.protocols.kafka.wire import Buffer, Cursor
+    from goqueue.wire.kafka.primitives import Buffer
 
 _PREFIX: Final = struct.Struct(">hhi")
+_REQUEST_START: Final = struct.Struct(">ihhih")
 _FRAME_START: Final = struct.Struct(">ii")
-_CORRELATION_ID_BYTES: Final = 4
+CORRELATION_ID_BYTES: Final = 4
+"""What every response starts with."""
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -82,6 +89,34 @@ def parse_body(cursor: Cursor, api_key: int, version: int) -> Struct:
     return reader_of(schema_of(api_key, version, "request"))(cursor)
 
 
+def request_frame(
+    correlation_id: int, client_id: bytes, fields: Mapping[str, Any], api_key: int, version: int
+) -> bytearray:
+    """A whole request frame, as a client sends it."""
+    schema = schema_of(api_key, version, "request")
+    out = bytearray(_REQUEST_START.size)
+    out += client_id
+    if schema.has_flexible_header:
+        out.append(0)
+    writer_of(schema)(out, fields)
+    size = len(out) - _LENGTH.size
+    _REQUEST_START.pack_into(out, 0, size, api_key, version, correlation_id, len(client_id))
+    return out
+
+
+def parse_response(
+    frame: memoryview, api_key: int, version: int, *, max_elements: int = MAX_ELEMENTS
+) -> tuple[int, Struct]:
+    """The number of the request that a response answers, and its body; blobs in it are views."""
+    schema = schema_of(api_key, version, "response")
+    cursor = Cursor(frame)
+    cursor.elements_left = max_elements
+    correlation_id = cursor.int32()
+    if schema.has_flexible_header:
+        cursor.skip_tags()
+    return correlation_id, reader_of(schema)(cursor)
+
+
 def encode_body(api_key: int, version: int, fields: Mapping[str, Any]) -> bytearray:
     """The body of a response."""
     out = bytearray()
@@ -106,6 +141,6 @@ def frame_of(correlation_id: int, body: Response, api_key: int, version: int) ->
 
 def assemble(correlation_id: int, parts: Sequence[Buffer], *, flexible: bool) -> list[Buffer]:
     """Length and header in front of a body; the body's parts are not touched."""
-    size = sum(map(len, parts)) + _CORRELATION_ID_BYTES + flexible
+    size = sum(map(len, parts)) + CORRELATION_ID_BYTES + flexible
     start = _FRAME_START.pack(size, correlation_id)
     return [start + b"\0" if flexible else start, *parts]

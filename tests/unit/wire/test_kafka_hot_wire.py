@@ -5,14 +5,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio_twin import kio_bytes, random_message
 
-from goqueue.protocols.kafka import fetch_wire, produce_wire
-from goqueue.protocols.kafka.errors import MalformedRequestError
-from goqueue.protocols.kafka.wire import Cursor
+from goqueue.wire.kafka import fetch as fetch_wire
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.primitives import Cursor
+from support.kio_twin import kio_bytes, random_message
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import Encoded
+    from goqueue.wire.kafka.codec import Encoded
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSIONS = range(produce_wire.FIRST_VERSION, produce_wire.LAST_VERSION + 1)

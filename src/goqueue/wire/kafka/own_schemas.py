@@ -1,14 +1,14 @@
-"""The messages of APIs that Kafka does not have, written down as `schema` derives the others."""
+"""The messages of APIs that Kafka does not have, written down as `kio_schemas` derives Kafka's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.schema import Field, Schema
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.schema import Direction
+    from goqueue.wire.kafka.schema import Direction
 
 _Fields = tuple[tuple[str, Any], ...]
 """Names and kinds; a tuple instead of a kind is an array of structs."""

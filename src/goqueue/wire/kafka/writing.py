@@ -16,16 +16,11 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from goqueue.protocols.kafka.errors import SchemaMismatchError
-from goqueue.protocols.kafka.reading import Struct
-from goqueue.protocols.kafka.schema import FIXED, Field, Schema
-from goqueue.protocols.kafka.wire import (
-    NULL,
-    put_length,
-    put_string,
-    put_uuid,
-    put_uvarint,
-)
+from goqueue.wire.kafka.errors import SchemaMismatchError
+from goqueue.wire.kafka.primitives import NULL, put_length, put_string, put_uuid, put_uvarint
+from goqueue.wire.kafka.reading import Struct
+from goqueue.wire.kafka.schema import FIXED, Field, Schema
+from goqueue.wire.kafka.schemas import field_of_any_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -100,7 +95,7 @@ def _sliced_element(array: Field, out: bytearray, element: Any) -> Iterator[None
 
 def _check_names(schema: Schema, shape: tuple[str, ...]) -> None:
     for name in shape:
-        if name not in schema.by_name and schema.elsewhere(name) is None:
+        if name not in schema.by_name and field_of_any_version(schema, name) is None:
             raise SchemaMismatchError(f"{schema.label} has no field {name!r}, in any version")
 
 
