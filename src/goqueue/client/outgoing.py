@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import mmh3
 
 from goqueue.client.accumulator import Identity
-from goqueue.client.channels import MAX_MESSAGE_BYTES
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 
 from goqueue.broker.new_messages import NewMessage
 from goqueue.delivery.settings import Mode, QueueSettings
-from goqueue.protocols.grpc.errors import ERROR_KEY
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.contract import ERROR_KEY
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND

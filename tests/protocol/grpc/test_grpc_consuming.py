@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from goqueue.broker.new_messages import NewMessage
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 
 

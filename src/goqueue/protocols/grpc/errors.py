@@ -11,13 +11,10 @@ from grpc import StatusCode
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-ERROR_KEY: Final = "goqueue-error-bin"
-"""Of the trailing metadata that carries the error of a call."""
 
 
 class InvalidRequestError(GoQueueError):

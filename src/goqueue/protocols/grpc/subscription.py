@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, GroupError, PartitionNotAssignedError
+from goqueue.protocols.grpc.conversions import outcome, places, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.wire import outcome, places, split, to_message
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2
+from goqueue.wire.grpc.v1 import goqueue_pb2 as goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in goqueue/protocols/grpc/v1/goqueue_pb2_grpc.py depends on'
+        + ' but the generated code in goqueue/wire/grpc/v1/goqueue_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,18 +36,18 @@ class PublishServiceStub:
         """
         self.Publish = channel.unary_unary(
                 '/goqueue.v1.PublishService/Publish',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
                 _registered_method=True)
         self.PublishStream = channel.stream_stream(
                 '/goqueue.v1.PublishService/PublishStream',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
                 _registered_method=True)
         self.InitProducer = channel.unary_unary(
                 '/goqueue.v1.PublishService/InitProducer',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.FromString,
                 _registered_method=True)
 
 
@@ -78,18 +78,18 @@ def add_PublishServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Publish': grpc.unary_unary_rpc_method_handler(
                     servicer.Publish,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.SerializeToString,
             ),
             'PublishStream': grpc.stream_stream_rpc_method_handler(
                     servicer.PublishStream,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.SerializeToString,
             ),
             'InitProducer': grpc.unary_unary_rpc_method_handler(
                     servicer.InitProducer,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -117,8 +117,8 @@ class PublishService:
             request,
             target,
             '/goqueue.v1.PublishService/Publish',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -144,8 +144,8 @@ class PublishService:
             request_iterator,
             target,
             '/goqueue.v1.PublishService/PublishStream',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.PublishResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -171,8 +171,8 @@ class PublishService:
             request,
             target,
             '/goqueue.v1.PublishService/InitProducer',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitProducerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -195,13 +195,13 @@ class ConsumeServiceStub:
         """
         self.Consume = channel.unary_stream(
                 '/goqueue.v1.ConsumeService/Consume',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.FromString,
                 _registered_method=True)
         self.Subscribe = channel.stream_stream(
                 '/goqueue.v1.ConsumeService/Subscribe',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
 
 
@@ -227,13 +227,13 @@ def add_ConsumeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Consume': grpc.unary_stream_rpc_method_handler(
                     servicer.Consume,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.SerializeToString,
             ),
             'Subscribe': grpc.stream_stream_rpc_method_handler(
                     servicer.Subscribe,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -261,8 +261,8 @@ class ConsumeService:
             request,
             target,
             '/goqueue.v1.ConsumeService/Consume',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConsumeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -288,8 +288,8 @@ class ConsumeService:
             request_iterator,
             target,
             '/goqueue.v1.ConsumeService/Subscribe',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SubscribeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -315,28 +315,28 @@ class AckServiceStub:
         """
         self.Ack = channel.unary_unary(
                 '/goqueue.v1.AckService/Ack',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
                 _registered_method=True)
         self.Nack = channel.unary_unary(
                 '/goqueue.v1.AckService/Nack',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
                 _registered_method=True)
         self.Reject = channel.unary_unary(
                 '/goqueue.v1.AckService/Reject',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
                 _registered_method=True)
         self.ExtendVisibility = channel.unary_unary(
                 '/goqueue.v1.AckService/ExtendVisibility',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
                 _registered_method=True)
         self.BatchAck = channel.unary_unary(
                 '/goqueue.v1.AckService/BatchAck',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
                 _registered_method=True)
 
 
@@ -381,28 +381,28 @@ def add_AckServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Ack': grpc.unary_unary_rpc_method_handler(
                     servicer.Ack,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.SerializeToString,
             ),
             'Nack': grpc.unary_unary_rpc_method_handler(
                     servicer.Nack,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.SerializeToString,
             ),
             'Reject': grpc.unary_unary_rpc_method_handler(
                     servicer.Reject,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.SerializeToString,
             ),
             'ExtendVisibility': grpc.unary_unary_rpc_method_handler(
                     servicer.ExtendVisibility,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.SerializeToString,
             ),
             'BatchAck': grpc.unary_unary_rpc_method_handler(
                     servicer.BatchAck,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -433,8 +433,8 @@ class AckService:
             request,
             target,
             '/goqueue.v1.AckService/Ack',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AckResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -460,8 +460,8 @@ class AckService:
             request,
             target,
             '/goqueue.v1.AckService/Nack',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.NackResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -487,8 +487,8 @@ class AckService:
             request,
             target,
             '/goqueue.v1.AckService/Reject',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.RejectResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -514,8 +514,8 @@ class AckService:
             request,
             target,
             '/goqueue.v1.AckService/ExtendVisibility',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ExtendVisibilityResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -541,8 +541,8 @@ class AckService:
             request,
             target,
             '/goqueue.v1.AckService/BatchAck',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.BatchAckResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -566,18 +566,18 @@ class OffsetServiceStub:
         """
         self.CommitOffsets = channel.unary_unary(
                 '/goqueue.v1.OffsetService/CommitOffsets',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.FromString,
                 _registered_method=True)
         self.FetchOffsets = channel.unary_unary(
                 '/goqueue.v1.OffsetService/FetchOffsets',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.FromString,
                 _registered_method=True)
         self.ResetOffsets = channel.unary_unary(
                 '/goqueue.v1.OffsetService/ResetOffsets',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
 
 
@@ -608,18 +608,18 @@ def add_OffsetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CommitOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitOffsets,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.SerializeToString,
             ),
             'FetchOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchOffsets,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.SerializeToString,
             ),
             'ResetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetOffsets,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -648,8 +648,8 @@ class OffsetService:
             request,
             target,
             '/goqueue.v1.OffsetService/CommitOffsets',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CommitOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -675,8 +675,8 @@ class OffsetService:
             request,
             target,
             '/goqueue.v1.OffsetService/FetchOffsets',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.FetchOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -702,8 +702,8 @@ class OffsetService:
             request,
             target,
             '/goqueue.v1.OffsetService/ResetOffsets',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ResetOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -728,53 +728,53 @@ class TransactionServiceStub:
         """
         self.InitProducer = channel.unary_unary(
                 '/goqueue.v1.TransactionService/InitProducer',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
                 _registered_method=True)
         self.Heartbeat = channel.unary_unary(
                 '/goqueue.v1.TransactionService/Heartbeat',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
         self.BeginTransaction = channel.unary_unary(
                 '/goqueue.v1.TransactionService/BeginTransaction',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
         self.AddPartition = channel.unary_unary(
                 '/goqueue.v1.TransactionService/AddPartition',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
         self.Publish = channel.unary_unary(
                 '/goqueue.v1.TransactionService/Publish',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
                 _registered_method=True)
         self.SendOffsets = channel.unary_unary(
                 '/goqueue.v1.TransactionService/SendOffsets',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
                 _registered_method=True)
         self.CommitTransaction = channel.unary_unary(
                 '/goqueue.v1.TransactionService/CommitTransaction',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
         self.AbortTransaction = channel.unary_unary(
                 '/goqueue.v1.TransactionService/AbortTransaction',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
         self.ListTransactions = channel.unary_unary(
                 '/goqueue.v1.TransactionService/ListTransactions',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
                 _registered_method=True)
         self.DescribeTransaction = channel.unary_unary(
                 '/goqueue.v1.TransactionService/DescribeTransaction',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
                 _registered_method=True)
 
 
@@ -850,53 +850,53 @@ def add_TransactionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'InitProducer': grpc.unary_unary_rpc_method_handler(
                     servicer.InitProducer,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
             'BeginTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginTransaction,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
             'AddPartition': grpc.unary_unary_rpc_method_handler(
                     servicer.AddPartition,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
             'Publish': grpc.unary_unary_rpc_method_handler(
                     servicer.Publish,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.SerializeToString,
             ),
             'SendOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.SendOffsets,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.SerializeToString,
             ),
             'CommitTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitTransaction,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
             'AbortTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.AbortTransaction,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
             'ListTransactions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTransactions,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.SerializeToString,
             ),
             'DescribeTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTransaction,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -926,8 +926,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/InitProducer',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.InitTransactionalProducerRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalProducer.FromString,
             options,
             channel_credentials,
             insecure,
@@ -953,8 +953,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/Heartbeat',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -980,8 +980,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/BeginTransaction',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1007,8 +1007,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/AddPartition',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AddPartitionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1034,8 +1034,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/Publish',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionalPublishResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1061,8 +1061,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/SendOffsets',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.SendOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1088,8 +1088,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/CommitTransaction',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TransactionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1115,8 +1115,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/AbortTransaction',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.AbortTransactionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1142,8 +1142,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/ListTransactions',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1169,8 +1169,8 @@ class TransactionService:
             request,
             target,
             '/goqueue.v1.TransactionService/DescribeTransaction',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DescribeTransactionRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Transaction.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1193,58 +1193,58 @@ class AdminServiceStub:
         """
         self.CreateTopic = channel.unary_unary(
                 '/goqueue.v1.AdminService/CreateTopic',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
                 _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/goqueue.v1.AdminService/ListTopics',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.FromString,
                 _registered_method=True)
         self.DescribeTopic = channel.unary_unary(
                 '/goqueue.v1.AdminService/DescribeTopic',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
                 _registered_method=True)
         self.ConfigureTopic = channel.unary_unary(
                 '/goqueue.v1.AdminService/ConfigureTopic',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
                 _registered_method=True)
         self.GrowTopic = channel.unary_unary(
                 '/goqueue.v1.AdminService/GrowTopic',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
                 _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/goqueue.v1.AdminService/DeleteTopic',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/goqueue.v1.AdminService/ListGroups',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
         self.DescribeGroup = channel.unary_unary(
                 '/goqueue.v1.AdminService/DescribeGroup',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Group.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Group.FromString,
                 _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/goqueue.v1.AdminService/DeleteGroup',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
         self.DescribeMaintenance = channel.unary_unary(
                 '/goqueue.v1.AdminService/DescribeMaintenance',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
                 _registered_method=True)
         self.ResumeMaintenance = channel.unary_unary(
                 '/goqueue.v1.AdminService/ResumeMaintenance',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
                 _registered_method=True)
 
 
@@ -1323,58 +1323,58 @@ def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.SerializeToString,
             ),
             'DescribeTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopic,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
             ),
             'ConfigureTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.ConfigureTopic,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
             ),
             'GrowTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.GrowTopic,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.SerializeToString,
             ),
             'DescribeGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeGroup,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Group.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Group.SerializeToString,
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.SerializeToString,
             ),
             'DescribeMaintenance': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeMaintenance,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
             ),
             'ResumeMaintenance': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeMaintenance,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1402,8 +1402,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/CreateTopic',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.CreateTopicRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1429,8 +1429,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/ListTopics',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1456,8 +1456,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/DescribeTopic',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1483,8 +1483,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/ConfigureTopic',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ConfigureTopicRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1510,8 +1510,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/GrowTopic',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GrowTopicRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Topic.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1537,8 +1537,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/DeleteTopic',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.TopicRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1564,8 +1564,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/ListGroups',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.ListGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1591,8 +1591,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/DescribeGroup',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Group.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Group.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1618,8 +1618,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/DeleteGroup',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.GroupRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.DeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1645,8 +1645,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/DescribeMaintenance',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1672,8 +1672,8 @@ class AdminService:
             request,
             target,
             '/goqueue.v1.AdminService/ResumeMaintenance',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.MaintenanceRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.Maintenance.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1697,13 +1697,13 @@ class HealthServiceStub:
         """
         self.Check = channel.unary_unary(
                 '/goqueue.v1.HealthService/Check',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/goqueue.v1.HealthService/Watch',
-                request_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
-                response_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+                request_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
                 _registered_method=True)
 
 
@@ -1729,13 +1729,13 @@ def add_HealthServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Check': grpc.unary_unary_rpc_method_handler(
                     servicer.Check,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
-                    request_deserializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
-                    response_serializer=goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
+                    request_deserializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.FromString,
+                    response_serializer=goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1764,8 +1764,8 @@ class HealthService:
             request,
             target,
             '/goqueue.v1.HealthService/Check',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1791,8 +1791,8 @@ class HealthService:
             request,
             target,
             '/goqueue.v1.HealthService/Watch',
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
-            goqueue_dot_protocols_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckRequest.SerializeToString,
+            goqueue_dot_wire_dot_grpc_dot_v1_dot_goqueue__pb2.HealthCheckResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,7 +11,8 @@ from goqueue.broker.publish import Acks
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
 from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from goqueue.records import Headers, Record
 
 ACKS: Final = {pb.ACKS_ALL: Acks.ALL, pb.ACKS_LEADER: Acks.LEADER, pb.ACKS_NONE: Acks.NONE}
-
-MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of one gRPC message, either way. A larger one fails its call with RESOURCE_EXHAUSTED."""
 
 RESPONSE_BYTES: Final = 2 * 1024 * 1024
 """Of the messages in one response, unless a single one is larger; well under what gRPC takes."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
+from goqueue.protocols.grpc.conversions import new_messages, new_row
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.wire import new_messages, new_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.new_messages import NewMessage
-    from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.turns import Turns
+    from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 TURN_MESSAGES: Final = 1000
 """Messages that are worked on in one go: a few milliseconds. A request with more waits for a turn

@@ -8,7 +8,7 @@ means what its comment says, never "zero".
 """
 
 from collections import abc as _abc
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as _goqueue_pb2
+from goqueue.wire.grpc.v1 import goqueue_pb2 as _goqueue_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
