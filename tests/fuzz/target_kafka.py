@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from fuzz.live import TOPIC, FindingError, broker
-from goqueue.protocols.kafka.reference import served_specs
+from goqueue.protocols.kafka.api_reference import served_specs
 from goqueue.records import Record, encode
 from goqueue.wire.kafka.schemas import schema_of, versions
 from goqueue.wire.kafka.writing import writer_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import uvloop
 
 from goqueue.model.errors import InvariantError, OffsetOutOfRangeError
-from goqueue.protocols.kafka.api_versions import with_api_versions
-from goqueue.protocols.kafka.listener import Listener
+from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
+from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.wire.kafka import fetch as fetch_wire

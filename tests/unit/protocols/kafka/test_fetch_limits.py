@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from goqueue.protocols.kafka import fetch
 from goqueue.protocols.kafka.context import RequestContext
+from goqueue.protocols.kafka.records import fetch
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import RequestPrefix
 from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic

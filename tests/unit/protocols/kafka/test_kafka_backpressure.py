@@ -21,9 +21,9 @@ from live import (
     string,
 )
 
-from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
-from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
-from goqueue.protocols.kafka.fetch import FetchApi
+from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
+from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.records.fetch import FetchApi
 from goqueue.protocols.kafka.settings import ListenerSettings
 from goqueue.wire.kafka import produce as produce_wire
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -31,8 +31,8 @@ from goqueue.wire.kafka.frames import FrameReader
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.connection import Connection
-    from goqueue.protocols.kafka.listener import Listener
+    from goqueue.protocols.kafka.connection.connection import Connection
+    from goqueue.protocols.kafka.connection.listener import Listener
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 KIB, MIB = 1024, 1024 * 1024

@@ -22,8 +22,8 @@ from live import (
     word_of,
 )
 
-from goqueue.protocols.kafka.deadlines import CloseReason
-from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
+from goqueue.protocols.kafka.connection.dispatch import MAX_SMALL_ELEMENTS
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -342,7 +342,7 @@ def test_the_log_does_not_name_every_one_of_many_closed_connections(caplog):
                 listener.report(1.0, "host", f"reason {number}")
             listener.report(3.0, "host", "another reason")
 
-    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.listener"):
+    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.connection.listener"):
         run(scenario())
     lines = [each.message for each in caplog.records]
     assert sum("closing the connection" in each for each in lines) == 21

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from live import SmallApi, connected, frame, listening, registry_of, run
 
-from goqueue.protocols.kafka.api_versions import with_api_versions
-from goqueue.protocols.kafka.features import Feature
-from goqueue.protocols.kafka.reference import served_specs
+from goqueue.protocols.kafka.api_reference import served_specs
+from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
+from goqueue.protocols.kafka.cluster.features import Feature
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import encode_body

@@ -9,9 +9,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from live import RawClient, connected, echo_frame, frame, listening, run, string, word_of
 
-from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.access.sasl import FAILED, SaslApi
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.sasl import FAILED, SaslApi
 from goqueue.protocols.kafka.settings import SaslSettings
 from goqueue.tenancy.mechanisms import Mechanism
 from goqueue.wire.kafka.api_keys import ApiKey

@@ -13,7 +13,7 @@ from goqueue.broker.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.broker.setting import Effect
 from goqueue.broker.share_settings import SHARE_SETTINGS
 from goqueue.broker.topic_setting_table import LISTED, OWN_SETTINGS, SETTINGS
-from goqueue.protocols.kafka.settings_reference import reference
+from goqueue.protocols.kafka.configs.reference import reference
 from goqueue.server.config import Config
 from goqueue.server.config_docs import kafka_view
 from support import kafka_4_3_settings as kafka
@@ -24,7 +24,7 @@ NOT_DYNAMIC_HERE = {"listeners", "sasl.enabled.mechanisms"}
 
 def test_the_page_of_kafkas_settings_is_current() -> None:
     hint = (
-        "run: .venv/bin/python -m goqueue.protocols.kafka.settings_reference > "
+        "run: .venv/bin/python -m goqueue.protocols.kafka.configs.reference > "
         "docs/kafka-settings.md"
     )
     assert PAGE.read_text(encoding="utf-8") == reference(), hint
