@@ -375,7 +375,7 @@ def waiter(log: list[str], name: str) -> SimpleNamespace:
     class Waiter(SimpleNamespace):
         __hash__ = object.__hash__
 
-    return Waiter(may_read_again=lambda: log.append(name))
+    return Waiter(update_reading=lambda: log.append(name))
 
 
 def small_budget(**bounds: int) -> RequestBudget:

@@ -1,7 +1,7 @@
 """Logging in: SaslHandshake chooses the mechanism, SaslAuthenticate carries its messages.
 
-After SaslHandshake 0 the messages are whole frames without a header (`Session.tokens`), which is
-how clients of before Kafka 1.0 log in.
+After SaslHandshake 0 the messages are whole frames without a header (`Session.take_token`), which
+is how clients of before Kafka 1.0 log in.
 
 A login that fails is answered with one text, whatever was wrong, and ends its connection.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.broker.logins import begin_login
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.protocols.kafka.context import ANONYMOUS
-from goqueue.protocols.kafka.registry import ApiSpec, Endpoint, api
+from goqueue.protocols.kafka.registry import api
 from goqueue.tenancy.mechanisms import Mechanism
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import Bare
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 FAILED: Final = "Authentication failed: invalid credentials"
 """All that a client is told."""
 
-_TOKEN_SPEC: Final = ApiSpec(
-    ApiKey.SASL_AUTHENTICATE, 0, 0, pipelined=False, long_poll=False, parse=None, on_error=None
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
@@ -51,7 +47,6 @@ class SaslApi:
     def __init__(self, users: Users, settings: SaslSettings) -> None:
         self._users = users
         self._settings = settings
-        self._tokens = Endpoint(_TOKEN_SPEC, self._take_token)
 
     @api(ApiKey.SASL_HANDSHAKE, 0, 1)
     def handshake(self, ctx: RequestContext, request: Struct) -> Response:
@@ -67,7 +62,7 @@ class SaslApi:
             return {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": enabled}
         mechanism = Mechanism(request.mechanism)
         session.sasl = _Exchange(mechanism, begin_login(self._users, mechanism))
-        session.tokens = self._tokens if ctx.version == 0 else None
+        session.take_token = self._take_token if ctx.version == 0 else None
         return {"error_code": ErrorCode.none, "mechanisms": enabled}
 
     def _may_begin(self, session: Session) -> bool:

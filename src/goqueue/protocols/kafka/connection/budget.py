@@ -25,7 +25,7 @@ _BYTES_A_READ: Final = 256 * 1024
 class Waiter(Protocol):
     """A connection, as far as the budget knows it."""
 
-    def may_read_again(self) -> None:
+    def update_reading(self) -> None:
         """The reason to wait is gone."""
         ...
 
@@ -155,7 +155,7 @@ class RequestBudget:
             if chosen is not None:
                 self._favoured = chosen
                 del self._waiting[chosen]
-                chosen.may_read_again()
+                chosen.update_reading()
 
     @property
     def _room_bytes(self) -> int:
@@ -164,7 +164,7 @@ class RequestBudget:
     def _wake(self, waiting: dict[Waiter, Any], room_bytes: int) -> None:
         for waiter in list(islice(waiting, 1 + room_bytes // _BYTES_A_READ)):
             if waiting.pop(waiter, self) is not self:
-                waiter.may_read_again()
+                waiter.update_reading()
 
 
 class AnswerBudget:

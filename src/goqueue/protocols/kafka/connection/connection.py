@@ -26,7 +26,6 @@ from goqueue.wire.kafka.frames import FrameReader
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.owner import Owner
     from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.primitives import Buffer
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +133,7 @@ class Connection(asyncio.Protocol):
         """Too much is unsent: start nothing, read nothing."""
         self._is_writable = False
         self._deadlines.writing_paused(self._transport.get_write_buffer_size(), self._loop.time())
-        self._update_reading()
+        self.update_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
@@ -167,7 +166,7 @@ class Connection(asyncio.Protocol):
         if buffered != self._unfinished_bytes:
             change, self._unfinished_bytes = buffered - self._unfinished_bytes, buffered
             self._owner.budget.unfinished_changed(change)
-        self._update_reading()
+        self.update_reading()
 
     def _next_call(self) -> Call | None:
         """The next request, if it may start now."""
@@ -263,16 +262,13 @@ class Connection(asyncio.Protocol):
         while pending and pending[0].is_done:
             answer = pending.popleft().answer
             if answer is not None and not self._transport.is_closing():
-                self._write(answer)
+                if not self._is_writable:
+                    self._deadlines.backlog_grew(sum(map(len, answer)))
+                self._transport.writelines(answer)
         self._granted_bytes = 0
         self._count_unsent()
         if self._close_when_answered is not None and not pending:
             self._close_soon(*self._close_when_answered)
-
-    def _write(self, answer: list[Buffer]) -> None:
-        if not self._is_writable:
-            self._deadlines.backlog_grew(sum(len(part) for part in answer))
-        self._transport.writelines(answer)
 
     def _release(self, size: int) -> None:
         self._held_bytes -= size
@@ -298,11 +294,8 @@ class Connection(asyncio.Protocol):
             self._owner.answers.change(unsent - self._unsent_bytes)
             self._unsent_bytes = unsent
 
-    def may_read_again(self) -> None:
-        """The listener's budget has room."""
-        self._update_reading()
-
-    def _update_reading(self) -> None:
+    def update_reading(self) -> None:
+        """Read on or stop reading, as the bounds allow now."""
         if self._reason is not None or self._transport.is_closing():
             return
         is_reading = self._may_read()
@@ -378,7 +371,7 @@ class Connection(asyncio.Protocol):
         """Start nothing more; what has started is still answered."""
         if self._reason is None and self._close_when_answered is None:
             self._close_when_answered = (reason, detail)
-            self._update_reading()
+            self.update_reading()
             if not self._pending:
                 self.close(reason, detail)
 

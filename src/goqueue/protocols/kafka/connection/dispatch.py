@@ -19,6 +19,7 @@ from goqueue.protocols.kafka.errors import (
     UnsupportedRequestError,
     code_for,
 )
+from goqueue.protocols.kafka.registry import ApiSpec, Endpoint
 from goqueue.protocols.kafka.turns import encode_in_turns
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import (
@@ -41,7 +42,7 @@ from goqueue.wire.kafka.schemas import schema_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from goqueue.protocols.kafka.registry import Endpoint, Registry
+    from goqueue.protocols.kafka.registry import Registry
     from goqueue.wire.kafka.primitives import Buffer
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,9 @@ a time. Before a login there are no large requests; one is malformed."""
 
 _TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
 """Stands for the header that a bare SASL token does not have."""
+_TOKEN_SPEC: Final = ApiSpec(
+    ApiKey.SASL_AUTHENTICATE, 0, 0, pipelined=False, long_poll=False, parse=None, on_error=None
+)
 
 
 class HandlerFailedError(Exception):
@@ -125,8 +129,9 @@ class Dispatcher:
             RequestError: it cannot be served; the connection is to be closed.
         """
         size = len(frame) + LENGTH_BYTES
-        if peer.session.tokens is not None:
-            return Call(peer.session.tokens, RequestContext(_TOKEN, None, peer), bytes(frame), size)
+        if peer.session.take_token is not None:
+            takes_token = Endpoint(_TOKEN_SPEC, peer.session.take_token)
+            return Call(takes_token, RequestContext(_TOKEN, None, peer), bytes(frame), size)
         prefix = parse_prefix(frame)
         if not peer.session.authenticated and prefix.api_key not in _BEFORE_AUTHENTICATION:
             raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.protocols.kafka.connection.deadlines import CloseReason
+    from goqueue.protocols.kafka.connection.owner import Owned
     from goqueue.protocols.kafka.registry import Registry
     from goqueue.protocols.kafka.settings import ListenerSettings
 
@@ -44,14 +45,14 @@ class Listener:
         self.dispatcher = Dispatcher(registry)
         self.closed: Counter[CloseReason] = Counter()
         """How many connections have ended, and why."""
-        self._connections: set[Connection] = set()
+        self._connections: set[Owned] = set()
         self._by_host: Counter[str] = Counter()
         """Connections of each address; as many entries as there are connections at most."""
         self.connection_limits: Callable[[], ConnectionLimits] = partial(
             ConnectionLimits, settings.max_connections, settings.max_connections_per_ip
         )
         """How many connections there may be now."""
-        self._logging_in: set[Connection] = set()
+        self._logging_in: set[Owned] = set()
         """Those on which SASL has not succeeded yet, and some on which it has."""
         self._detached: set[asyncio.Future[Any]] = set()
         """Handlers that run on although their clients are gone; bounded by the budget."""
@@ -130,9 +131,9 @@ class Listener:
         if self._detached:
             await asyncio.wait(self._detached)
 
-    # --- What connections tell (see `connection.Owner`) -------------------------------------------
+    # --- What connections tell (see `owner.Owner`) -------------------------------------------
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: Owned) -> bool:
         """Take in a new connection, if there is room."""
         limits = self.connection_limits()
         if (
@@ -146,7 +147,7 @@ class Listener:
         self._by_host[connection.host] += 1
         return True
 
-    def _has_room(self, connection: Connection) -> bool:
+    def _has_room(self, connection: Owned) -> bool:
         """Whether one more may log in. Those that have done so no longer count."""
         if not connection.session.is_new:
             return True
@@ -157,7 +158,7 @@ class Listener:
         self._logging_in.add(connection)
         return True
 
-    def forget(self, connection: Connection, reason: CloseReason) -> None:
+    def forget(self, connection: Owned, reason: CloseReason) -> None:
         """A connection is gone."""
         self.closed[reason] += 1
         if connection in self._connections:
