@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from goqueue.protocols.kafka import families
 from goqueue.protocols.kafka.cluster.api_versions import ApiVersionsApi
 from goqueue.protocols.kafka.cluster.features import FEATURES
-from goqueue.protocols.kafka.registry import declared_specs
-from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import ApiKey, declared_specs
 from goqueue.wire.kafka.schemas import OWN_FROM, versions
 
 if TYPE_CHECKING:

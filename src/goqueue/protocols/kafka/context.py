@@ -1,16 +1,21 @@
-"""What a handler is told about the request besides its fields."""
+"""What a handler sees: its request, where that came from, and what it may answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from goqueue.wire.kafka.codec import Response
+from goqueue.wire.kafka.reading import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from goqueue.wire.kafka.codec import RequestPrefix, Response
+    from goqueue.wire.kafka.codec import RequestPrefix
 
     TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
     """Takes a SASL token that came as a frame without a header."""
+
+__all__ = ["ANONYMOUS", "Peer", "RequestContext", "Response", "Session", "Struct"]
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for a client that was not asked who it is."""

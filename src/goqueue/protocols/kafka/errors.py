@@ -13,6 +13,21 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.errors import RequestError
 
+__all__ = [
+    "KAFKA_CODES",
+    "ErrorCode",
+    "FetchSessionNotFoundError",
+    "InvalidFetchError",
+    "InvalidFetchSessionEpochError",
+    "InvalidIsolationLevelError",
+    "InvalidRequiredAcksError",
+    "ShareSessionLimitError",
+    "UnauthenticatedRequestError",
+    "UnsupportedRequestError",
+    "UnsupportedResourceError",
+    "code_for",
+]
+
 
 class UnsupportedRequestError(RequestError):
     """No handler serves this API, or this version of it."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.error_codes import ErrorCode
     from goqueue.wire.kafka.primitives import Cursor
 
+__all__ = ["ApiKey", "ApiSpec", "Endpoint", "Registry", "api", "declared_specs"]
+
 Handler: TypeAlias = "Callable[[RequestContext, Any], Response | Awaitable[Response | None] | None]"
 """None answers nothing at all: a Produce request with acks=0."""
 

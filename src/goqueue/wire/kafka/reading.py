@@ -86,19 +86,11 @@ def reader_of(schema: Schema) -> Callable[[Cursor], Struct]:
 
 
 def _steps(schema: Schema) -> Iterator[Step]:
-    run: list[Field] = []
-    for field in schema.fields:
-        if field.tag is not None:
-            continue
-        if field.is_fixed:
-            run.append(field)
-            continue
-        if run:
+    for run in schema.runs():
+        if run[0].is_fixed:
             yield _fixed_step(run)
-            run = []
-        yield _single_step(field.name, _read_field(field, compact=schema.flexible))
-    if run:
-        yield _fixed_step(run)
+        else:
+            yield _single_step(run[0].name, _read_field(run[0], compact=schema.flexible))
 
 
 def _fixed_step(run: list[Field]) -> Step:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Direction = Literal["request", "response"]
 
@@ -73,6 +73,22 @@ class Schema:
     def by_name(self) -> Mapping[str, Field]:
         """The fields by their names."""
         return {field.name: field for field in self.fields}
+
+    def runs(self) -> Iterator[list[Field]]:
+        """The fields without tags: neighbours of fixed width together, every other one alone."""
+        run: list[Field] = []
+        for field in self.fields:
+            if field.tag is not None:
+                continue
+            if field.is_fixed:
+                run.append(field)
+                continue
+            if run:
+                yield run
+                run = []
+            yield [field]
+        if run:
+            yield run
 
     @property
     def label(self) -> str:

@@ -38,7 +38,7 @@ _MAX_SHAPES: Final = 64
 @cache
 def writer_of(schema: Schema) -> Callable[[bytearray, Fields | Struct], None]:
     """A function that appends one struct of this schema to a buffer."""
-    steps = [_step(schema, run) for run in _runs(schema)]
+    steps = [_step(schema, run) for run in schema.runs()]
     if schema.flexible:
         steps.append(_tags_step([field for field in schema.fields if field.tag is not None]))
     checked: set[tuple[str, ...]] = set()
@@ -60,7 +60,7 @@ def writer_of(schema: Schema) -> Callable[[bytearray, Fields | Struct], None]:
 def sliced_writer_of(schema: Schema) -> Callable[[bytearray, Fields], Iterator[None]]:
     """The same as a generator that stops after each struct of an array, at every depth."""
     steps: list[tuple[Step, Field | None]] = [
-        (_step(schema, run), run[0] if _is_struct_array(run[0]) else None) for run in _runs(schema)
+        (_step(schema, run), run[0] if _is_struct_array(run[0]) else None) for run in schema.runs()
     ]
     if schema.flexible:
         tagged = [field for field in schema.fields if field.tag is not None]
@@ -108,23 +108,6 @@ def _left_out(schema: Schema, field: Field, fields: Fields) -> Any:
     ):
         return field.default
     raise SchemaMismatchError(f"{schema.label}: the field {field.name!r} was left out")
-
-
-def _runs(schema: Schema) -> Iterator[list[Field]]:
-    """Neighbouring fields of fixed width together, every other field alone."""
-    run: list[Field] = []
-    for field in schema.fields:
-        if field.tag is not None:
-            continue
-        if field.is_fixed:
-            run.append(field)
-            continue
-        if run:
-            yield run
-            run = []
-        yield [field]
-    if run:
-        yield run
 
 
 def _step(schema: Schema, run: list[Field]) -> Step:

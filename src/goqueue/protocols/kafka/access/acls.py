@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _DISABLED: Final = {
     "error_code": ErrorCode.security_disabled,

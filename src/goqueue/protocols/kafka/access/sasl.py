@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.broker.logins import begin_login
 from goqueue.model.errors import AuthenticationFailedError
 from goqueue.protocols.kafka.context import ANONYMOUS
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.tenancy.mechanisms import Mechanism
-from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import Bare
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.logins import Login
     from goqueue.broker.users import Users
-    from goqueue.protocols.kafka.context import RequestContext, Session
+    from goqueue.protocols.kafka.context import RequestContext, Response, Session, Struct
     from goqueue.protocols.kafka.settings import SaslSettings
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 FAILED: Final = "Authentication failed: invalid credentials"
 """All that a client is told."""

@@ -9,22 +9,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import GoQueueError, UnsupportedMechanismError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.tenancy.credentials import check_user_name
 from goqueue.tenancy.keys import keys_from_salted
 from goqueue.tenancy.mechanisms import Mechanism
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.broker.users import Users
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.tenancy.keys import ScramKeys
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _MECHANISMS: Final = {1: Mechanism.SCRAM_SHA_256, 2: Mechanism.SCRAM_SHA_512}
 """Kafka's numbers."""

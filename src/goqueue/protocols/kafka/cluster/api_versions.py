@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.registry import ApiSpec, Registry, api
-from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Registry, api
 from goqueue.wire.kafka.codec import encode_body
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.protocols.kafka.cluster.features import Feature
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _SOFTWARE_FROM: Final = 3
 _ZERO_MINIMUM_FROM: Final = 4

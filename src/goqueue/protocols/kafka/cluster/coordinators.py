@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.topics.metadata import Address
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _BATCHED_FROM: Final = 4
 _KEY_TYPES: Final = frozenset({0, 1, 2})

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.broker.partition import PartitionId
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.topics.metadata import Address
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _BROKERS: Final = 1
 

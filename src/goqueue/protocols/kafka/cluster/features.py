@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _TOP_LEVEL_ONLY_FROM: Final = 2
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.topics.metadata import Address
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _LEADER_EPOCH: Final = 1

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _ELECTION_TYPES: Final = range(2)
 """Of the preferred replica, and of any that is left."""

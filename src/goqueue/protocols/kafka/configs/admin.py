@@ -11,20 +11,16 @@ from goqueue.protocols.kafka.configs.broker_configs import BrokerResources
 from goqueue.protocols.kafka.configs.entries import BROKER, DELETE, GROUP, SET, SUBTRACT, TOPIC
 from goqueue.protocols.kafka.configs.group_configs import GroupResources
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
-from goqueue.protocols.kafka.errors import UnsupportedResourceError, code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, UnsupportedResourceError, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.configs.entries import Resources
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _REPEATED: Final = "named more than once in the request; name it once, with all its changes"
 

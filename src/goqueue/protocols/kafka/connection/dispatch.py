@@ -19,9 +19,8 @@ from goqueue.protocols.kafka.errors import (
     UnsupportedRequestError,
     code_for,
 )
-from goqueue.protocols.kafka.registry import ApiSpec, Endpoint
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint
 from goqueue.protocols.kafka.turns import encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import (
     Bare,
     Encoded,

@@ -9,18 +9,14 @@ from goqueue.broker.group_removal import delete_group
 from goqueue.broker.group_views import list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.group_views import GroupLine
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 

@@ -13,16 +13,12 @@ from goqueue.groups.messages import (
     SyncRequest,
 )
 from goqueue.model.errors import MemberIdRequiredError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9

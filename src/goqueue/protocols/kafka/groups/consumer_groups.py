@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.groups.messages import ConsumerHeartbeat
-from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.model.errors import GroupError
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
-
     from goqueue.broker.broker import Broker
     from goqueue.groups.describe import ConsumerMemberDescription
-    from goqueue.groups.topics import TopicIdPartition
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
@@ -74,37 +63,17 @@ class ConsumerGroupsApi:
             "heartbeat_interval_ms": result.heartbeat_interval_ms,
             "assignment": None
             if assignment is None
-            else {"topic_partitions": _by_topic(assignment)},
+            else {"topic_partitions": by_topic_id(sorted(assignment))},
         }
 
     @api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and where they are heading."""
-        group_ids = list(dict.fromkeys(request.group_ids))
-        operations = group_operations(asked=request.include_authorized_operations)
-        return await encode_in_turns(
-            ctx, {"groups": Each(group_ids, partial(self._describe, operations))}
-        )
+        return await describe_groups(ctx, request, self._describe, group_state="", assignor_name="")
 
-    def _describe(self, operations: int, group_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "group_id": group_id,
-            "group_state": "",
-            "group_epoch": 0,
-            "assignment_epoch": 0,
-            "assignor_name": "",
-            "members": [],
-            "authorized_operations": NO_OPERATIONS,
-        }
-        try:
-            group = self._broker.groups.coordinator(group_id).describe_consumer(group_id)
-        except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+    def _describe(self, group_id: str) -> dict[str, Any]:
+        group = self._broker.groups.coordinator(group_id).describe_consumer(group_id)
         return {
-            **answer,
-            "authorized_operations": operations,
             "group_state": group.state,
             "group_epoch": group.epoch,
             "assignment_epoch": group.target_epoch,
@@ -113,6 +82,7 @@ class ConsumerGroupsApi:
         }
 
     def _member(self, member: ConsumerMemberDescription) -> dict[str, Any]:
+        topics = self._broker.topics.catalogue.by_id
         return {
             "member_id": member.member_id,
             "instance_id": member.instance_id,
@@ -122,22 +92,7 @@ class ConsumerGroupsApi:
             "client_host": member.client_host,
             "subscribed_topic_names": sorted(member.subscribed_names),
             "subscribed_topic_regex": member.subscribed_regex or None,
-            "assignment": {"topic_partitions": self._named(member.assigned)},
-            "target_assignment": {"topic_partitions": self._named(member.target)},
+            "assignment": with_names(sorted(member.assigned), topics),
+            "target_assignment": with_names(sorted(member.target), topics),
             "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
         }
-
-    def _named(self, partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
-        topics = self._broker.topics.catalogue.by_id
-        return [
-            {**each, "topic_name": topics[each["topic_id"]].name}
-            for each in _by_topic(partitions)
-            if each["topic_id"] in topics
-        ]
-
-
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
-    numbers: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, number in sorted(partitions):
-        numbers[topic_id].append(number)
-    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in numbers.items()]

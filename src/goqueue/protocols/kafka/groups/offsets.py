@@ -10,18 +10,14 @@ from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.groups.topics import TopicPartition
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _TOPIC_IDS_FROM: Final = 10
 _GROUPS_FROM: Final = 8

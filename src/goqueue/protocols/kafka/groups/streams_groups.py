@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
 from goqueue.groups.streams_assignor import Role
 from goqueue.groups.streams_topology import InternalTopic, Subtopology, Topology
-from goqueue.model.errors import GoQueueError, GroupError, InvalidTopologyError
-from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.model.errors import GroupError, InvalidTopologyError
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.groups.describing import describe_groups
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +21,7 @@ if TYPE_CHECKING:
     from goqueue.groups.streams_assignor import Task
     from goqueue.groups.streams_describe import StreamsMemberDescription
     from goqueue.groups.topics import TopicPartition
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
 class StreamsGroupsApi:
@@ -54,33 +48,14 @@ class StreamsGroupsApi:
     @api(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its topology, its members and where they are heading."""
-        group_ids = list(dict.fromkeys(request.group_ids))
-        operations = group_operations(asked=request.include_authorized_operations)
-        describe = partial(self._describe, operations)
-        return await encode_in_turns(ctx, {"groups": Each(group_ids, describe)})
+        return await describe_groups(ctx, request, self._describe, group_state="", topology=None)
 
-    def _describe(self, operations: int, group_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "group_id": group_id,
-            "group_state": "",
-            "group_epoch": 0,
-            "assignment_epoch": 0,
-            "topology": None,
-            "members": [],
-            "authorized_operations": NO_OPERATIONS,
-        }
-        try:
-            group = self._broker.groups.coordinator(group_id).describe_streams(group_id)
-        except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+    def _describe(self, group_id: str) -> dict[str, Any]:
+        group = self._broker.groups.coordinator(group_id).describe_streams(group_id)
         return {
-            **answer,
             "group_state": group.state,
             "group_epoch": group.epoch,
             "assignment_epoch": group.target_epoch,
-            "authorized_operations": operations,
             "topology": group.topology
             and _topology_fields(group.topology, is_configured=group.is_configured),
             "members": [_member_fields(each) for each in group.members],

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Final
 from goqueue.broker.fetch import Fetched, FetchRequest, PartitionRead
 from goqueue.broker.partition import Isolation, PartitionId
 from goqueue.model.errors import TopicError
-from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
+from goqueue.protocols.kafka.errors import ErrorCode, InvalidFetchError, code_for
 from goqueue.protocols.kafka.records.fetch_sessions import FetchSession, FetchSessions, Place
 from goqueue.protocols.kafka.records.isolation import isolation_of
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.wire.kafka import fetch as wire
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.fetch import FetchedPartition, FetchedTopic
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.protocols.kafka.context import RequestContext, Response
 
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """`fetch.max.bytes` of Kafka's brokers: an answer holds no more, whatever the client asks for,

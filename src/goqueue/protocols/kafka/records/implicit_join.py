@@ -21,11 +21,10 @@ from goqueue.model.errors import (
     TopicError,
     TransactionCoordinatorUnavailableError,
 )
-from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.records.batch import peek
 from goqueue.transactions.messages import Identity
 from goqueue.wire.kafka.codec import Bare, Encoded
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

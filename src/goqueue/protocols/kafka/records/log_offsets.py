@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.broker.partition import Partition, PartitionId
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.records.isolation import isolation_of
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Isolation
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.storage.lookup import TimestampHit
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 LATEST: Final = -1
 EARLIEST: Final = -2

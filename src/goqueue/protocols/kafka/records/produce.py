@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.publish import Acks, Published, PublishRequest
 from goqueue.model.errors import GoQueueError, MalformedBatchError
-from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
+from goqueue.protocols.kafka.errors import ErrorCode, InvalidRequiredAcksError
 from goqueue.protocols.kafka.records.implicit_join import IMPLICIT_FROM, ProduceJoining, code_of
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import in_turns
 from goqueue.wire.kafka import produce as wire
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.produce import PartitionResult, TopicData, TopicResult
 
 if TYPE_CHECKING:

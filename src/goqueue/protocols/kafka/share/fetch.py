@@ -21,12 +21,10 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.share.acknowledgements import judged_of
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
 
 if TYPE_CHECKING:
@@ -36,10 +34,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.portions import Portion
     from goqueue.broker.share_acks import OffsetsJudged
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import Place, ShareSessions
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.broker.share_members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
-from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.turns import Each, encode_in_turns
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.model.errors import GroupError
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
-
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.group import QueueKey
     from goqueue.delivery.members import SharedMember
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import ShareSessions
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _ASSIGNOR: Final = "simple"
 """Kafka's name for its only assignor of share groups."""
@@ -72,37 +61,19 @@ class ShareGroupsApi:
             "member_id": result.member_id,
             "member_epoch": result.epoch,
             "heartbeat_interval_ms": result.heartbeat_ms,
-            "assignment": None if assigned is None else {"topic_partitions": _by_topic(assigned)},
+            "assignment": None if assigned is None else {"topic_partitions": by_topic_id(assigned)},
         }
 
     @api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1)
     async def describe(self, ctx: RequestContext, request: Struct) -> Response:
         """Each group asked for, with its members and what they read."""
-        group_ids = list(dict.fromkeys(request.group_ids))
-        operations = group_operations(asked=request.include_authorized_operations)
-        return await encode_in_turns(
-            ctx, {"groups": Each(group_ids, partial(self._describe, operations))}
+        return await describe_groups(
+            ctx, request, self._describe, group_state="Dead", assignor_name=""
         )
 
-    def _describe(self, operations: int, group_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "group_id": group_id,
-            "group_state": "Dead",
-            "group_epoch": 0,
-            "assignment_epoch": 0,
-            "assignor_name": "",
-            "members": [],
-            "authorized_operations": NO_OPERATIONS,
-        }
-        try:
-            group = self._members.group(group_id)
-        except GoQueueError as error:
-            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+    def _describe(self, group_id: str) -> dict[str, Any]:
+        group = self._members.group(group_id)
         return {
-            **answer,
-            "authorized_operations": operations,
             "group_state": "Stable" if len(group.members) else "Empty",
             "group_epoch": group.members.epoch,
             "assignment_epoch": group.members.epoch,
@@ -120,18 +91,5 @@ class ShareGroupsApi:
             "client_id": member.client_id,
             "client_host": member.client_host,
             "subscribed_topic_names": sorted(member.topics),
-            "assignment": {
-                "topic_partitions": [
-                    {**each, "topic_name": topics[each["topic_id"]].name}
-                    for each in _by_topic(reads)
-                    if each["topic_id"] in topics
-                ]
-            },
+            "assignment": with_names(reads, topics),
         }
-
-
-def _by_topic(partitions: Iterable[QueueKey]) -> list[dict[str, Any]]:
-    numbers: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, number in partitions:
-        numbers[topic_id].append(number)
-    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in numbers.items()]

@@ -10,20 +10,16 @@ from goqueue.broker.queue_start import isolation_of
 from goqueue.broker.share_members import ShareMembers
 from goqueue.delivery.pages import MessageState
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
     from goqueue.delivery.group import QueueGroup
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
 _UNREAD: Final = -1

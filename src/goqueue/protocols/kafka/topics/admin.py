@@ -15,19 +15,15 @@ from goqueue.model.errors import (
 )
 from goqueue.protocols.kafka.configs.entries import given
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.setting import Setting
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 MAX_PARTITIONS_A_REQUEST: Final = 10_000
 """Of all topics that one CreateTopics makes, as in Kafka; a request for more makes none of them."""

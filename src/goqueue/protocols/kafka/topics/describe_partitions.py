@@ -8,17 +8,13 @@ from goqueue.broker.partition import PartitionId
 from goqueue.broker.topics import check_name
 from goqueue.model.errors import InvalidTopicNameError
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 MAX_PARTITIONS: Final = 2000
 """`max.request.partition.size.limit`: an answer describes no more partitions, whatever is asked

@@ -14,12 +14,10 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.protocols.kafka.access.operations import cluster_operations, topic_operations
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.topics.creation_rate import CreationRate
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +26,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _log = logging.getLogger(__name__)
 

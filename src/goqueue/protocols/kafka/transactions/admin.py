@@ -8,22 +8,18 @@ from goqueue.broker.coordination import OFFSETS_TOPIC
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import TransactionFilter
 from goqueue.transactions.states import TransactionState
 from goqueue.transactions.transaction import by_topic
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.transactions.messages import TransactionView
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
 
 _RENEWING_VERSION: Final = 2
 MAX_PATTERN_CHARS: Final = 249

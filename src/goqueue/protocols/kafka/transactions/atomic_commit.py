@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.series import Member, TogetherRequest
-from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
 class AtomicCommitApi:

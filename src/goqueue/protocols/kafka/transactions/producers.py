@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.broker.partition import PartitionId
 from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.partition import Partition
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
 _FENCED_FROM: Final = 4

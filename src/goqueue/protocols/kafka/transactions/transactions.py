@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.broker.partition import PartitionId
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GoQueueError, InvalidGroupIdError
-from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.transactions.markers import Marker
 from goqueue.transactions.messages import EndRequest, Identity
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.broker.broker import Broker
-    from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
-    from goqueue.wire.kafka.reading import Struct
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _BATCHED_FROM: Final = 4
 _ABORTABLE_FROM: Final = 5
