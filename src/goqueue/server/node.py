@@ -23,7 +23,7 @@ from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics
 from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.families import build_registry
-from goqueue.protocols.kafka.topics.metadata import Address
+from goqueue.protocols.kafka.settings import Address
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.runtime.tasks import PeriodicTasks

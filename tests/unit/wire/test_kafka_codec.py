@@ -14,10 +14,13 @@ from goqueue.wire.kafka.codec import (
     parse_body,
     parse_client_id,
     parse_prefix,
+    parse_response,
+    request_frame,
 )
 from goqueue.wire.kafka.errors import (
     MalformedRequestError,
     SchemaMismatchError,
+    TooManyElementsError,
     TruncatedRequestError,
 )
 from goqueue.wire.kafka.primitives import MAX_ELEMENTS, Cursor, put_uvarint
@@ -265,3 +268,27 @@ def test_a_response_frame_has_its_length_the_number_and_tags_where_the_version_h
 def test_the_answer_to_api_versions_never_has_tags_in_its_header():
     assert has_flexible_header(18, 3)
     assert b"".join(frame_of(7, Encoded([b"ab"]), 18, 3)) == struct.pack(">ii", 6, 7) + b"ab"
+
+
+@pytest.mark.parametrize("version", [0, 4])  # without and with tagged fields in the headers
+def test_a_client_s_request_and_its_answer_pass_through_the_broker_s_codec(version):
+    asked = {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}
+    frame = memoryview(request_frame(7, b"me", asked, FIND_COORDINATOR, version))
+    prefix = parse_prefix(frame[4:])
+    cursor = Cursor(frame[4:])
+    client_id = parse_client_id(cursor, flexible=has_flexible_header(FIND_COORDINATOR, version))
+    request = parse_body(cursor, FIND_COORDINATOR, version)
+    assert (prefix, client_id) == ((FIND_COORDINATOR, version, 7), "me")
+    assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
+    assert "g" in (request.key, *request.coordinator_keys)
+    answer = b"".join(frame_of(7, {"error_code": 15}, FIND_COORDINATOR, version))
+    correlation_id, response = parse_response(memoryview(answer)[4:], FIND_COORDINATOR, version)
+    assert correlation_id == 7
+    assert response.error_code == (15 if version == 0 else 0)
+
+
+def test_a_client_s_reader_takes_no_more_elements_than_it_is_told():
+    body = {"coordinators": [{"key": "a", "node_id": 1, "host": "h", "port": 9}] * 3}
+    answer = b"".join(frame_of(1, body, FIND_COORDINATOR, 4))
+    with pytest.raises(TooManyElementsError):
+        parse_response(memoryview(answer)[4:], FIND_COORDINATOR, 4, max_elements=2)

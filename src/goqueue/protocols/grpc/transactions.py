@@ -1,4 +1,4 @@
-"""TransactionService: who produces, what belongs together, and how it ends."""
+"""TransactionService: producers, and their transactions from begin to end."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from goqueue.protocols.kafka.records.fetch import FetchApi
 from goqueue.protocols.kafka.records.log_offsets import OffsetsApi
 from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
-from goqueue.protocols.kafka.settings import SaslSettings
+from goqueue.protocols.kafka.settings import Address, SaslSettings
 from goqueue.protocols.kafka.share.fetch import ShareFetchApi
 from goqueue.protocols.kafka.share.groups import ShareGroupsApi
 from goqueue.protocols.kafka.share.offsets import ShareOffsetsApi
 from goqueue.protocols.kafka.share.sessions import ShareSessions
 from goqueue.protocols.kafka.topics.admin import AdminTopicsApi
 from goqueue.protocols.kafka.topics.describe_partitions import TopicPartitionsApi
-from goqueue.protocols.kafka.topics.metadata import Address, MetadataApi
+from goqueue.protocols.kafka.topics.metadata import MetadataApi
 from goqueue.protocols.kafka.transactions.admin import TransactionAdminApi
 from goqueue.protocols.kafka.transactions.atomic_commit import AtomicCommitApi
 from goqueue.protocols.kafka.transactions.producers import ProducersApi

@@ -1,4 +1,4 @@
-"""FindCoordinator: who looks after a group or a transactional id. On one node, this one."""
+"""FindCoordinator: which node coordinates a group or a transactional id. On one node, this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.topics.metadata import Address
+    from goqueue.protocols.kafka.settings import Address
 
 _BATCHED_FROM: Final = 4
 _KEY_TYPES: Final = frozenset({0, 1, 2})

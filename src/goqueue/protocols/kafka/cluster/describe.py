@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.topics.metadata import Address
+    from goqueue.protocols.kafka.settings import Address
 
 _BROKERS: Final = 1
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.topics.metadata import Address
+    from goqueue.protocols.kafka.settings import Address
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _LEADER_EPOCH: Final = 1

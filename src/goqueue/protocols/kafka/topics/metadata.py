@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +26,9 @@ if TYPE_CHECKING:
     from goqueue.broker.partition import Partition
     from goqueue.broker.topics import Topic
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.kafka.settings import Address
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where clients reach this node, as it is advertised."""
-
-    host: str
-    port: int
 
 
 class MetadataApi:
