@@ -71,7 +71,7 @@ lock: $(STAMP) ## resolve the development environment anew
 proto: $(STAMP) ## the Python side of the gRPC contract, made anew
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I src \
 		--python_out=src --grpc_python_out=src --mypy_out=quiet:src --mypy_grpc_out=quiet:src \
-		goqueue/protocols/grpc/v1/goqueue.proto
+		goqueue/wire/grpc/v1/goqueue.proto
 
 WEB := src/goqueue/console/web
 

@@ -12,10 +12,10 @@ from kio.schema.errors import ErrorCode
 from benchmarks._attacks import Attack, Target
 from benchmarks._attacks_http import TOPIC, make_attacked
 from benchmarks._attacks_wire import ask, first_line, http_request
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Compression
 from goqueue.records.batch import HEADER, HEADER_BYTES
 from goqueue.records.compression import compress
+from goqueue.wire.kafka.api_keys import ApiKey
 
 _SIZES: Final = {
     Compression.ZSTD: 60 << 20,

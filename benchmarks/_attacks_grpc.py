@@ -9,7 +9,7 @@ import grpc
 
 from benchmarks._attacks import ATTEMPT_S, HOST, Attack, Target
 from benchmarks._attacks_http import TOPIC, make_attacked
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 _EMPTY_MESSAGES: Final = 2_000_000
 

@@ -14,7 +14,7 @@ from benchmarks._attacks import CLOSED, Attack, Target, any_closed, connect, sen
 from benchmarks._attacks_http import TOPIC, make_attacked
 from benchmarks._attacks_wire import ask, first_line
 from benchmarks._raw_client import frame, uvarint
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 _TAGGED_FIELDS: Final = 1_000_000
 _REPEATS: Final = 2000

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import struct
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks._attacks import CLOSED, HOST, connect, send_all
-from benchmarks._raw_client import frame
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
-from goqueue.protocols.kafka.writing import writer_of
+from goqueue.wire.kafka.codec import parse_response, request_frame
 
 if TYPE_CHECKING:
     import socket
 
-    from goqueue.protocols.kafka.api_keys import ApiKey
+    from goqueue.wire.kafka.api_keys import ApiKey
 
 _INT: Final = struct.Struct(">i")
-_WRITER: Final = cache(lambda key, version: writer_of(schema_of(key, version, "request")))
-_READER: Final = cache(lambda key, version: reader_of(schema_of(key, version, "response")))
 
 
 def request(key: ApiKey, version: int, **fields: Any) -> bytes:
     """A request of Kafka's protocol."""
-    body = bytearray()
-    _WRITER(key, version)(body, fields)
-    flexible = schema_of(key, version, "request").has_flexible_header
-    return frame(key, version, (b"\0" if flexible else b"") + bytes(body))
+    return bytes(request_frame(1, b"bench", fields, key, version))
 
 
 def ask(port: int, key: ApiKey, version: int, **fields: Any) -> Any:
@@ -40,8 +30,7 @@ def ask(port: int, key: ApiKey, version: int, **fields: Any) -> Any:
     with connect(port) as sock:
         send_all(sock, request(key, version, **fields))
         data = _exactly(sock, _INT.unpack(_exactly(sock, _INT.size))[0])
-    flexible = schema_of(key, version, "response").has_flexible_header
-    return _READER(key, version)(Cursor(memoryview(data)[5 if flexible else 4 :])), len(data)
+    return parse_response(memoryview(data), key, version)[1], len(data)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

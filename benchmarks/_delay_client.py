@@ -9,8 +9,8 @@ from typing import Any, Final
 from grpc import aio
 
 from benchmarks._client import serve_calls
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceStub, PublishServiceStub
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub, PublishServiceStub
 
 VALUE: Final = bytes(100)
 WINDOW: Final = 20

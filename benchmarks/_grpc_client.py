@@ -17,8 +17,8 @@ from grpc import aio
 from benchmarks._client import serve_calls
 from benchmarks.harness import percentiles
 from goqueue import Client, ClientSettings
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceStub, PublishServiceStub
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub, PublishServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

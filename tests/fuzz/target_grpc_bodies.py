@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 
 from fuzz.live import TOPIC, WAIT_S, FindingError, broker
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 METHODS: Final = tuple(
     f"/{service.full_name}/{method.name}"

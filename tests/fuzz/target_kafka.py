@@ -11,13 +11,13 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from fuzz.live import TOPIC, FindingError, broker
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.schema import schema_of, versions
-from goqueue.protocols.kafka.writing import writer_of
+from goqueue.protocols.kafka.api_reference import served_specs
 from goqueue.records import Record, encode
+from goqueue.wire.kafka.schemas import schema_of, versions
+from goqueue.wire.kafka.writing import writer_of
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.schema import Field
+    from goqueue.wire.kafka.schema import Field
 
 _SENT_AS_IT_IS: Final = 0xFF
 _QUIET_S: Final = 0.05
@@ -33,7 +33,7 @@ def seeds() -> list[bytes]:
 
 def requests() -> list[bytes]:
     """A request of each API in each version."""
-    return [_request(key, version) for key in ApiKey for version in versions(key)]
+    return [_request(key, version) for key in served_specs() for version in versions(key)]
 
 
 def _request(key: int, version: int) -> bytes:

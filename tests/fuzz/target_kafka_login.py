@@ -7,7 +7,7 @@ from typing import Final
 
 from fuzz.live import broker
 from fuzz.target_kafka import requests, send
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 _LOGIN: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS)
 _WEIGHT: Final = 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

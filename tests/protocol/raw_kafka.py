@@ -6,19 +6,19 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Self
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
-from goqueue.protocols.kafka.writing import writer_of
 from goqueue.records import Compression, Record, encode, walk
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.records.batch import BatchInfo
+    from goqueue.wire.kafka.reading import Struct
 
 TIMEOUT_S = 90.0
 

@@ -9,7 +9,7 @@ from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicParti
 from kafka.admin import KafkaAdminClient
 from kio.schema.errors import ErrorCode
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 WAIT_S = 90
 NODE = 1

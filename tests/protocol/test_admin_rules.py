@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from raw_kafka import make_batch, sequenced
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 TOPIC, BROKER, CLUSTER_LINK = 2, 4, 77
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 NOT_ASKED = -(1 << 31)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)

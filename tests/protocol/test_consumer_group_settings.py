@@ -10,7 +10,7 @@ import pytest
 from config_admin import DEFAULT, DELETE, GROUP, OF_GROUP, ConfigAdmin, eventually
 from kio.schema.errors import ErrorCode
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from raw_kafka import RawKafka

@@ -23,7 +23,7 @@ from kafka_clients import (
 )
 from raw_kafka import RawKafka, make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 COUNT = 10
 START = 4

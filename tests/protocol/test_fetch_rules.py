@@ -10,8 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, fetch_fields, make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import walk
+from goqueue.wire.kafka.api_keys import ApiKey
 
 LONG_MS = 60_000
 """Longer than any answer in these tests may take."""

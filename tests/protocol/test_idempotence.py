@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from kafka_clients import CONFLUENT, confluent_producer, python_producer
 from raw_kafka import RawKafka, sequenced
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.proxies import Proxy
 from support.server import ServerProcess
 

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from kafka_clients import CONFLUENT, WAIT_S, Message
 
 from goqueue.model.internal_topics import INTERNAL_TOPICS
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from kafka_clients import (
 )
 from raw_kafka import make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Compression
+from goqueue.wire.kafka.api_keys import ApiKey
 
 SIZES = (1, 2, 63, 64, 4096, 65_535, 1_000_000)
 LARGEST = 10_000_000

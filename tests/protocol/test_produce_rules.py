@@ -10,8 +10,8 @@ from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch, produce_fields, sequenced
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records.batch import CONTROL, TRANSACTIONAL
+from goqueue.wire.kafka.api_keys import ApiKey
 
 
 @pytest.fixture

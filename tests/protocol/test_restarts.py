@@ -17,7 +17,7 @@ from kafka.errors import RetriableError
 from kafka_clients import confluent_consumer, python_consumer
 from raw_kafka import RawKafka, make_batch, sequenced
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.server import ServerProcess
 
 WAIT_S = 90

@@ -16,7 +16,7 @@ from aiokafka.conn import AIOKafkaConnection
 from raw_kafka import RawKafka
 from secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, collect_leaks
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.certificates import Authority
 from support.server import ServerProcess, start_server
 

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import KafkaError
 from raw_kafka import make_batch
 
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
 from goqueue.records import LOG_APPEND_TIME, Compression
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
 
 INVALID_TIMESTAMP = 32
 YEAR_9999 = 253_370_764_800_000

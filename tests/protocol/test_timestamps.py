@@ -24,8 +24,8 @@ from kafka_clients import (
 )
 from raw_kafka import make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import LOG_APPEND_TIME
+from goqueue.wire.kafka.api_keys import ApiKey
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 OLD_MS = 1_500_000_000_000

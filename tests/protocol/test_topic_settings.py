@@ -9,8 +9,8 @@ from config_admin import DELETE, OF_TOPIC, TOPIC, ConfigAdmin, eventually
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Compression
+from goqueue.wire.kafka.api_keys import ApiKey
 
 LONG = "9223372036854775807"
 

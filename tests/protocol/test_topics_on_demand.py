@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch
 
 from goqueue.model.internal_topics import is_internal_topic
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.server import ServerProcess
 
 NO_OPERATIONS = {

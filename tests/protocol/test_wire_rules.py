@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 
 
 def _served(raw, version=0):

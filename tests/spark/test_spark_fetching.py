@@ -10,7 +10,6 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Record
 from goqueue.spark.bounds import EARLIEST, LATEST
 from goqueue.spark.columns import ARROW_TYPES, RowBuilder
@@ -28,6 +27,7 @@ from goqueue.spark.kafka.settings import LinkSettings, Security
 from goqueue.spark.kafka.waiting import sample_record_bytes, wait_for_news
 from goqueue.spark.ranges import OffsetRange
 from goqueue.testing import Broker
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.certificates import Authority
 from support.topic_writer import TopicWriter
 

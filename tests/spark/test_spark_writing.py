@@ -28,7 +28,7 @@ from goqueue.spark.kafka import sharing
 from goqueue.spark.kafka.producing import Producer
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import abort_together, commit_together
-from goqueue.spark.partitioning import Partitioner, murmur2
+from goqueue.spark.partitioning import Partitioner
 from goqueue.spark.write_batches import BatchMaker
 from goqueue.spark.write_options import parse_write_options
 from goqueue.spark.write_rows import byte_strings, rows_of
@@ -365,22 +365,6 @@ def test_long_keys_are_not_remembered_and_lead_to_the_same_partition_each_time()
     expected = [mmh3.hash(key, signed=False) % 1000 for key in keys]
     assert partitioner.partitions(keys) == partitioner.partitions(keys) == expected
     assert list(partitioner._known) == [b"short"]
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_murmur2_is_that_of_kafkas_java_clients(key, expected):
-    """The values are those that Kafka's own tests hold its hash against."""
-    assert murmur2(key) == expected & 0x7FFFFFFF
 
 
 # --- Options and columns -----------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Record, encode
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,6 +27,7 @@ ALLOWED = {
     "tenancy",
     "cluster",
     "storage",
+    "wire",
     "records",
     "runtime",
     "model",

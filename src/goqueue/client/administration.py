@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.client.errors import from_wire
 from goqueue.client.reading import start_fields
 from goqueue.client.types import Group, GroupOffset, Member, OffsetChange, Partition, Place, Topic
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,8 @@ from grpc import StatusCode, aio, ssl_channel_credentials
 
 from goqueue.client.errors import ClientClosedError, from_call
 from goqueue.client.settings import MAX_BACKOFF_S
-from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from goqueue.client.settings import ClientSettings
 
 _Response = TypeVar("_Response")
-
-MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of one gRPC message; what the broker takes and sends."""
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -16,7 +16,7 @@ from goqueue.client.reading import to_message
 from goqueue.client.rejoining import one_session
 from goqueue.client.types import Message, Place
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence

@@ -9,12 +9,11 @@ from grpc import StatusCode
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.contract import ERROR_KEY
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from grpc.aio import AioRpcError
-
-_ERROR_KEY: Final = "goqueue-error-bin"
 
 _GONE: Final = frozenset({StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED})
 
@@ -71,7 +70,7 @@ def from_wire(error: pb.Error) -> GoQueueError:
 def from_call(failure: AioRpcError, address: str) -> GoQueueError:
     """Why a call failed: what the broker said, or that there is none."""
     for key, value in failure.trailing_metadata() or ():
-        if key == _ERROR_KEY and isinstance(value, bytes):
+        if key == ERROR_KEY and isinstance(value, bytes):
             return from_wire(pb.Error.FromString(value))
     if failure.code() in _GONE:
         return BrokerUnavailableError(f"no answer from {address}: {failure.details()}")
@@ -85,5 +84,5 @@ def is_lost(failure: AioRpcError) -> bool:
     it says more.
     """
     if failure.code() is StatusCode.INTERNAL:
-        return all(key != _ERROR_KEY for key, _ in failure.trailing_metadata() or ())
+        return all(key != ERROR_KEY for key, _ in failure.trailing_metadata() or ())
     return failure.code() in {StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.UNKNOWN}

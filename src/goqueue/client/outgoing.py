@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-import mmh3
-
 from goqueue.client.accumulator import Identity
-from goqueue.client.channels import MAX_MESSAGE_BYTES
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.model.partitioning import key_hash
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,8 +143,7 @@ class KnownTopic(NamedTuple):
             return named
         if key is None:
             return next(self.turns) % self.partition_count
-        number: int = mmh3.hash(key, signed=False)
-        return number % self.partition_count
+        return key_hash(key) % self.partition_count
 
 
 def to_ms(time: Time | None) -> int | None:

@@ -29,7 +29,7 @@ from goqueue.model.errors import (
     SchemaValidationError,
     UnknownPartitionError,
 )
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,7 +12,7 @@ from goqueue.client.outgoing import to_ms
 from goqueue.client.queue_messages import AsyncQueueMessage
 from goqueue.client.queue_stream import QueueStream
 from goqueue.client.settling import Judgement, Settling
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

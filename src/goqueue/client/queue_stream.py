@@ -22,7 +22,7 @@ from goqueue.client.rejoining import one_session
 from goqueue.client.settling import Judgement, Settlements, Settling
 from goqueue.client.types import Place
 from goqueue.model.errors import GoQueueError, ReceiptError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

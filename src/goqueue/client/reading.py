@@ -11,7 +11,7 @@ from grpc import aio
 
 from goqueue.client.errors import from_call, is_lost
 from goqueue.client.types import Message
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.client.errors import from_wire
 from goqueue.client.outgoing import to_ms
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.client.errors import BrokerUnavailableError, from_wire
 from goqueue.model.errors import GoQueueError, ReceiptError, UnknownReceiptError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

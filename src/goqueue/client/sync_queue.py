@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from goqueue.client.channels import Channels
     from goqueue.client.sync_client import LoopThread
     from goqueue.client.types import Place
-    from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+    from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 
 class Queue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.client.types import Place, TransactionInfo
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from goqueue.client.channels import Channels

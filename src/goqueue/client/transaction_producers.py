@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.client.errors import BrokerUnavailableError, TransactionOutcomeUnknownError
 from goqueue.model.errors import ConcurrentTransactionsError, TransactionOpenError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from goqueue.client.consumer import AsyncConsumer
 from goqueue.client.errors import ClientClosedError, from_wire
 from goqueue.client.outgoing import Item, to_ms
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,6 @@ import itertools
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import mmh3
-
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -21,6 +19,7 @@ from goqueue.model.errors import (
     SchemaValidationError,
     UnknownPartitionError,
 )
+from goqueue.model.partitioning import key_hash
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.delivery_headers import Opened
 from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
@@ -261,8 +260,7 @@ class MessageWriter:
             return message.partition
         if message.key is None:
             return next(self._turns[topic.name]) % topic.partition_count
-        number: int = mmh3.hash(message.key, signed=False)
-        return number % topic.partition_count
+        return key_hash(message.key) % topic.partition_count
 
     def _append(
         self,

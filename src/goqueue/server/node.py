@@ -20,9 +20,9 @@ from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.metrics import names
 from goqueue.metrics.registry import Metrics
 from goqueue.partitions.health import NodeState, node_state
+from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.families import build_registry
-from goqueue.protocols.kafka.listener import Listener
-from goqueue.protocols.kafka.metadata import Address
+from goqueue.protocols.kafka.settings import Address
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
 from goqueue.runtime.tasks import PeriodicTasks

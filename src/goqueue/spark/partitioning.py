@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import mmh3
+from goqueue.model.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,33 +13,6 @@ _MAX_KNOWN_KEYS: Final = 100_000
 """Keys whose partition a task remembers; beyond it they are forgotten and reckoned again."""
 _MAX_KNOWN_BYTES: Final = 256
 """Of such a key; longer ones are reckoned each time."""
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_U32: Final = 0xFFFFFFFF
-
-
-def _by_mmh3(key: bytes) -> int:
-    """As the broker does for HTTP, gRPC and the Python client."""
-    number: int = mmh3.hash(key, signed=False)
-    return number
-
-
-def murmur2(key: bytes) -> int:
-    """As Kafka's Java clients do, and so Spark's own Kafka sink: without the sign bit."""
-    size = len(key)
-    found = _SEED ^ size
-    whole = size & ~3
-    for at in range(0, whole, 4):
-        part = int.from_bytes(key[at : at + 4], "little") * _M & _U32
-        part = (part ^ part >> 24) * _M & _U32
-        found = found * _M & _U32 ^ part
-    if whole < size:
-        found = (found ^ int.from_bytes(key[whole:], "little")) * _M & _U32
-    found = (found ^ found >> 13) * _M & _U32
-    return (found ^ found >> 15) & 0x7FFFFFFF
-
-
-PARTITIONERS: Final[dict[str, Callable[[bytes], int]]] = {"mmh3": _by_mmh3, "murmur2": murmur2}
 
 
 class _Known(dict[bytes | None, int]):

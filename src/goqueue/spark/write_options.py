@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from goqueue.model.partitioning import PARTITIONERS
 from goqueue.records import Compression
 from goqueue.spark.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from goqueue.delivery.settings import Mode, QueueSettings
-from goqueue.protocols.grpc.errors import ERROR_KEY
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.contract import ERROR_KEY
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND

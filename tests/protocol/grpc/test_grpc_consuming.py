@@ -5,8 +5,8 @@ import asyncio
 import grpc
 import pytest
 
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 
 

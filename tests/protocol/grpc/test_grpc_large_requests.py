@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
 

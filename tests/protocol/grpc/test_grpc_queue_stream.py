@@ -12,8 +12,8 @@ import pytest
 from goqueue.model.delivery import Priority
 from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc import deliveries, queue_subscription
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
 

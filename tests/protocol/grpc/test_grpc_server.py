@@ -19,17 +19,18 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 import goqueue
 from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeError
 from goqueue.protocols.grpc.errors import GRPC_CODES, to_error, told
-from goqueue.protocols.grpc.listener import MAX_MESSAGE_BYTES, SERVICES
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
+from goqueue.protocols.grpc.listener import SERVICES
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
 from support.grpc_node import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
-PROTO = "goqueue/protocols/grpc/v1/goqueue.proto"
+PROTO = "goqueue/wire/grpc/v1/goqueue.proto"
 
 
 def test_the_checked_in_stubs_are_what_the_contract_makes(tmp_path):

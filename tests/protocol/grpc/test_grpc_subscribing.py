@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 import grpc
 import pytest
 
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 
 WAIT_S = 90

@@ -12,9 +12,9 @@ from urllib.request import Request, urlopen
 import grpc
 
 from goqueue.partitions.partition import PartitionId
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceStub
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub
 from support.brokers import publish, read_all
 from support.clocks import ShiftedClock
 from support.server import HOST, running_node

@@ -12,10 +12,10 @@ from raw_kafka import make_batch, produce_fields
 
 import goqueue
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import Compression
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

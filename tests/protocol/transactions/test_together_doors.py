@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.http_api import HttpApi
 
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_clients import WAIT_S, confluent_consumer
 from transactional_clients import PRODUCERS, READERS, Confluent, transactional
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.pace import TooLateError, unhurried
 
 pytestmark = [

@@ -25,7 +25,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
     UnknownTransactionalIdError,
 )
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 from support.server import ServerProcess
 

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch
 from transactional_wire import Producer
 
-from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.committed import committed
 from support.server import ServerProcess
 

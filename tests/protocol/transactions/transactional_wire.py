@@ -5,11 +5,11 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 from raw_kafka import RawKafka, make_batch
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
 from goqueue.records import TRANSACTIONAL
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
 
 
 class Producer:

@@ -11,7 +11,7 @@ from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
 from goqueue.client.queue_messages import AsyncQueueMessage, Run
 from goqueue.client.settling import Judgement, Settlements, Settling
 from goqueue.model.errors import ExpiredReceiptError, ReceiptError, UnknownReceiptError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 ACK = Judgement(pb.VERDICT_ACK)
 NACK = Judgement(pb.VERDICT_NACK)

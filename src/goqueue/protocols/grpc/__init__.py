@@ -1,1 +1,1 @@
-"""gRPC: one file a service, over the contract in `v1/goqueue.proto`."""
+"""gRPC: one file a service, over the contract in `wire/grpc/v1/goqueue.proto`."""

@@ -8,8 +8,8 @@ from goqueue.broker.ack import Judgement, Verdict
 from goqueue.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
 
 if TYPE_CHECKING:
     from grpc.aio import ServicerContext

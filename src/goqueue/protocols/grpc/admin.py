@@ -9,8 +9,8 @@ from goqueue.broker.assignments import check_assignments
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceServicer
 
 if TYPE_CHECKING:
     from grpc.aio import ServicerContext

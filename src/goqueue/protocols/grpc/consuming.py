@@ -7,14 +7,14 @@ from urllib.parse import unquote
 
 from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
+from goqueue.protocols.grpc.stream_writing import whole_writes
 from goqueue.protocols.grpc.subscription import Subscription
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
-from goqueue.protocols.grpc.wire import bounded, position_of, split, to_message
-from goqueue.protocols.grpc.writing import whole_writes
 from goqueue.reading.positions import offset_of
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,14 +6,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import UnknownReceiptError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.wire import (
-    MAX_MESSAGE_BYTES,
+from goqueue.protocols.grpc.conversions import (
     RESPONSE_BYTES,
     header_fields,
     record_bytes,
     to_message,
 )
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,13 +11,10 @@ from grpc import StatusCode
 
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-ERROR_KEY: Final = "goqueue-error-bin"
-"""Of the trailing metadata that carries the error of a call."""
 
 
 class InvalidRequestError(GoQueueError):
@@ -38,8 +35,8 @@ class Told(NamedTuple):
     retry_after_ms: int = 0
 
 
-_MENDING_MS: Final = 1000
-"""How long a disk that has refused may need until the broker has tried it again."""
+_RECOVERY_MS: Final = 1000
+"""After a failed write: about when the broker has tried to recover."""
 
 GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     GoQueueError: Told(StatusCode.INTERNAL, 500),
@@ -97,7 +94,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.PipelineError: Told(StatusCode.INVALID_ARGUMENT, 310),
     model.UnknownPipelineError: Told(StatusCode.NOT_FOUND, 310),
     model.TooManyPipelinesError: Told(StatusCode.RESOURCE_EXHAUSTED, 310),
-    model.PipelinesUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _MENDING_MS),
+    model.PipelinesUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _RECOVERY_MS),
     model.TraceError: Told(StatusCode.INVALID_ARGUMENT, 311),
     model.UnknownTraceError: Told(StatusCode.NOT_FOUND, 311),
     model.GroupModeError: Told(StatusCode.FAILED_PRECONDITION, 205),
@@ -105,7 +102,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.InvalidShareSessionEpochError: Told(StatusCode.ABORTED, 202),
     # schemas
     model.SchemaError: Told(StatusCode.INVALID_ARGUMENT, 305),
-    model.RegistryUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _MENDING_MS),
+    model.RegistryUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _RECOVERY_MS),
     model.SchemaValidationError: Told(StatusCode.INVALID_ARGUMENT, 306),
     # producers
     model.ProducerError: Told(StatusCode.INVALID_ARGUMENT, 400),
@@ -121,11 +118,11 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.TransactionCoordinatorUnavailableError: Told(StatusCode.UNAVAILABLE, 403),
     # the broker
     model.StorageError: Told(StatusCode.INTERNAL, 501),
-    model.DiskError: Told(StatusCode.UNAVAILABLE, 501, _MENDING_MS),
-    model.DiskFullError: Told(StatusCode.RESOURCE_EXHAUSTED, 501, _MENDING_MS),
+    model.DiskError: Told(StatusCode.UNAVAILABLE, 501, _RECOVERY_MS),
+    model.DiskFullError: Told(StatusCode.RESOURCE_EXHAUSTED, 501, _RECOVERY_MS),
     model.DiskPermissionError: Told(StatusCode.INTERNAL, 501),
     model.LogClosedError: Told(StatusCode.UNAVAILABLE, 501),
-    model.LogFailedError: Told(StatusCode.UNAVAILABLE, 501, _MENDING_MS),
+    model.LogFailedError: Told(StatusCode.UNAVAILABLE, 501, _RECOVERY_MS),
     model.CompactionCancelledError: Told(StatusCode.UNAVAILABLE, 501),
     model.MetadataError: Told(StatusCode.INTERNAL, 502),
     model.InvalidMetadataRequestError: Told(StatusCode.INVALID_ARGUMENT, 502),

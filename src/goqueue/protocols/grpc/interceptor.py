@@ -10,8 +10,9 @@ import grpc
 from grpc import aio
 
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.grpc.errors import ERROR_KEY, ServerStoppingError, to_error, told
+from goqueue.protocols.grpc.errors import ServerStoppingError, to_error, told
 from goqueue.protocols.grpc.request_bounds import parser_of
+from goqueue.wire.grpc.contract import ERROR_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -19,10 +19,10 @@ from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
 from goqueue.protocols.grpc.offsets import OffsetService
 from goqueue.protocols.grpc.publishing import PublishService
 from goqueue.protocols.grpc.transactions import TransactionService
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1 import goqueue_pb2_grpc as services
-from goqueue.protocols.grpc.wire import MAX_MESSAGE_BYTES
 from goqueue.runtime.turns import Turns
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -10,9 +10,9 @@ from goqueue.insight import lag
 from goqueue.model.errors import InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
 from goqueue.partitions.partition import PartitionId
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
-from goqueue.protocols.grpc.wire import outcome, position_of
+from goqueue.protocols.grpc.conversions import outcome, position_of
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

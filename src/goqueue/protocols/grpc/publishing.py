@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.model.errors import GoQueueError
+from goqueue.protocols.grpc.conversions import acks_of, publish_response, publish_row
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
-from goqueue.protocols.grpc.incoming import TURN_MESSAGES, Incoming
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
-from goqueue.protocols.grpc.wire import acks_of, publish_response, publish_row
+from goqueue.protocols.grpc.publish_requests import TURN_MESSAGES, Incoming
 from goqueue.publishing.messages import ProducerSequence
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceServicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from goqueue.broker.ack import Judgement, Verdict
 from goqueue.delivery.receipts import Receipt
 from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
+from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
     Deliveries,
     to_columns,
@@ -22,8 +23,8 @@ from goqueue.protocols.grpc.deliveries import (
     unknown_delivery,
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.wire import MAX_MESSAGE_BYTES, RESPONSE_BYTES, places, record_bytes
+from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, GroupError, PartitionNotAssignedError
 from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.grpc.conversions import outcome, places, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.wire import outcome, places, split, to_message
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -50,9 +50,9 @@ class Subscription:
         self._credit = window
         self._write = write
         self._writing = asyncio.Lock()
-        self._speaking = asyncio.Lock()
-        """Held while the group is spoken to: a commit must name the epoch that the last heartbeat
-        has brought."""
+        self._commit_lock = asyncio.Lock()
+        """Held during a heartbeat and during a commit, which must name the epoch that the last
+        heartbeat has brought."""
         self._read: deque[StoredMessage] = deque()
         """Read and not sent; at most what one read brings."""
         self._told: tuple[frozenset[PartitionId], frozenset[PartitionId]] | None = None
@@ -81,7 +81,7 @@ class Subscription:
     # --- To the client ---------------------------------------------------------------------------
 
     async def _turn(self) -> None:
-        async with self._speaking:
+        async with self._commit_lock:
             if self._has_released:
                 self._has_released = False
                 await self._memberships.release(self._member)
@@ -165,7 +165,7 @@ class Subscription:
 
     async def _commit(self, commit: pb.SubscribeCommit) -> None:
         offsets = {PartitionId(each.topic, each.partition): each.offset for each in commit.offsets}
-        async with self._speaking:
+        async with self._commit_lock:
             held = self._member.assigned | self._member.revoking
             errors: dict[PartitionId, GroupError | None] = {
                 place: PartitionNotAssignedError(

@@ -1,4 +1,4 @@
-"""TransactionService: who produces, what belongs together, and how it ends."""
+"""TransactionService: producers, and their transactions from begin to end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from goqueue.broker.transaction_offsets import stage_offsets
 from goqueue.model.errors import UnknownProducerError
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.incoming import Incoming
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
-from goqueue.protocols.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
-from goqueue.protocols.grpc.wire import outcome, publish_response
+from goqueue.protocols.grpc.publish_requests import Incoming
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
 from goqueue.transactions.states import TransactionState
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+from goqueue.wire.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer
 
 if TYPE_CHECKING:
     from grpc.aio import ServicerContext

@@ -1,12 +1,21 @@
-"""What a handler is told about the request besides its fields."""
+"""What a handler sees: its request, where that came from, and what it may answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from goqueue.wire.kafka.codec import Response
+from goqueue.wire.kafka.reading import Struct
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import RequestPrefix
-    from goqueue.protocols.kafka.registry import Endpoint
+    from collections.abc import Awaitable, Callable
+
+    from goqueue.wire.kafka.codec import RequestPrefix
+
+    TokenHandler: TypeAlias = "Callable[[RequestContext, bytes], Awaitable[Response | None]]"
+    """Takes a SASL token that came as a frame without a header."""
+
+__all__ = ["ANONYMOUS", "Peer", "RequestContext", "Response", "Session", "Struct"]
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for a client that was not asked who it is."""
@@ -15,7 +24,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """What lasts as long as the connection: who is on the other side, and what SASL has reached."""
 
-    __slots__ = ("authenticated", "expires_at", "principal", "sasl", "tokens")
+    __slots__ = ("authenticated", "expires_at", "principal", "sasl", "take_token")
 
     def __init__(self, *, authenticated: bool) -> None:
         self.authenticated = authenticated
@@ -23,7 +32,7 @@ class Session:
         self.principal = ANONYMOUS
         self.sasl: object | None = None
         """The exchange under way; the SASL handlers alone know its type."""
-        self.tokens: Endpoint | None = None
+        self.take_token: TokenHandler | None = None
         """Set while frames are bare SASL tokens, without a header, and this is what takes them."""
         self.expires_at: float | None = None
         """When the login stops to count, as the event loop counts time; None: never."""
@@ -33,7 +42,7 @@ class Session:
         self.principal = principal
         self.authenticated = True
         self.expires_at = expires_at
-        self.sasl = self.tokens = None
+        self.sasl = self.take_token = None
 
     @property
     def is_new(self) -> bool:

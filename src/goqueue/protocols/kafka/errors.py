@@ -8,30 +8,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model import errors as model
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.errors import RequestError
 
-
-class RequestError(GoQueueError):
-    """A request that cannot be served as it was sent; the connection is closed, as Kafka does."""
-
-
-class MalformedRequestError(RequestError):
-    """The bytes of a request contradict its schema."""
-
-
-class TruncatedRequestError(MalformedRequestError):
-    """The request ends before its fields do."""
-
-
-class TooManyElementsError(MalformedRequestError):
-    """The arrays and tagged fields of a request have more elements than the reader accepts."""
-
-
-class FrameTooLargeError(MalformedRequestError):
-    """The length before a frame is negative, or larger than the listener accepts."""
+__all__ = [
+    "KAFKA_CODES",
+    "ErrorCode",
+    "FetchSessionNotFoundError",
+    "InvalidFetchError",
+    "InvalidFetchSessionEpochError",
+    "InvalidIsolationLevelError",
+    "InvalidRequiredAcksError",
+    "ShareSessionLimitError",
+    "UnauthenticatedRequestError",
+    "UnsupportedRequestError",
+    "UnsupportedResourceError",
+    "code_for",
+]
 
 
 class UnsupportedRequestError(RequestError):
@@ -74,10 +69,6 @@ class InvalidRequiredAcksError(GoQueueError):
 
 class InvalidIsolationLevelError(GoQueueError):
     """A reader asks for an isolation level that does not exist."""
-
-
-class SchemaMismatchError(model.InvariantError):
-    """A handler built an answer that does not fit the schema: a bug in the handler."""
 
 
 KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {

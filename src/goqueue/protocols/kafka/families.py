@@ -5,39 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.share_members import ShareMembers
-from goqueue.protocols.kafka.acls import AclsApi
-from goqueue.protocols.kafka.admin_configs import AdminConfigsApi
-from goqueue.protocols.kafka.admin_topics import AdminTopicsApi
-from goqueue.protocols.kafka.api_versions import with_api_versions
-from goqueue.protocols.kafka.cluster import ClusterApi
-from goqueue.protocols.kafka.config_resources import ConfigResourcesApi
-from goqueue.protocols.kafka.consumer_groups import ConsumerGroupsApi
-from goqueue.protocols.kafka.coordinators import CoordinatorsApi
-from goqueue.protocols.kafka.features import FEATURES, FeaturesApi
-from goqueue.protocols.kafka.fetch import FetchApi
-from goqueue.protocols.kafka.group_admin import GroupAdminApi
-from goqueue.protocols.kafka.group_members import GroupMembersApi
-from goqueue.protocols.kafka.group_offsets import GroupOffsetsApi
-from goqueue.protocols.kafka.metadata import Address, MetadataApi
-from goqueue.protocols.kafka.offsets import OffsetsApi
-from goqueue.protocols.kafka.produce import ProduceApi
-from goqueue.protocols.kafka.producers import ProducersApi
-from goqueue.protocols.kafka.quorum import QuorumApi
-from goqueue.protocols.kafka.quotas import QuotasApi
+from goqueue.protocols.kafka.access.acls import AclsApi
+from goqueue.protocols.kafka.access.quotas import QuotasApi
+from goqueue.protocols.kafka.access.sasl import SaslApi
+from goqueue.protocols.kafka.access.users import UsersApi
+from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
+from goqueue.protocols.kafka.cluster.coordinators import CoordinatorsApi
+from goqueue.protocols.kafka.cluster.describe import ClusterApi
+from goqueue.protocols.kafka.cluster.features import FEATURES, FeaturesApi
+from goqueue.protocols.kafka.cluster.quorum import QuorumApi
+from goqueue.protocols.kafka.cluster.replicas import ReplicasApi
+from goqueue.protocols.kafka.configs.admin import AdminConfigsApi
+from goqueue.protocols.kafka.configs.list_resources import ConfigResourcesApi
+from goqueue.protocols.kafka.groups.admin import GroupAdminApi
+from goqueue.protocols.kafka.groups.classic_groups import GroupMembersApi
+from goqueue.protocols.kafka.groups.consumer_groups import ConsumerGroupsApi
+from goqueue.protocols.kafka.groups.offsets import GroupOffsetsApi
+from goqueue.protocols.kafka.groups.streams_groups import StreamsGroupsApi
+from goqueue.protocols.kafka.records.fetch import FetchApi
+from goqueue.protocols.kafka.records.log_offsets import OffsetsApi
+from goqueue.protocols.kafka.records.produce import ProduceApi
 from goqueue.protocols.kafka.registry import Registry
-from goqueue.protocols.kafka.replicas import ReplicasApi
-from goqueue.protocols.kafka.sasl import SaslApi
-from goqueue.protocols.kafka.settings import SaslSettings
-from goqueue.protocols.kafka.share_fetch import ShareFetchApi
-from goqueue.protocols.kafka.share_groups import ShareGroupsApi
-from goqueue.protocols.kafka.share_offsets import ShareOffsetsApi
-from goqueue.protocols.kafka.share_sessions import ShareSessions
-from goqueue.protocols.kafka.streams_groups import StreamsGroupsApi
-from goqueue.protocols.kafka.together import TogetherApi
-from goqueue.protocols.kafka.topic_partitions import TopicPartitionsApi
-from goqueue.protocols.kafka.transaction_admin import TransactionAdminApi
-from goqueue.protocols.kafka.transactions import TransactionsApi
-from goqueue.protocols.kafka.users import UsersApi
+from goqueue.protocols.kafka.settings import Address, SaslSettings
+from goqueue.protocols.kafka.share.fetch import ShareFetchApi
+from goqueue.protocols.kafka.share.groups import ShareGroupsApi
+from goqueue.protocols.kafka.share.offsets import ShareOffsetsApi
+from goqueue.protocols.kafka.share.sessions import ShareSessions
+from goqueue.protocols.kafka.topics.admin import AdminTopicsApi
+from goqueue.protocols.kafka.topics.describe_partitions import TopicPartitionsApi
+from goqueue.protocols.kafka.topics.metadata import MetadataApi
+from goqueue.protocols.kafka.transactions.admin import TransactionAdminApi
+from goqueue.protocols.kafka.transactions.atomic_commit import AtomicCommitApi
+from goqueue.protocols.kafka.transactions.producers import ProducersApi
+from goqueue.protocols.kafka.transactions.transactions import TransactionsApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def build_registry(
         ProducersApi(broker),
         TransactionsApi(broker),
         TransactionAdminApi(broker),
-        TogetherApi(broker),
+        AtomicCommitApi(broker),
         CoordinatorsApi(broker, advertised),
         GroupMembersApi(broker),
         ConsumerGroupsApi(broker),

@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.schema import versions
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.schemas import versions
 
 if TYPE_CHECKING:
-    from kio.schema.errors import ErrorCode
-
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.protocols.kafka.wire import Cursor
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.error_codes import ErrorCode
+    from goqueue.wire.kafka.primitives import Cursor
+
+__all__ = ["ApiKey", "ApiSpec", "Endpoint", "Registry", "api", "declared_specs"]
 
 Handler: TypeAlias = "Callable[[RequestContext, Any], Response | Awaitable[Response | None] | None]"
 """None answers nothing at all: a Produce request with acks=0."""

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients reach this node, as it is advertised."""
+
+    host: str
+    port: int
+
+
 class ConnectionLimits(NamedTuple):
     """How many connections a listener has at most, of all addresses and of each."""
 

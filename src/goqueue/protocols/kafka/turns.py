@@ -10,9 +10,9 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from goqueue.protocols.kafka.codec import Encoded
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.writing import sliced_writer_of
+from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import sliced_writer_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.kafka.cluster import check_code
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.model.partitioning import PARTITIONERS
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.admin import create_topic, topic_settings
 from goqueue.spark.jobs.messages import Filters
@@ -26,7 +27,6 @@ from goqueue.spark.jobs.piecework import (
 )
 from goqueue.spark.jobs.showing import show_time
 from goqueue.spark.pacing import Pacer
-from goqueue.spark.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
     import threading

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
+from goqueue.model.partitioning import PARTITIONERS
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs import histograms
 from goqueue.spark.jobs.balance import EVEN, gini, max_to_mean, outlooks, suggested
@@ -18,7 +19,6 @@ from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_key, show_time
 from goqueue.spark.jobs.skew_plot import skew_plot
 from goqueue.spark.jobs.task_progress import watched
-from goqueue.spark.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

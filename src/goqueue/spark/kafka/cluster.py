@@ -7,9 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import (
     BrokerAwayError,
     BrokerRefusedError,
@@ -18,12 +15,14 @@ from goqueue.spark.errors import (
 )
 from goqueue.spark.kafka.connection import Connection
 from goqueue.spark.kafka.login import log_in
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.kafka.settings import LinkSettings
+    from goqueue.wire.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)
 

@@ -12,21 +12,16 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.protocols.kafka.errors import MalformedRequestError
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
-from goqueue.protocols.kafka.writing import writer_of
 from goqueue.spark.errors import ConnectionLostError, LoginError
+from goqueue.wire.kafka.codec import CORRELATION_ID_BYTES, parse_response, request_frame
+from goqueue.wire.kafka.errors import MalformedRequestError
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.api_keys import ApiKey
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.kafka.settings import LinkSettings, Security
+    from goqueue.wire.kafka.api_keys import ApiKey
+    from goqueue.wire.kafka.reading import Struct
 
 _LENGTH: Final = struct.Struct(">i")
-_HEADER: Final = struct.Struct(">hhih")
-_CORRELATION_ID_BYTES: Final = 4
 _MAX_FRAME_BYTES: Final = 1 << 30
 """A longer answer is not one of ours: the stream is lost, and nothing is reserved for it."""
 _MAX_ELEMENTS: Final = 1 << 24
@@ -75,15 +70,8 @@ class Connection:
 
     def send(self, api: ApiKey, version: int, /, **fields: Any) -> None:
         """Send a request; `receive` takes the answer."""
-        schema = schema_of(api, version, "request")
         self._correlation_id += 1
-        out = bytearray(_LENGTH.size)
-        out += _HEADER.pack(api, version, self._correlation_id, len(self._client_id))
-        out += self._client_id
-        if schema.has_flexible_header:
-            out.append(0)
-        writer_of(schema)(out, fields)
-        _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+        out = request_frame(self._correlation_id, self._client_id, fields, api, version)
         try:
             self._socket.sendall(out)
         except OSError as error:
@@ -98,21 +86,18 @@ class Connection:
         try:
             self._socket.settimeout(self._timeout_s + wait_s)
             (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-            if not _CORRELATION_ID_BYTES <= size <= _MAX_FRAME_BYTES:
+            if not CORRELATION_ID_BYTES <= size <= _MAX_FRAME_BYTES:
                 raise self._lost(_no_broker(size))
             frame = self._exactly(size)
         except OSError as error:
             raise self._lost(error) from error
-        if _LENGTH.unpack_from(frame)[0] != expected:
-            raise self._lost("it answers another request than the one sent")
-        schema = schema_of(api, version, "response")
-        start = _CORRELATION_ID_BYTES + schema.has_flexible_header
-        cursor = Cursor(frame, start)
-        cursor.elements_left = _MAX_ELEMENTS
         try:
-            return reader_of(schema)(cursor)
+            answered, response = parse_response(frame, api, version, max_elements=_MAX_ELEMENTS)
         except MalformedRequestError as error:
-            raise self._lost("it sent an answer that is none") from error
+            raise self._lost("it sent a malformed response") from error
+        if answered != expected:
+            raise self._lost("it answers another request than the one sent")
+        return response
 
     def _exactly(self, size: int) -> memoryview:
         view = memoryview(bytearray(size))

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records.batch import HEADER_BYTES, BatchInfo, peek_header
 from goqueue.spark.errors import BrokerAwayError, DataLossError, TopicMissingError
 from goqueue.spark.kafka.cluster import EARLIEST, TryAgainError, check_code
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
     from goqueue.spark.ranges import OffsetRange
+    from goqueue.wire.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.errors import MalformedRequestError
-from goqueue.protocols.kafka.wire import Cursor
 from goqueue.spark.kafka.groups import AT_ONCE, coordinators
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.primitives import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

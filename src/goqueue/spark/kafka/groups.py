@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from goqueue.model.errors import GoQueueError
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, GROUP_KEY, check_code
 from goqueue.spark.kafka.fetching import FETCH_VERSION
 from goqueue.spark.kafka.waiting import asked_topics
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

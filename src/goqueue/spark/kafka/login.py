@@ -8,8 +8,8 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import LoginError
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.spark.kafka.connection import Connection

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records import TRANSACTIONAL, Compression, encode
 from goqueue.spark.errors import (
     BrokerAwayError,
@@ -20,6 +17,8 @@ from goqueue.spark.errors import (
     TransactionLostError,
 )
 from goqueue.spark.kafka.cluster import TRANSACTION_KEY, TryAgainError, check_code
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import TRANSACTION_KEY
 from goqueue.spark.kafka.producing import check_transaction_code
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,18 +6,18 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
 from goqueue.spark.kafka.cluster import TryAgainError
 from goqueue.spark.kafka.fetching import FETCH_VERSION
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.wire.kafka.reading import Struct
 
 _SAMPLE_BYTES: Final = 16 * 1024
 """Of each partition: the header of a batch says how many records it has and how long it is."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.request_bounds import MAX_ELEMENTS, MAX_IN_ONE, BoundedParser, Walk
-from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 from goqueue.runtime.turns import Turns
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 EMPTY_MESSAGE = b"\x12\x00"
 TWO_MILLION = 2_000_000

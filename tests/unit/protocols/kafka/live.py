@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import uvloop
 
 from goqueue.model.errors import InvariantError, OffsetOutOfRangeError
-from goqueue.protocols.kafka import fetch_wire, produce_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.api_versions import with_api_versions
-from goqueue.protocols.kafka.listener import Listener
+from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
+from goqueue.protocols.kafka.connection.listener import Listener
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.wire.kafka import fetch as fetch_wire
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.wire.kafka.codec import Response
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from goqueue.protocols.kafka import fetch
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.codec import RequestPrefix
 from goqueue.protocols.kafka.context import RequestContext
-from goqueue.protocols.kafka.fetch_wire import FetchPartition, FetchRequest, FetchTopic
+from goqueue.protocols.kafka.records import fetch
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import RequestPrefix
+from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

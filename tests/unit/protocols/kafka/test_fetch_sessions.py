@@ -11,9 +11,9 @@ from goqueue.protocols.kafka.errors import (
     FetchSessionNotFoundError,
     InvalidFetchSessionEpochError,
 )
-from goqueue.protocols.kafka.fetch import _topics
-from goqueue.protocols.kafka.fetch_sessions import FetchSessions, Place
-from goqueue.protocols.kafka.fetch_wire import (
+from goqueue.protocols.kafka.records.fetch import _topics
+from goqueue.protocols.kafka.records.fetch_sessions import FetchSessions, Place
+from goqueue.wire.kafka.fetch import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

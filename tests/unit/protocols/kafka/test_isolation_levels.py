@@ -9,19 +9,19 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from goqueue.partitions.partition import Isolation
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.errors import InvalidIsolationLevelError
-from goqueue.protocols.kafka.isolation import isolation_of
-from goqueue.protocols.kafka.reading import reader_of
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
-from goqueue.protocols.kafka.writing import writer_of
+from goqueue.protocols.kafka.records.isolation import isolation_of
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import writer_of
 from support.server import HOST, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.protocols.kafka.reading import Struct
+    from goqueue.wire.kafka.reading import Struct
 
 UNKNOWN = 7
 

@@ -21,18 +21,18 @@ from live import (
     string,
 )
 
-from goqueue.protocols.kafka import produce_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.budget import AnswerBudget, RequestBudget
-from goqueue.protocols.kafka.deadlines import CloseReason, Deadlines
-from goqueue.protocols.kafka.fetch import FetchApi
-from goqueue.protocols.kafka.frames import FrameReader
+from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
+from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.records.fetch import FetchApi
 from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.frames import FrameReader
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.connection import Connection
-    from goqueue.protocols.kafka.listener import Listener
+    from goqueue.protocols.kafka.connection.connection import Connection
+    from goqueue.protocols.kafka.connection.listener import Listener
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 KIB, MIB = 1024, 1024 * 1024
@@ -375,7 +375,7 @@ def waiter(log: list[str], name: str) -> SimpleNamespace:
     class Waiter(SimpleNamespace):
         __hash__ = object.__hash__
 
-    return Waiter(may_read_again=lambda: log.append(name))
+    return Waiter(update_reading=lambda: log.append(name))
 
 
 def small_budget(**bounds: int) -> RequestBudget:

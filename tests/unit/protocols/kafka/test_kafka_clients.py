@@ -10,12 +10,12 @@ from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
 from live import SmallApi, listening, run
 
-from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.protocols.kafka.registry import api
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.wire.kafka.codec import Response
 
 
 class OneBroker:

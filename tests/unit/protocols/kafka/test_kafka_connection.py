@@ -25,14 +25,14 @@ from live import (
 )
 
 from goqueue.model.errors import OffsetOutOfRangeError
-from goqueue.protocols.kafka import produce_wire
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.codec import Response
     from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.wire.kafka.codec import Response
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_served_closes_its_connection_with_one_line_and_no_other(
             assert await bad.is_closed_by_server()
             assert await good.echo("after") == "after"
 
-    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.listener"):
+    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.connection.listener"):
         run(scenario())
     lines = [r for r in caplog.records if "closing the connection" in r.message]
     assert len(lines) == (0 if data == frame(18, -1, 1, b"")[:12] else 1)

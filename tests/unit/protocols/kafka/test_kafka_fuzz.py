@@ -9,15 +9,15 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from kio_twin import every_message, kio_bytes, random_message
 from live import RawClient, SmallApi, connected, eventually, frame, listening, run
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.deadlines import CloseReason
-from goqueue.protocols.kafka.schema import schema_of
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.schemas import schema_of
+from support.kio_twin import every_message, kio_bytes, random_message
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.listener import Listener
+    from goqueue.protocols.kafka.connection.listener import Listener
 
 SERVED = [
     (key, version)

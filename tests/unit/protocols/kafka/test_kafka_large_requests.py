@@ -23,22 +23,22 @@ from live import (
     word_of,
 )
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.codec import encode_body
-from goqueue.protocols.kafka.deadlines import CloseReason
-from goqueue.protocols.kafka.dispatch import MAX_SMALL_ELEMENTS, Call
-from goqueue.protocols.kafka.errors import MalformedRequestError, TooManyElementsError
-from goqueue.protocols.kafka.reading import reader_of
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
+from goqueue.protocols.kafka.connection.dispatch import MAX_SMALL_ELEMENTS, Call
 from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.schema import schema_of
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
-from goqueue.protocols.kafka.wire import (
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.errors import MalformedRequestError, TooManyElementsError
+from goqueue.wire.kafka.primitives import (
     MAX_ELEMENTS,
     MAX_STRING_BYTES,
     Cursor,
     put_string,
     put_uvarint,
 )
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
 
 KIB = 1024
 LARGE = MAX_SMALL_ELEMENTS + 1
@@ -393,7 +393,7 @@ def test_the_log_does_not_name_every_one_of_many_closed_connections(caplog):
                 listener.report(1.0, "host", f"reason {number}")
             listener.report(3.0, "host", "another reason")
 
-    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.listener"):
+    with caplog.at_level(logging.INFO, "goqueue.protocols.kafka.connection.listener"):
         run(scenario())
     lines = [each.message for each in caplog.records]
     assert sum("closing the connection" in each for each in lines) == 21

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from live import SmallApi, connected, eventually, listening, run
 
-from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.settings import ConnectionLimits
 
 

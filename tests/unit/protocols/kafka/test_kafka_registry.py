@@ -7,14 +7,15 @@ from itertools import pairwise
 import pytest
 from live import SmallApi, connected, frame, listening, registry_of, run
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.api_versions import with_api_versions
-from goqueue.protocols.kafka.codec import encode_body
-from goqueue.protocols.kafka.features import Feature
-from goqueue.protocols.kafka.reading import reader_of
+from goqueue.protocols.kafka.api_reference import served_specs
+from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
+from goqueue.protocols.kafka.cluster.features import Feature
 from goqueue.protocols.kafka.registry import Registry, api
-from goqueue.protocols.kafka.schema import schema_of
-from goqueue.protocols.kafka.wire import Cursor
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.reading import reader_of
+from goqueue.wire.kafka.schemas import schema_of
 
 API_VERSIONS = ApiKey.API_VERSIONS
 
@@ -56,8 +57,8 @@ def test_produce_is_advertised_from_0_and_served_from_3():
     assert registry_of(SmallApi()).find(ApiKey.PRODUCE, 3) is not None
 
 
-def test_telemetry_cannot_be_declared_by_name():
-    assert not any("TELEMETRY" in key.name for key in ApiKey)
+def test_telemetry_is_not_served():
+    assert not any("TELEMETRY" in spec.key.name for spec in served_specs().values())
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])

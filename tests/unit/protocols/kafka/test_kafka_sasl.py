@@ -10,11 +10,11 @@ from kio.schema.errors import ErrorCode
 from live import RawClient, connected, echo_frame, frame, listening, run, string, word_of
 
 from goqueue.access.mechanisms import Mechanism
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.deadlines import CloseReason
+from goqueue.protocols.kafka.access.sasl import FAILED, SaslApi
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.registry import api
-from goqueue.protocols.kafka.sasl import FAILED, SaslApi
 from goqueue.protocols.kafka.settings import SaslSettings
+from goqueue.wire.kafka.api_keys import ApiKey
 from support.brokers import running_broker
 
 ALICE = b"\0alice\0secret"

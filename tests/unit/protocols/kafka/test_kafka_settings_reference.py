@@ -11,7 +11,7 @@ from goqueue.broker.share_settings import SHARE_SETTINGS
 from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, matches
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
-from goqueue.protocols.kafka.settings_reference import reference
+from goqueue.protocols.kafka.configs.reference import reference
 from goqueue.server.config import Config
 from goqueue.server.config_docs import kafka_view
 from goqueue.topics.setting import Effect
@@ -24,7 +24,7 @@ NOT_DYNAMIC_HERE = {"listeners", "sasl.enabled.mechanisms"}
 
 def test_the_page_of_kafkas_settings_is_current() -> None:
     hint = (
-        "run: .venv/bin/python -m goqueue.protocols.kafka.settings_reference > "
+        "run: .venv/bin/python -m goqueue.protocols.kafka.configs.reference > "
         "docs/kafka-settings.md"
     )
     assert PAGE.read_text(encoding="utf-8") == reference(), hint

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.protocols.kafka.api_keys import ApiKey
-from goqueue.protocols.kafka.codec import encode_body
-from goqueue.protocols.kafka.share_judged import judged_of
-from goqueue.protocols.kafka.share_wire import SharedPartition, encode_response
+from goqueue.protocols.kafka.share.acknowledgements import judged_of
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

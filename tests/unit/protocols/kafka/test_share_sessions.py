@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.model.errors import InvalidShareSessionEpochError, ShareSessionNotFoundError
 from goqueue.protocols.kafka.errors import ShareSessionLimitError
-from goqueue.protocols.kafka.share_sessions import ShareSessions
+from goqueue.protocols.kafka.share.sessions import ShareSessions
 
 TOPIC = UUID(int=7)
 ME = ("g", "me")

@@ -1,0 +1,157 @@
+"""The reference page of Kafka's APIs: which versions are served, and what differs.
+
+`python -m goqueue.protocols.kafka.api_reference > docs/kafka-apis.md`; a test holds the page to it.
+The versions are those that the handlers declare; `_NOTES` says what a version number cannot.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from goqueue.protocols.kafka import families
+from goqueue.protocols.kafka.cluster.api_versions import ApiVersionsApi
+from goqueue.protocols.kafka.cluster.features import FEATURES
+from goqueue.protocols.kafka.registry import ApiKey, declared_specs
+from goqueue.wire.kafka.schemas import OWN_FROM, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.protocols.kafka.registry import ApiSpec
+
+_INTRODUCTION: Final = """\
+# Kafka's APIs
+
+Every API of Apache Kafka 4.3, with the versions that this broker serves; made from the broker's own
+declarations. *Served* means as Kafka serves it on a cluster of one node, unless the last column
+says otherwise. *Refused* means that the request is understood and always answered with an error.
+An API that is *not served* is not advertised either: clients do not call it, and the connection of
+one that does is closed, as Kafka does with an API that it does not know.
+
+What is different in the behaviour of consumers, producers and share groups is told in
+[Kafka clients](kafka.md).
+
+## APIs
+"""
+
+_FEATURES: Final = """\
+## Features
+
+What ApiVersions tells of the cluster's features. The levels belong to the release:
+`UpdateFeatures` accepts the level that is in force and refuses all others.
+
+| feature | supported | finalized |
+| --- | --- | --- |\
+"""
+
+REFUSED: Final = frozenset((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS))
+
+_BETWEEN_NODES: Final = "between brokers and controllers, never called by clients"
+_TOKENS: Final = "delegation tokens do not exist here"
+_TELEMETRY: Final = "client metrics are not collected; clients go on without"
+
+_NOTES: Final[dict[int, str]] = {
+    ApiKey.PRODUCE: "advertised from 0, as Kafka does, since old clients look for that; versions "
+    "0 to 2 are not served",
+    ApiKey.FETCH: "only for consumers: there are no followers",
+    ApiKey.INIT_PRODUCER_ID: "version 6 (two-phase commit) is not finished in Kafka either",
+    ApiKey.DESCRIBE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
+    ApiKey.CREATE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
+    ApiKey.DELETE_ACLS: "`SECURITY_DISABLED`: there is no authorizer",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "a broker has one data folder",
+    ApiKey.ELECT_LEADERS: "every partition has its only leader: `ELECTION_NOT_NEEDED`",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "an assignment to this node is accepted, any other is "
+    "`INVALID_REPLICA_ASSIGNMENT`",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "none is ever in progress",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "none are set",
+    ApiKey.ALTER_CLIENT_QUOTAS: "quotas are not enforced, so to set one is `POLICY_VIOLATION`; to "
+    "remove one is accepted",
+    ApiKey.DESCRIBE_QUORUM: "a quorum of one; offsets are revisions of the metadata store",
+    ApiKey.UPDATE_FEATURES: "levels belong to the release and cannot be changed",
+    ApiKey.LIST_CONFIG_RESOURCES: "loggers and client metrics have no settings here, so none are "
+    "listed",
+    ApiKey.DESCRIBE_CONFIGS: "[Kafka's settings](kafka-settings.md)",
+    ApiKey.ALTER_CONFIGS: "[Kafka's settings](kafka-settings.md)",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "[Kafka's settings](kafka-settings.md); an unknown setting "
+    "of the broker is refused, where Kafka stores it",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "at most 2000 partitions a page",
+    ApiKey.COMMIT_TOGETHER: "our own: ends the transactions of a batch in one decision",
+    38: _TOKENS,
+    39: _TOKENS,
+    40: _TOKENS,
+    41: _TOKENS,
+    52: _BETWEEN_NODES,
+    53: _BETWEEN_NODES,
+    54: _BETWEEN_NODES,
+    56: _BETWEEN_NODES,
+    58: _BETWEEN_NODES,
+    59: _BETWEEN_NODES,
+    62: _BETWEEN_NODES,
+    63: _BETWEEN_NODES,
+    64: "there is one broker, which cannot be removed from its cluster",
+    67: _BETWEEN_NODES,
+    70: _BETWEEN_NODES,
+    71: _TELEMETRY,
+    72: _TELEMETRY,
+    73: _BETWEEN_NODES,
+    80: "the quorum is one node, and stays one",
+    81: "the quorum is one node, and stays one",
+    82: _BETWEEN_NODES,
+    83: _BETWEEN_NODES,
+    84: _BETWEEN_NODES,
+    85: _BETWEEN_NODES,
+    86: _BETWEEN_NODES,
+    87: _BETWEEN_NODES,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "standbys, no warm-up tasks; no static members and no source "
+    "topics by pattern, as in Kafka",
+}
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *_api_rows(), "", _FEATURES, *_feature_rows(), ""])
+
+
+def served_specs() -> dict[int, ApiSpec]:
+    """What every family of handlers declares, by the number of the API."""
+    classes = [each for each in vars(families).values() if isinstance(each, type)]
+    found = (spec for each in (*classes, ApiVersionsApi) for spec in declared_specs(each))
+    return {spec.key: spec for spec in found}
+
+
+def _api_rows() -> Iterator[str]:
+    served = served_specs()
+    yield "| key | API | Kafka 4.3 | here | | |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for key in sorted(ApiKey):
+        spec = served.get(key)
+        theirs = "" if key >= OWN_FROM else _range(versions(key)[0], versions(key)[-1])
+        ours = "" if spec is None else _range(spec.first_version, spec.last_version)
+        name = _camel(key.name)
+        cells = (str(key), name, theirs, ours, _status(key, spec), _NOTES.get(key, ""))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _status(key: int, spec: ApiSpec | None) -> str:
+    if spec is None:
+        return "not served"
+    return "refused" if key in REFUSED else "served"
+
+
+def _feature_rows() -> Iterator[str]:
+    for each in FEATURES:
+        supported = _range(each.min_version, each.max_version)
+        yield f"| `{each.name}` | {supported} | {each.finalised_version} |"
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.lower().split("_"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,111 @@
+"""The node itself: DescribeCluster and DescribeLogDirs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.partitions.partition import Partition
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.settings import Address
+    from goqueue.topics.catalogue import Topic
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
+
+_BROKERS: Final = 1
+
+
+class ClusterApi:
+    """Describes a cluster of one."""
+
+    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+        self._broker = broker
+        self._advertised = advertised
+
+    @api(ApiKey.DESCRIBE_CLUSTER, 0, 2)
+    def describe_cluster(self, ctx: RequestContext, request: Struct) -> Response:
+        """Who is there, and who decides."""
+        if request.endpoint_type != _BROKERS:
+            return {
+                "error_code": ErrorCode.unsupported_endpoint_type,
+                "error_message": "there are no controllers to talk to, only brokers",
+                "cluster_id": "",
+                "controller_id": -1,
+                "brokers": [],
+                "cluster_authorized_operations": NO_OPERATIONS,
+            }
+        address = self._advertised[ctx.listener_name]
+        node_id = self._broker.settings.node_id
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "endpoint_type": _BROKERS,
+            "cluster_id": self._broker.settings.cluster_id,
+            "controller_id": node_id,
+            "brokers": [
+                {
+                    "broker_id": node_id,
+                    "host": address.host,
+                    "port": address.port,
+                    "rack": None,
+                    "is_fenced": False,
+                }
+            ],
+            "cluster_authorized_operations": cluster_operations(
+                asked=request.include_cluster_authorized_operations
+            ),
+        }
+
+    @api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5)
+    async def describe_log_dirs(self, ctx: RequestContext, request: Struct) -> Response:
+        """How large the partitions are, and how much room there is."""
+        by_name = self._broker.topics.catalogue.by_name
+        if request.topics is None:
+            asked = [(topic, set(range(topic.partition_count))) for topic in by_name.values()]
+        else:
+            numbers: defaultdict[str, set[int]] = defaultdict(set)
+            for each in request.topics:
+                if each.topic in by_name:
+                    numbers[each.topic].update(each.partitions)
+            asked = [(by_name[name], wanted) for name, wanted in numbers.items()]
+        usage = self._broker.disk.usage(self._broker.settings.data_dir)
+        answer = {
+            "error_code": ErrorCode.none,
+            "results": [
+                {
+                    "error_code": ErrorCode.none,
+                    "log_dir": str(self._broker.settings.data_dir),
+                    "topics": Each(asked, lambda each: self._sizes(*each)),
+                    "total_bytes": usage.total_bytes,
+                    "usable_bytes": usage.free_bytes,
+                    "is_cordoned": False,
+                }
+            ],
+        }
+        return await encode_in_turns(ctx, answer)
+
+    def _sizes(self, topic: Topic, numbers: set[int]) -> dict[str, Any]:
+        ids = [PartitionId(topic.name, number) for number in sorted(numbers)]
+        found = [each for each in map(self._broker.partitions.find, ids) if each is not None]
+        return {"name": topic.name, "partitions": Each(found, _size)}
+
+
+def _size(partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_index": partition.id.number,
+        "partition_size": partition.log.size_bytes,
+        "offset_lag": 0,
+        "is_future_key": False,
+    }

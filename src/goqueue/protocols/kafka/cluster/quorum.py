@@ -1,0 +1,81 @@
+"""DescribeQuorum: one node is the whole quorum, and its metadata store is the metadata log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.protocols.kafka.settings import Address
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_LEADER_EPOCH: Final = 1
+"""Of a leader that was never elected against another."""
+
+
+class QuorumApi:
+    """Describes a quorum of one."""
+
+    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+        self._broker = broker
+        self._advertised = advertised
+
+    @api(ApiKey.DESCRIBE_QUORUM, 0, 2)
+    async def describe_quorum(self, ctx: RequestContext, request: Struct) -> Response:
+        """Who votes, and how far they are: the revision of the metadata is the offset."""
+        revision = await self._broker.topics.revision()
+        address = self._advertised[ctx.listener_name]
+        listener = {"name": ctx.listener_name, "host": address.host, "port": address.port}
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "topics": [
+                {
+                    "topic_name": topic.topic_name,
+                    "partitions": [
+                        self._partition(topic.topic_name, each.partition_index, revision)
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+            "nodes": [{"node_id": self._broker.settings.node_id, "listeners": [listener]}],
+        }
+
+    def _partition(self, topic: str, number: int, revision: int) -> dict[str, Any]:
+        if (topic, number) != (_METADATA_TOPIC, 0):
+            return {
+                "partition_index": number,
+                "error_code": ErrorCode.unknown_topic_or_partition,
+                "error_message": f"only {_METADATA_TOPIC}-0 has a quorum",
+                "leader_id": -1,
+                "leader_epoch": -1,
+                "high_watermark": -1,
+                "current_voters": [],
+                "observers": [],
+            }
+        now_ms = self._broker.clock.now_ms()
+        return {
+            "partition_index": number,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "leader_id": self._broker.settings.node_id,
+            "leader_epoch": _LEADER_EPOCH,
+            "high_watermark": revision,
+            "current_voters": [
+                {
+                    "replica_id": self._broker.settings.node_id,
+                    "replica_directory_id": None,
+                    "log_end_offset": revision,
+                    "last_fetch_timestamp": now_ms,
+                    "last_caught_up_timestamp": now_ms,
+                }
+            ],
+            "observers": [],
+        }

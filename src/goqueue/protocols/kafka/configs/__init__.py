@@ -1,0 +1,1 @@
+"""Settings of topics, of the broker and of groups; see README.md."""

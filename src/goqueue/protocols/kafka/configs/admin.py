@@ -1,0 +1,146 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, whatever the settings are of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.kafka.configs.broker_configs import BrokerResources
+from goqueue.protocols.kafka.configs.entries import BROKER, DELETE, GROUP, SET, SUBTRACT, TOPIC
+from goqueue.protocols.kafka.configs.group_configs import GroupResources
+from goqueue.protocols.kafka.configs.topic_configs import TopicResources
+from goqueue.protocols.kafka.errors import ErrorCode, UnsupportedResourceError, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.configs.entries import Resources
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+_REPEATED: Final = "named more than once in the request; name it once, with all its changes"
+
+
+class AdminConfigsApi:
+    """What administrators read and change of settings."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._resources: dict[int, Resources] = {
+            TOPIC: TopicResources(broker),
+            BROKER: BrokerResources(broker),
+            GROUP: GroupResources(broker),
+        }
+
+    def _of(self, resource: Struct) -> Resources:
+        found = self._resources.get(resource.resource_type)
+        if found is None:
+            raise UnsupportedResourceError(
+                f"resource type {resource.resource_type} has no settings here; topics (2), the "
+                "broker (4) and groups (32) have"
+            )
+        return found
+
+    # --- DescribeConfigs -------------------------------------------------------------------------
+
+    @api(ApiKey.DESCRIBE_CONFIGS, 1, 4)
+    async def describe_configs(self, ctx: RequestContext, request: Struct) -> Response:
+        """The settings in force, and where each comes from."""
+        resources = once_each(request.resources, key=_name_of)
+        describe = partial(self._describe, request=request)
+        return await encode_in_turns(ctx, {"results": Each(resources, describe)})
+
+    def _describe(self, resource: Struct, request: Struct) -> dict[str, Any]:
+        answer: dict[str, Any] = {**_resource(resource), "configs": []}
+        try:
+            configs = self._of(resource).describe(resource.resource_name)
+        except GoQueueError as error:
+            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        keys = resource.configuration_keys
+        wanted = frozenset(keys) if keys else None
+        answer["configs"] = [
+            {
+                **config,
+                "synonyms": config["synonyms"] if request.include_synonyms else [],
+                "documentation": config["documentation"] if request.include_documentation else None,
+            }
+            for config in configs
+            if wanted is None or config["name"] in wanted
+        ]
+        return answer
+
+    # --- AlterConfigs ----------------------------------------------------------------------------
+
+    @api(ApiKey.ALTER_CONFIGS, 0, 2)
+    async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
+        """Replace everything that was set for a resource."""
+        results = []
+        times = Counter(map(_name_of, request.resources))
+        async for resource in in_turns(once_each(request.resources, key=_name_of)):
+            if times[_name_of(resource)] > 1:
+                results.append(_objected(resource, _REPEATED))
+            else:
+                results.append(await _outcome(resource, self._replace(resource, request)))
+        return {"responses": results}
+
+    @api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
+    async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
+        """Change some settings of a resource and leave the others."""
+        results = []
+        times = Counter(map(_name_of, request.resources))
+        async for resource in in_turns(once_each(request.resources, key=_name_of)):
+            objection = _REPEATED if times[_name_of(resource)] > 1 else _objection(resource)
+            if objection is not None:
+                results.append(_objected(resource, objection))
+            else:
+                results.append(await _outcome(resource, self._change(resource, request)))
+        return {"responses": results}
+
+    async def _replace(self, resource: Struct, request: Struct) -> None:
+        await self._of(resource).replace(resource, dry=request.validate_only)
+
+    async def _change(self, resource: Struct, request: Struct) -> None:
+        await self._of(resource).change(resource, dry=request.validate_only)
+
+
+def _name_of(resource: Struct) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _objected(resource: Struct, objection: str) -> dict[str, Any]:
+    code = ErrorCode.invalid_request
+    return {**_resource(resource), "error_code": code, "error_message": objection}
+
+
+def _objection(resource: Struct) -> str | None:
+    """What is wrong with a set of changes before any setting is looked at."""
+    names = [change.name for change in resource.configs]
+    if len(names) != len(set(names)):
+        return "a setting is changed more than once"
+    for change in resource.configs:
+        if not SET <= change.config_operation <= SUBTRACT:
+            return f"operation {change.config_operation} on {change.name}, expected 0 to 3"
+        if change.value is None and change.config_operation != DELETE:
+            return f"{change.name} is given no value"
+    return None
+
+
+async def _outcome(resource: Struct, change: Awaitable[None]) -> dict[str, Any]:
+    try:
+        await change
+    except GoQueueError as error:
+        answer = {"error_code": code_for(error), "error_message": str(error)}
+        return {**_resource(resource), **answer}
+    return _resource(resource)
+
+
+def _resource(resource: Struct) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }

@@ -1,0 +1,1 @@
+"""Listening, connections, and the way of a request to its handler and back; see README.md."""

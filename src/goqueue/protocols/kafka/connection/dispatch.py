@@ -1,0 +1,259 @@
+"""From one frame to the call of a handler, and from what the handler did to the bytes of an answer.
+
+The one place where errors of handlers are caught.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.model.errors import GoQueueError, InvariantError
+from goqueue.protocols.kafka.cluster.api_versions import unsupported_version_body
+from goqueue.protocols.kafka.context import Peer, RequestContext
+from goqueue.protocols.kafka.errors import (
+    UnauthenticatedRequestError,
+    UnsupportedRequestError,
+    code_for,
+)
+from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint
+from goqueue.protocols.kafka.turns import encode_in_turns
+from goqueue.wire.kafka.codec import (
+    Bare,
+    Encoded,
+    RequestPrefix,
+    Response,
+    assemble,
+    frame_of,
+    has_flexible_header,
+    parse_body,
+    parse_client_id,
+    parse_prefix,
+)
+from goqueue.wire.kafka.errors import TooManyElementsError
+from goqueue.wire.kafka.frames import LENGTH_BYTES
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.schemas import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from goqueue.protocols.kafka.registry import Registry
+    from goqueue.wire.kafka.primitives import Buffer
+
+_log = logging.getLogger(__name__)
+
+_BEFORE_AUTHENTICATION: Final = frozenset(
+    {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+)
+
+
+MAX_SMALL_ELEMENTS: Final = 512
+"""Array elements and tagged fields of a request that is read on the event loop. One with more is
+large: it is read in a thread, starts alone on its connection, and large requests are served one at
+a time. Before a login there are no large requests; one is malformed."""
+
+_TOKEN: Final = RequestPrefix(ApiKey.SASL_AUTHENTICATE, 0, 0)
+"""Stands for the header that a bare SASL token does not have."""
+_TOKEN_SPEC: Final = ApiSpec(
+    ApiKey.SASL_AUTHENTICATE, 0, 0, pipelined=False, long_poll=False, parse=None, on_error=None
+)
+
+
+class HandlerFailedError(Exception):
+    """A handler failed in a way that no answer can say; it has been logged."""
+
+
+class Call:
+    """One request on its way."""
+
+    __slots__ = (
+        "answer",
+        "ctx",
+        "endpoint",
+        "future",
+        "is_done",
+        "read",
+        "request",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, endpoint: Endpoint | None, ctx: RequestContext, request: Any, size_bytes: int
+    ) -> None:
+        self.endpoint = endpoint
+        """None when the answer was known before any handler was asked."""
+        self.ctx = ctx
+        self.request = request
+        self.size_bytes = size_bytes
+        """What the request takes of the budget until it is answered."""
+        self.read: Callable[[], Any] | None = None
+        """Reads the request, where that would take the event loop too long."""
+        self.future: asyncio.Future[Response | None] | None = None
+        self.is_done = False
+        self.answer: list[Buffer] | None = None
+        """The whole frame, once it is known; None answers nothing."""
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it may run beside other pipelined requests of its connection."""
+        return self.endpoint is None or (self.endpoint.spec.pipelined and not self.ctx.is_large)
+
+    @property
+    def is_long_poll(self) -> bool:
+        """Whether it may be cancelled when nobody waits for its answer."""
+        return self.endpoint is not None and self.endpoint.spec.long_poll
+
+
+class Dispatcher:
+    """Finds handlers, calls them, and turns what they return or raise into frames."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._large = asyncio.Lock()
+        """Held by the one large request that is being served."""
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="kafka-large")
+
+    def close(self) -> None:
+        """Let go of the thread that reads large requests."""
+        self._reading.shutdown(wait=False)
+
+    def parse(self, frame: memoryview, peer: Peer) -> Call:
+        """What a frame asks for.
+
+        Raises:
+            RequestError: it cannot be served; the connection is to be closed.
+        """
+        size = len(frame) + LENGTH_BYTES
+        if peer.session.take_token is not None:
+            takes_token = Endpoint(_TOKEN_SPEC, peer.session.take_token)
+            return Call(takes_token, RequestContext(_TOKEN, None, peer), bytes(frame), size)
+        prefix = parse_prefix(frame)
+        if not peer.session.authenticated and prefix.api_key not in _BEFORE_AUTHENTICATION:
+            raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")
+        endpoint = self._registry.find(prefix.api_key, prefix.version)
+        if endpoint is None:
+            return self._without_endpoint(prefix, peer, size)
+        cursor = Cursor(frame)
+        max_elements = cursor.elements_left
+        cursor.elements_left = MAX_SMALL_ELEMENTS
+        flexible = has_flexible_header(prefix.api_key, prefix.version)
+        ctx = RequestContext(prefix, parse_client_id(cursor, flexible=flexible), peer)
+        body_at = cursor.position
+        try:
+            return Call(endpoint, ctx, _read(endpoint, cursor, prefix), size)
+        except TooManyElementsError:
+            if not peer.session.authenticated:
+                raise
+        cursor.position, cursor.elements_left = body_at, max_elements
+        ctx.is_large = True
+        call = Call(endpoint, ctx, None, size)
+        call.read = partial(_read, endpoint, cursor, prefix)
+        return call
+
+    def _without_endpoint(self, prefix: RequestPrefix, peer: Peer, size: int) -> Call:
+        if prefix.api_key != ApiKey.API_VERSIONS:
+            raise UnsupportedRequestError(f"{_label(prefix)} is not served here")
+        call = Call(None, RequestContext(prefix, None, peer), None, size)
+        body = unsupported_version_body(self._registry)
+        call.answer = assemble(prefix.correlation_id, (body,), flexible=False)
+        return call
+
+    def run(self, call: Call) -> Awaitable[Response | None] | None:
+        """Start the handler. What has to be waited for is returned; otherwise the call is done.
+
+        Raises:
+            HandlerFailedError: no answer can be given.
+        """
+        if call.endpoint is None:
+            call.is_done = True
+            return None
+        if call.read is not None:
+            return self._run_large(call.endpoint, call, call.read)
+        try:
+            result = call.endpoint.handler(call.ctx, call.request)
+        except Exception as error:  # noqa: BLE001 - the one place where handlers' errors are caught
+            self.fail(call, error)
+            return None
+        if result is None or isinstance(result, Encoded | dict | Bare):
+            self.finish(call, result)
+            return None
+        return result
+
+    async def _run_large(
+        self, endpoint: Endpoint, call: Call, read: Callable[[], Any]
+    ) -> Response | None:
+        """Serve a large request: read in a thread, handled and encoded in turns."""
+        loop = asyncio.get_running_loop()
+        async with self._large:
+            call.request = await loop.run_in_executor(self._reading, read)
+            if not endpoint.spec.long_poll:
+                response = await _handled(endpoint, call)
+                if isinstance(response, dict):
+                    return await encode_in_turns(call.ctx, response)
+                return response
+        # It may wait for long, and others must not wait with it.
+        return await _handled(endpoint, call)
+
+    def finish(self, call: Call, response: Response | None) -> None:
+        """Take what the handler returned."""
+        call.is_done = True
+        if response is None:
+            return
+        ctx = call.ctx
+        try:
+            call.answer = frame_of(ctx.correlation_id, response, ctx.api_key, ctx.version)
+        except Exception as error:
+            raise _failed(call, error) from error
+
+    def fail(self, call: Call, error: BaseException) -> None:
+        """Take what the handler raised: an answer with its code, where the API can say one."""
+        call.is_done = True
+        assert call.endpoint is not None
+        if not isinstance(error, GoQueueError) or isinstance(error, InvariantError):
+            raise _failed(call, error) from error
+        # A refusal that is still held somewhere must not hold the request by its frames.
+        error.with_traceback(None)
+        ctx, code, on_error = call.ctx, code_for(error), call.endpoint.spec.on_error
+        if on_error is not None:
+            try:
+                response = on_error(ctx, call.request, code)
+            except Exception as second:
+                raise _failed(call, second) from second
+            self.finish(call, response)
+        elif "error_code" in schema_of(ctx.api_key, ctx.version, "response").by_name:
+            self.finish(call, {"error_code": code})
+        else:
+            raise _failed(call, error) from error
+
+
+def _read(endpoint: Endpoint, cursor: Cursor, prefix: RequestPrefix) -> Any:
+    parse = endpoint.spec.parse
+    if parse is not None:
+        return parse(cursor, prefix.version)
+    return parse_body(cursor, prefix.api_key, prefix.version)
+
+
+async def _handled(endpoint: Endpoint, call: Call) -> Response | None:
+    result = endpoint.handler(call.ctx, call.request)
+    if result is None or isinstance(result, Encoded | dict | Bare):
+        return result
+    return await result
+
+
+def _failed(call: Call, error: BaseException) -> HandlerFailedError:
+    ctx = call.ctx
+    label = _label(RequestPrefix(ctx.api_key, ctx.version, ctx.correlation_id))
+    _log.error("%s from %s failed", label, ctx.client_host, exc_info=error)
+    return HandlerFailedError(f"{label} failed: {type(error).__name__}")
+
+
+def _label(prefix: RequestPrefix) -> str:
+    try:
+        name = ApiKey(prefix.api_key).name
+    except ValueError:
+        name = f"API {prefix.api_key}"
+    return f"{name} v{prefix.version}"

@@ -1,0 +1,74 @@
+"""What the Describe calls of the newer group protocols have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from goqueue.model.errors import GoQueueError
+from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, group_operations
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
+
+    from goqueue.topics.catalogue import Topic
+    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+
+async def describe_groups(
+    ctx: RequestContext,
+    request: Struct,
+    describe: Callable[[str], dict[str, Any]],
+    **absent: Any,
+) -> Response:
+    """Each group asked for, once; one that cannot be described has the `absent` fields instead."""
+    operations = group_operations(asked=request.include_authorized_operations)
+
+    def described(group_id: str) -> dict[str, Any]:
+        answer = {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "group_id": group_id,
+            "authorized_operations": operations,
+        }
+        try:
+            return {**answer, **describe(group_id)}
+        except GoQueueError as error:
+            return {
+                **answer,
+                "error_code": code_for(error),
+                "error_message": str(error),
+                "group_epoch": 0,
+                "assignment_epoch": 0,
+                "members": [],
+                "authorized_operations": NO_OPERATIONS,
+                **absent,
+            }
+
+    group_ids = list(dict.fromkeys(request.group_ids))
+    return await encode_in_turns(ctx, {"groups": Each(group_ids, described)})
+
+
+def by_topic_id(partitions: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
+    """Partitions as heartbeats assign them: the numbers of each topic."""
+    numbers: defaultdict[UUID, list[int]] = defaultdict(list)
+    for topic_id, number in partitions:
+        numbers[topic_id].append(number)
+    return [{"topic_id": topic_id, "partitions": each} for topic_id, each in numbers.items()]
+
+
+def with_names(
+    partitions: Iterable[TopicIdPartition], topics: Mapping[UUID, Topic]
+) -> dict[str, Any]:
+    """An assignment as Describe calls show it: with the topics' names, where they exist."""
+    return {
+        "topic_partitions": [
+            {**each, "topic_name": topics[each["topic_id"]].name}
+            for each in by_topic_id(partitions)
+            if each["topic_id"] in topics
+        ]
+    }

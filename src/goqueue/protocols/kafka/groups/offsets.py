@@ -1,0 +1,247 @@
+"""How far groups have read: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.insight.lag import committed_offsets
+from goqueue.model.errors import GoQueueError, GroupError
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.topics import TopicPartition
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+_TOPIC_IDS_FROM: Final = 10
+_GROUPS_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+_RETENTION_UNTIL: Final = 4
+
+
+_OFFSETS_A_COMMIT: Final = 1000
+"""Offsets stored at once; of a request with more, each part is stored for itself."""
+
+
+class GroupOffsetsApi:
+    """Keeps consumers' places."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # --- OffsetCommit ----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_COMMIT, 2, 10)
+    async def offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
+        """Store offsets; one result for each partition, whatever becomes of the others."""
+        named = [(topic, *self._topic(topic, ctx.version)) for topic in request.topics]
+        outcomes = await self._commit(ctx, request, named)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": code or outcomes[name, each.partition_index],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic, name, code in named
+            ]
+        }
+
+    def _topic(self, topic: Struct, version: int) -> tuple[str, ErrorCode]:
+        """The name of a topic that a request names by name or by id, and what is wrong with it."""
+        if version < _TOPIC_IDS_FROM:
+            return topic.name, ErrorCode.none
+        try:
+            found = self._broker.topics.catalogue.topic_with_id(topic.topic_id)
+        except GoQueueError as error:
+            return "", code_for(error)
+        return found.name, ErrorCode.none
+
+    async def _commit(
+        self, ctx: RequestContext, request: Struct, named: list[tuple[Struct, str, ErrorCode]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        offsets = []
+        for topic, name, code in named:
+            async for each in in_turns(topic.partitions if not code else ()):
+                place = (name, each.partition_index)
+                outcomes[place] = self._missing(request.group_id, *place)
+                if not outcomes[place]:
+                    offsets.append(
+                        OffsetToCommit(
+                            topic=name,
+                            partition=each.partition_index,
+                            offset=each.committed_offset,
+                            leader_epoch=each.committed_leader_epoch,
+                            metadata=each.committed_metadata or "",
+                        )
+                    )
+        retention_ms = request.retention_time_ms if ctx.version <= _RETENTION_UNTIL else -1
+        for start in range(0, max(len(offsets), 1), _OFFSETS_A_COMMIT):
+            commit = CommitRequest(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                generation_or_epoch=request.generation_id_or_member_epoch,
+                instance_id=request.group_instance_id,
+                offsets=tuple(offsets[start : start + _OFFSETS_A_COMMIT]),
+                retention_ms=retention_ms if retention_ms >= 0 else None,
+            )
+            try:
+                result = await self._broker.groups.commit(commit)
+            except GroupError as error:
+                return dict.fromkeys(outcomes, code_for(error))
+            for place, refusal in result.partitions:
+                outcomes[place] = ErrorCode.none if refusal is None else code_for(refusal)
+        return outcomes
+
+    def _missing(self, group_id: str, topic: str, number: int) -> ErrorCode:
+        try:
+            self._broker.partitions.partition(PartitionId(topic, number))
+        except GoQueueError as error:
+            self._broker.groups.commit_refused(group_id, error)
+            return code_for(error)
+        return ErrorCode.none
+
+    # --- OffsetFetch -----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_FETCH, 1, 10)
+    async def offset_fetch(self, ctx: RequestContext, request: Struct) -> Response:
+        """The offsets of one group in old versions, of several since."""
+        if ctx.version >= _GROUPS_FROM:
+            groups = once_each(request.groups, key=lambda group: group.group_id)
+
+            def describe(group: Struct) -> dict[str, Any]:
+                return {"group_id": group.group_id, **self._fetch(ctx, group, request)}
+
+            return await encode_in_turns(ctx, {"groups": Each(groups, describe)})
+        answer = self._fetch(ctx, request, request)
+        if ctx.version < _GROUP_ERROR_FROM:
+            answer.pop("error_code")
+        return await encode_in_turns(ctx, answer)
+
+    def _fetch(self, ctx: RequestContext, group: Struct, request: Struct) -> dict[str, Any]:
+        """One group's offsets: of the partitions asked for, or of all that it has."""
+        asked: list[TopicPartition] | None = None
+        unknown: list[dict[str, Any]] = []
+        if group.topics is not None:
+            asked = []
+            for topic in group.topics:
+                name, code = self._topic(topic, ctx.version)
+                if code:
+                    unknown.append(_unknown_topic(topic, code))
+                else:
+                    asked.extend((name, number) for number in topic.partition_indexes)
+        member_id = group.member_id if ctx.version >= _GROUPS_FROM else None
+        epoch = group.member_epoch if ctx.version >= _GROUPS_FROM else -1
+        try:
+            found = self._broker.groups.coordinator(group.group_id).fetch_offsets(
+                group.group_id,
+                asked,
+                member_id=member_id,
+                epoch=epoch,
+                require_stable=bool(request.require_stable),
+            )
+        except GroupError as error:
+            return {"error_code": code_for(error), "topics": []}
+        if asked is None:
+            found = self._queue_offsets(group.group_id) or found
+        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (name, number), offset in found.items():
+            topics[name].append({"partition_index": number, **_offset_fields(offset)})
+        answers: list[dict[str, Any]] = [
+            {"name": name, "partitions": partitions} for name, partitions in topics.items()
+        ]
+        if ctx.version >= _TOPIC_IDS_FROM:
+            for answer in answers:
+                topic = self._broker.topics.catalogue.by_name.get(answer["name"])
+                answer["topic_id"] = None if topic is None else topic.topic_id
+        return {"error_code": ErrorCode.none, "topics": answers + unknown}
+
+    def _queue_offsets(
+        self, group_id: str
+    ) -> dict[TopicPartition, CommittedOffset | GroupError | None]:
+        """Where a queue group is: administrators see its lag, and its members ask otherwise."""
+        group = self._broker.queues.find(group_id)
+        if group is None or group.is_dormant:
+            return {}
+        offsets = committed_offsets(self._broker, group_id)
+        return {
+            (place.topic, place.number): CommittedOffset(offset, -1, "", 0)
+            for place, offset in offsets.items()
+        }
+
+    # --- OffsetDelete ----------------------------------------------------------------------------
+
+    @api(ApiKey.OFFSET_DELETE, 0, 0)
+    async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
+        """Forget places in topics that a group does not read any more."""
+        codes = {
+            (topic.name, each.partition_index): ErrorCode.unknown_topic_or_partition
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        topics = self._broker.topics.catalogue.by_name
+        places = [place for place in codes if place[0] in topics]
+        result = await self._broker.groups.delete_offsets(request.group_id, places)
+        for place, error in result.partitions:
+            codes[place] = ErrorCode.none if error is None else code_for(error)
+        return {
+            "error_code": ErrorCode.none,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": codes[topic.name, each.partition_index],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        }
+
+
+def _offset_fields(offset: CommittedOffset | GroupError | None) -> dict[str, Any]:
+    """What a client is told of one partition; -1 is Kafka's "nothing committed"."""
+    if offset is None or isinstance(offset, GroupError):
+        return {
+            "committed_offset": -1,
+            "committed_leader_epoch": -1,
+            "metadata": "",
+            "error_code": ErrorCode.none if offset is None else code_for(offset),
+        }
+    return {
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "error_code": ErrorCode.none,
+    }
+
+
+def _unknown_topic(topic: Struct, code: ErrorCode) -> dict[str, Any]:
+    nothing = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {"partition_index": number, **nothing, "error_code": code}
+            for number in topic.partition_indexes
+        ],
+    }

@@ -1,0 +1,178 @@
+"""How far share groups have read: the calls that describe, move and forget their start offsets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.broker.queue_start import isolation_of
+from goqueue.broker.share_members import ShareMembers
+from goqueue.delivery.pages import MessageState
+from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from goqueue.broker.broker import Broker
+    from goqueue.delivery.group import QueueGroup
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+
+_UNREAD: Final = -1
+
+
+class ShareOffsetsApi:
+    """What administrators do with the offsets of share groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._queues = broker.queues
+        self._members = ShareMembers(broker)
+
+    # --- DescribeShareGroupOffsets ---------------------------------------------------------------
+
+    @api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
+    async def describe(self, ctx: RequestContext, request: Struct) -> Response:
+        """Where each group has its oldest message that it is not done with."""
+        groups = once_each(request.groups, key=lambda each: each.group_id)
+        return await encode_in_turns(ctx, {"groups": Each(groups, self._describe)})
+
+    def _describe(self, asked: Struct) -> dict[str, Any]:
+        """What there is to say of a group; of one that is not there, that it has read nothing."""
+        group = self._members.find(asked.group_id)
+        wanted: dict[str, list[int]] = defaultdict(list)
+        if asked.topics is None and group is not None:
+            for key in group.queues:
+                partition = self._queues.partition(key)
+                if partition is not None:
+                    wanted[partition.id.topic].append(partition.id.number)
+        for topic in asked.topics or ():
+            wanted[topic.topic_name] += topic.partitions
+        return {
+            "group_id": asked.group_id,
+            "topics": [
+                {
+                    "topic_name": name,
+                    "topic_id": self._topic_id(name),
+                    "partitions": [
+                        self._place(group, PartitionId(name, each))
+                        for each in dict.fromkeys(numbers)
+                    ],
+                }
+                for name, numbers in sorted(wanted.items())
+            ],
+        }
+
+    def _place(self, group: QueueGroup | None, partition_id: PartitionId) -> dict[str, Any]:
+        """Where a group is in a partition: -1 as long as it has acknowledged nothing of it."""
+        partition = self._broker.partitions.find(partition_id)
+        queue = None
+        if group is not None and partition is not None:
+            queue = group.queues.get(self._queues.key(partition_id))
+        answer = {"partition_index": partition_id.number, "leader_epoch": 0}
+        if group is None or partition is None or queue is None or not queue.is_read:
+            return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
+        start = max(queue.start, partition.log_start)
+        end = partition.readable_to(isolation_of(group.settings))
+        done = queue.window.in_state(start, end, MessageState.SETTLED)
+        return {
+            **answer,
+            "start_offset": start,
+            "leader_epoch": partition.leader_epoch,
+            "lag": max(end - start, 0) - sum(to - from_ for from_, to in done),
+        }
+
+    def _topic_id(self, name: str) -> UUID | None:
+        topic = self._broker.topics.catalogue.by_name.get(name)
+        return None if topic is None else topic.topic_id
+
+    # --- AlterShareGroupOffsets ------------------------------------------------------------------
+
+    @api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0)
+    async def alter(self, ctx: RequestContext, request: Struct) -> Response:
+        """Let a group without members go on elsewhere; each partition for itself.
+
+        A group that does not exist is made.
+        """
+        refused: dict[tuple[str, int], GoQueueError] = {}
+        offsets: dict[PartitionId, int] = {}
+        for topic in request.topics:
+            for each in topic.partitions:
+                partition_id = PartitionId(topic.topic_name, each.partition_index)
+                try:
+                    self._check(partition_id, each.start_offset)
+                    offsets[partition_id] = each.start_offset
+                except GoQueueError as error:
+                    refused[partition_id] = error
+        try:
+            if offsets:
+                await self._members.make(request.group_id)
+                await self._queues.reset(request.group_id, offsets)
+        except GoQueueError as error:
+            return {"error_code": code_for(error), "error_message": str(error), "responses": []}
+        return {
+            "error_code": ErrorCode.none,
+            "responses": [
+                {
+                    "topic_name": topic.topic_name,
+                    "topic_id": self._topic_id(topic.topic_name),
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            **_outcome(refused.get((topic.topic_name, each.partition_index))),
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
+        }
+
+    def _check(self, partition_id: PartitionId, offset: int) -> None:
+        partition = self._broker.partitions.partition(partition_id)
+        if not _UNREAD <= offset <= partition.log_end:
+            raise OffsetOutOfRangeError(offset, partition.log_start, partition.log_end)
+
+    # --- DeleteShareGroupOffsets -----------------------------------------------------------------
+
+    @api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0)
+    async def delete(self, ctx: RequestContext, request: Struct) -> Response:
+        """Let a group without members forget what it knows of topics."""
+        names = list(dict.fromkeys(each.topic_name for each in request.topics))
+        refused: dict[str, GoQueueError] = {}
+        try:
+            group = self._members.group(request.group_id)
+            for name in names:
+                if not any(key[0] == self._topic_id(name) for key in group.queues):
+                    refused[name] = UnknownTopicError(
+                        f"group {request.group_id!r} has no offsets of topic {name!r}"
+                    )
+            known = [name for name in names if name not in refused]
+            await self._queues.close_topics(request.group_id, known)
+        except GoQueueError as error:
+            return {"error_code": code_for(error), "error_message": str(error), "responses": []}
+        return {
+            "error_code": ErrorCode.none,
+            "responses": [
+                {
+                    "topic_name": name,
+                    "topic_id": self._topic_id(name),
+                    **_outcome(refused.get(name)),
+                }
+                for name in names
+            ],
+        }
+
+
+def _outcome(error: GoQueueError | None) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none if error is None else code_for(error),
+        "error_message": None if error is None else str(error),
+    }

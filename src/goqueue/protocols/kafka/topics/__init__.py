@@ -1,0 +1,1 @@
+"""Topics: what there is, made and deleted; see README.md."""

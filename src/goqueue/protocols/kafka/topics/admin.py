@@ -1,0 +1,190 @@
+"""Making, growing and deleting topics. Every answer has one result for each topic asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.broker.assignments import check_assignments
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidAssignmentError,
+    InvalidReplicationError,
+)
+from goqueue.protocols.kafka.configs.entries import given
+from goqueue.protocols.kafka.configs.topic_configs import TopicResources
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.topics.setting_table import LISTED
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.topics.catalogue import Topic
+    from goqueue.topics.setting import Setting
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
+
+MAX_PARTITIONS_A_REQUEST: Final = 10_000
+"""Of all topics that one CreateTopics makes, as in Kafka; a request for more makes none of them."""
+_DEFAULT: Final = -1
+_BY_ID_FROM: Final = 6
+
+
+class AdminTopicsApi:
+    """What administrators do to topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._configs = TopicResources(broker)
+
+    # --- CreateTopics ----------------------------------------------------------------------------
+
+    @api(ApiKey.CREATE_TOPICS, 2, 7)
+    async def create_topics(self, ctx: RequestContext, request: Struct) -> Response:
+        """Make topics, or say whether they could be made."""
+        times = Counter(topic.name for topic in request.topics)
+        topics = request.topics
+        asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in topics)
+        if asked > MAX_PARTITIONS_A_REQUEST:
+            message = f"{asked} partitions in one request, at most {MAX_PARTITIONS_A_REQUEST} are"
+            code = ErrorCode.policy_violation
+            results = [_refused_topic(t.name, code, f"{message} made") for t in topics]
+        else:
+            results = [
+                await self._create(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                async for topic in in_turns(topics)
+            ]
+        return await encode_in_turns(ctx, {"topics": results})
+
+    async def _create(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
+        if twice:
+            return _refused_topic(asked.name, ErrorCode.invalid_request, "named more than once")
+        try:
+            overrides = given(asked)
+            count = self._partition_count(asked)
+            if dry:
+                topic = self._broker.topics.plan(asked.name, count, overrides)
+            else:
+                topic = await self._broker.create_topic(asked.name, count, overrides)
+        except GoQueueError as error:
+            return _refused_topic(asked.name, code_for(error), str(error))
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "topic_config_error_code": ErrorCode.none,
+            "num_partitions": topic.partition_count,
+            "replication_factor": 1,
+            "configs": Each(LISTED, partial(self._config, topic)),
+        }
+
+    def _config(self, topic: Topic, setting: Setting) -> dict[str, Any]:
+        return {
+            "name": setting.name,
+            "value": topic.settings.text(setting.name),
+            "read_only": False,
+            "config_source": self._configs.synonyms(topic, setting)[0].source,
+            "is_sensitive": False,
+        }
+
+    def _partition_count(self, asked: Struct) -> int:
+        """How many partitions a topic is to have, as a number or by naming their replicas."""
+        if asked.assignments:
+            check_assignments(
+                [each.broker_ids for each in asked.assignments], self._broker.settings.node_id
+            )
+            numbers = sorted(each.partition_index for each in asked.assignments)
+            if numbers != list(range(len(numbers))):
+                raise InvalidAssignmentError(f"partitions {numbers}, expected 0 to n without gaps")
+            return len(numbers)
+        if asked.replication_factor not in {_DEFAULT, 1}:
+            raise InvalidReplicationError(
+                f"replication factor {asked.replication_factor}, and there is 1 broker"
+            )
+        if asked.num_partitions == _DEFAULT:
+            return self._broker.settings.default_partitions
+        return int(asked.num_partitions)
+
+    # --- DeleteTopics ----------------------------------------------------------------------------
+
+    @api(ApiKey.DELETE_TOPICS, 1, 6)
+    async def delete_topics(self, ctx: RequestContext, request: Struct) -> Response:
+        """Delete topics, named by name or by id."""
+        if ctx.version < _BY_ID_FROM:
+            asked = [(name, None) for name in request.topic_names]
+        else:
+            asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        return {
+            "responses": [
+                await self._delete(name, topic_id) async for name, topic_id in in_turns(asked)
+            ]
+        }
+
+    async def _delete(self, name: str | None, topic_id: Any) -> dict[str, Any]:
+        try:
+            if name is None:
+                name = self._broker.topics.catalogue.topic_with_id(topic_id).name
+            topic = await self._broker.delete_topic(name)
+        except GoQueueError as error:
+            return {
+                "name": name,
+                "topic_id": topic_id,
+                "error_code": code_for(error),
+                "error_message": str(error),
+            }
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+        }
+
+    # --- CreatePartitions ------------------------------------------------------------------------
+
+    @api(ApiKey.CREATE_PARTITIONS, 0, 3)
+    async def create_partitions(self, ctx: RequestContext, request: Struct) -> Response:
+        """Give topics more partitions."""
+        times = Counter(topic.name for topic in request.topics)
+        return {
+            "results": [
+                await self._grow(topic, twice=times[topic.name] > 1, dry=request.validate_only)
+                async for topic in in_turns(once_each(request.topics, key=lambda t: t.name))
+            ]
+        }
+
+    async def _grow(self, asked: Struct, *, twice: bool, dry: bool) -> dict[str, Any]:
+        answer = {"name": asked.name, "error_code": ErrorCode.none, "error_message": None}
+        if twice:
+            code = ErrorCode.invalid_request
+            return {**answer, "error_code": code, "error_message": "named more than once"}
+        try:
+            topic = self._broker.topics.plan_growth(asked.name, asked.count)
+            self._check_new_partitions(asked, asked.count - topic.partition_count)
+            if not dry:
+                await self._broker.grow_topic(asked.name, asked.count)
+        except GoQueueError as error:
+            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        return answer
+
+    def _check_new_partitions(self, asked: Struct, new_count: int) -> None:
+        if asked.assignments is None:
+            return
+        replicas = [each.broker_ids for each in asked.assignments]
+        check_assignments(replicas, self._broker.settings.node_id, new_count)
+
+
+def _refused_topic(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "error_code": code,
+        "error_message": message,
+        "topic_config_error_code": ErrorCode.none,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [],
+    }

@@ -1,0 +1,122 @@
+"""DescribeTopicPartitions: topics page by page, where Metadata answers with all of them at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.errors import InvalidTopicNameError
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.topics.catalogue import check_name
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.topics.catalogue import Topic
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
+
+MAX_PARTITIONS: Final = 2000
+"""`max.request.partition.size.limit`: an answer describes no more partitions, whatever is asked
+for, and names the one to go on with. A topic that does not exist counts as one."""
+
+
+class TopicPartitionsApi:
+    """Describes the partitions of topics in pages, in the order of the topics' names."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
+    def describe(self, ctx: RequestContext, request: Struct) -> Response:
+        """One page, and where the next one begins; null after the last."""
+        at_topic, at_partition = "", 0
+        if request.cursor is not None:
+            at_topic, at_partition = request.cursor.topic_name, request.cursor.partition_index
+        if at_partition < 0:
+            names = dict.fromkeys(each.name for each in request.topics)
+            refused = [_without(name, ErrorCode.invalid_request) for name in names]
+            return {"topics": refused, "next_cursor": None}
+        left = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
+        topics: list[dict[str, Any]] = []
+        for name in self._names(request, at_topic):
+            first = at_partition if name == at_topic else 0
+            if left <= 0:
+                return {"topics": topics, "next_cursor": _cursor(name, first)}
+            topic = self._broker.topics.catalogue.by_name.get(name)
+            if topic is None:
+                topics.append(_without(name, _why_missing(name)))
+                left -= 1
+                continue
+            end = min(topic.partition_count, first + left)
+            topics.append(self._topic(topic, first, end))
+            if end < topic.partition_count:
+                return {"topics": topics, "next_cursor": _cursor(name, end)}
+            left -= end - first
+        return {"topics": topics, "next_cursor": None}
+
+    def _names(self, request: Struct, at_topic: str) -> list[str]:
+        """What is left to describe; the cursor's topic is told even if it is gone meanwhile."""
+        if not request.topics:
+            names = set(self._broker.topics.catalogue.by_name)
+        else:
+            names = {each.name for each in request.topics}
+            if request.cursor is not None:
+                names.add(at_topic)
+        return sorted(name for name in names if name >= at_topic)
+
+    def _topic(self, topic: Topic, first: int, end: int) -> dict[str, Any]:
+        node_id = self._broker.settings.node_id
+        return {
+            "error_code": ErrorCode.none,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.is_internal,
+            "partitions": [
+                {
+                    "error_code": ErrorCode.none,
+                    "partition_index": number,
+                    "leader_id": node_id,
+                    "leader_epoch": self._leader_epoch(PartitionId(topic.name, number)),
+                    "replica_nodes": [node_id],
+                    "isr_nodes": [node_id],
+                    "eligible_leader_replicas": [],
+                    "last_known_elr": [],
+                    "offline_replicas": [],
+                }
+                for number in range(first, end)
+            ],
+            "topic_authorized_operations": TOPIC_OPERATIONS,
+        }
+
+    def _leader_epoch(self, partition_id: PartitionId) -> int:
+        partition = self._broker.partitions.find(partition_id)
+        return -1 if partition is None else partition.leader_epoch
+
+
+def _cursor(name: str, number: int) -> dict[str, Any]:
+    return {"topic_name": name, "partition_index": number}
+
+
+def _without(name: str, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": None,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
+
+
+def _why_missing(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except InvalidTopicNameError as error:
+        return code_for(error)
+    return ErrorCode.unknown_topic_or_partition

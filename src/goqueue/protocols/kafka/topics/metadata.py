@@ -1,0 +1,142 @@
+"""Metadata: which topics there are, and that this node leads all of them."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.errors import (
+    GoQueueError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from goqueue.protocols.kafka.access.operations import cluster_operations, topic_operations
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.topics.creation_rate import CreationRate
+from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
+from goqueue.topics.catalogue import check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from goqueue.broker.broker import Broker
+    from goqueue.partitions.partition import Partition
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.protocols.kafka.settings import Address
+    from goqueue.topics.catalogue import Topic
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
+
+_log = logging.getLogger(__name__)
+
+
+class MetadataApi:
+    """Answers what clients ask first and again whenever something surprises them."""
+
+    def __init__(self, broker: Broker, advertised: Mapping[str, Address]) -> None:
+        """Tell clients of each listener, by its name, the address to come back to."""
+        self._broker = broker
+        self._advertised = advertised
+        self._creations = CreationRate(broker.clock.monotonic_s())
+
+    @api(ApiKey.METADATA, 0, 13)
+    async def metadata(self, ctx: RequestContext, request: Struct) -> Response:
+        """Describe the node and the topics asked for, making missing ones where that is wanted."""
+        everything = request.topics is None or (ctx.version == 0 and not request.topics)
+        found: list[Topic | dict[str, Any]]
+        if everything:
+            found = list(self._broker.topics.catalogue.by_name.values())
+        else:
+            may_create = bool(request.allow_auto_topic_creation)
+            asked = once_each(request.topics, key=lambda each: each.topic_id or each.name)
+            found = [
+                await self._asked(topic, may_create=may_create) async for topic in in_turns(asked)
+            ]
+        operations = topic_operations(asked=request.include_topic_authorized_operations)
+        address = self._advertised[ctx.listener_name]
+        node_id = self._broker.settings.node_id
+        return await encode_in_turns(
+            ctx,
+            {
+                "brokers": [
+                    {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
+                ],
+                "cluster_id": self._broker.settings.cluster_id,
+                "controller_id": node_id,
+                "topics": Each(found, partial(self._describe, operations)),
+                "cluster_authorized_operations": cluster_operations(
+                    asked=request.include_cluster_authorized_operations
+                ),
+            },
+        )
+
+    async def _asked(self, topic: Struct, *, may_create: bool) -> Topic | dict[str, Any]:
+        """One topic that the client named, or the answer that says why there is none."""
+        catalogue = self._broker.topics.catalogue
+        try:
+            if topic.topic_id:
+                return catalogue.topic_with_id(topic.topic_id)
+            name = topic.name or ""
+            found = catalogue.by_name.get(name)
+            return found or await self._missing(name, may_create=may_create)
+        except GoQueueError as error:
+            return _without(topic.name, topic.topic_id, error)
+
+    async def _missing(self, name: str, *, may_create: bool) -> Topic:
+        if not (may_create and self._broker.settings.auto_create_topics):
+            raise UnknownTopicError(f"there is no topic {name!r}, and it is not made by asking")
+        check_name(name)
+        if not self._creations.take(self._broker.clock.monotonic_s()):
+            _log.warning("topic %s is not made yet: too many were made by asking for them", name)
+            raise UnknownTopicError(f"there is no topic {name!r}, and it is not made yet")
+        try:
+            topic = await self._broker.create_topic(name)
+        except TopicExistsError:
+            return self._broker.topics.catalogue.topic(name)
+        _log.info("made topic %s with %d partitions, as asked", name, topic.partition_count)
+        return topic
+
+    def _describe(self, operations: int, topic: Topic | dict[str, Any]) -> dict[str, Any]:
+        if isinstance(topic, dict):
+            return {**topic, "topic_authorized_operations": operations}
+        try:
+            partitions = self._broker.partitions.of_topic(topic)
+        except UnknownTopicError as error:
+            missing = _without(topic.name, topic.topic_id, error)
+            return {**missing, "topic_authorized_operations": operations}
+        node_id = self._broker.settings.node_id
+
+        def describe(partition: Partition) -> dict[str, Any]:
+            return {
+                "error_code": ErrorCode.none,
+                "partition_index": partition.id.number,
+                "leader_id": node_id,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": [node_id],
+                "isr_nodes": [node_id],
+                "offline_replicas": [],
+            }
+
+        return {
+            "error_code": ErrorCode.none,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.is_internal,
+            "partitions": Each(partitions, describe),
+            "topic_authorized_operations": operations,
+        }
+
+
+def _without(name: str | None, topic_id: UUID | None, error: GoQueueError) -> dict[str, Any]:
+    return {
+        "error_code": code_for(error),
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [],
+    }

@@ -1,0 +1,1 @@
+"""Producers and transactions; see README.md."""

@@ -1,0 +1,153 @@
+"""Transactions for administrators: list, describe, and end by hand what hangs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.model.errors import GoQueueError
+from goqueue.model.patterns import whole_match
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.transactions.messages import TransactionFilter
+from goqueue.transactions.states import TransactionState
+from goqueue.transactions.transaction import by_topic
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.transactions.messages import TransactionView
+
+_RENEWING_VERSION: Final = 2
+MAX_PATTERN_CHARS: Final = 249
+"""Of a pattern for transactional ids; a longer one is refused."""
+
+
+def _listed(line: TransactionView) -> dict[str, Any]:
+    return {
+        "transactional_id": line.transactional_id,
+        "producer_id": line.producer_id,
+        "transaction_state": line.state,
+    }
+
+
+class TransactionAdminApi:
+    """Shows transactions, and ends them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @api(ApiKey.LIST_TRANSACTIONS, 0, 2)
+    async def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:
+        """The transactional ids that the filters let through."""
+        states = {state.value for state in TransactionState}
+        pattern = request.transactional_id_pattern
+        wanted = TransactionFilter(
+            states=frozenset(request.state_filters),
+            producer_ids=frozenset(request.producer_id_filters),
+            min_duration_ms=request.duration_filter,
+        )
+        if pattern:
+            matches = whole_match(pattern, max_chars=MAX_PATTERN_CHARS)
+            wanted = TransactionFilter(
+                wanted.states, wanted.producer_ids, wanted.min_duration_ms, matches
+            )
+        found = list(self._broker.transactions.list(wanted))
+        return await encode_in_turns(
+            ctx,
+            {
+                "error_code": ErrorCode.none,
+                "unknown_state_filters": sorted(wanted.states - states),
+                "transaction_states": Each(found, _listed),
+            },
+        )
+
+    @api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0)
+    async def describe_transactions(self, ctx: RequestContext, request: Struct) -> Response:
+        """Each transactional id that was asked for."""
+        asked = list(dict.fromkeys(request.transactional_ids))
+        return await encode_in_turns(ctx, {"transaction_states": Each(asked, self._describe)})
+
+    def _describe(self, transactional_id: str) -> dict[str, Any]:
+        try:
+            found = self._broker.transactions.describe(transactional_id)
+        except GoQueueError as error:
+            return {
+                "error_code": code_for(error),
+                "transactional_id": transactional_id,
+                "transaction_state": "",
+                "transaction_timeout_ms": 0,
+                "transaction_start_time_ms": -1,
+                "producer_id": -1,
+                "producer_epoch": -1,
+                "topics": [],
+            }
+        return {
+            "error_code": ErrorCode.none,
+            "transactional_id": transactional_id,
+            "transaction_state": found.state,
+            "transaction_timeout_ms": found.timeout_ms,
+            "transaction_start_time_ms": found.started_ms,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.epoch,
+            "topics": [
+                {"topic": topic, "partitions": list(numbers)}
+                for topic, numbers in by_topic(found.partitions)
+            ],
+        }
+
+    @api(ApiKey.WRITE_TXN_MARKERS, 1, 2)
+    async def write_txn_markers(self, ctx: RequestContext, request: Struct) -> Response:
+        """End transactions in single partitions: how an administrator aborts one that hangs."""
+        return {
+            "markers": [
+                {
+                    "producer_id": marker.producer_id,
+                    "topics": [
+                        {
+                            "name": topic.name,
+                            "partitions": [
+                                {
+                                    "partition_index": number,
+                                    "error_code": await self._write(
+                                        PartitionId(topic.name, number), marker
+                                    ),
+                                }
+                                for number in topic.partition_indexes
+                            ],
+                        }
+                        for topic in marker.topics
+                    ],
+                }
+                for marker in request.markers
+            ]
+        }
+
+    async def _write(self, place: PartitionId, marker: Struct) -> ErrorCode:
+        """A marker where the producer has something open; nowhere else is there one to write."""
+        outcome = Marker.COMMIT if marker.transaction_result else Marker.ABORT
+        try:
+            if place.topic == OFFSETS_TOPIC:
+                self._broker.partitions.partition(place)
+                await self._broker.groups.complete_transaction(
+                    place.number, marker.producer_id, commit=outcome is Marker.COMMIT
+                )
+                return ErrorCode.none
+            partition = self._broker.partitions.partition(place)
+            # With transaction.version 2 a marker begins an epoch; one of this epoch is late.
+            newest = partition.sequences.epoch_of(marker.producer_id)
+            late = newest if (marker.transaction_version or 0) >= _RENEWING_VERSION else newest - 1
+            if marker.producer_epoch <= late:
+                return ErrorCode.invalid_producer_epoch
+            placed = partition.append_marker(
+                outcome, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
+            )
+            if placed is not None:
+                await partition.durable(placed)
+        except GoQueueError as error:
+            return code_for(error)
+        return ErrorCode.none

@@ -1,0 +1,111 @@
+"""Producer ids, and who is writing to a partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.transactions.fenced_codes import known_to
+from goqueue.protocols.kafka.turns import Each, encode_in_turns
+from goqueue.transactions.messages import Identity, InitRequest
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.partitions.partition import Partition
+    from goqueue.protocols.kafka.context import RequestContext
+    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.reading import Struct
+
+
+_FENCED_FROM: Final = 4
+
+
+def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    return {
+        "error_code": known_to(ctx.version, code, fenced_from=_FENCED_FROM),
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+
+
+class ProducersApi:
+    """Gives producers their identity."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @api(ApiKey.INIT_PRODUCER_ID, 0, 5, on_error=_refused)
+    async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
+        """An identity: a new one, or the next of a transactional id."""
+        identity = await self._identity(request)
+        return {
+            "error_code": ErrorCode.none,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+        }
+
+    async def _identity(self, request: Struct) -> Identity:
+        if request.transactional_id is None:
+            # One that a client had before is not continued, as in Kafka.
+            return Identity(await self._broker.producer_ids.allocate(), 0)
+        expected = Identity(request.producer_id, request.producer_epoch)
+        if (expected.producer_id < 0) != (expected.epoch < 0):
+            raise InvalidTransactionRequestError(
+                f"producer id {expected.producer_id} and epoch {expected.epoch}: give both or none"
+            )
+        return await self._broker.transactions.init_producer(
+            InitRequest(
+                transactional_id=request.transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                expected=None if expected.producer_id < 0 else expected,
+            )
+        )
+
+    @api(ApiKey.DESCRIBE_PRODUCERS, 0, 0)
+    async def describe_producers(self, ctx: RequestContext, request: Struct) -> Response:
+        """The idempotent producers that a partition remembers."""
+        numbers: defaultdict[str, dict[int, None]] = defaultdict(dict)
+        for topic in request.topics:
+            numbers[topic.name].update(dict.fromkeys(topic.partition_indexes))
+
+        def describe(name: str) -> dict[str, Any]:
+            places = [PartitionId(name, number) for number in numbers[name]]
+            return {"name": name, "partitions": Each(places, self._describe)}
+
+        return await encode_in_turns(ctx, {"topics": Each(list(numbers), describe)})
+
+    def _describe(self, partition_id: PartitionId) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "partition_index": partition_id.number,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "active_producers": [],
+        }
+        try:
+            partition = self._broker.partitions.partition(partition_id)
+        except GoQueueError as error:
+            return {**answer, "error_code": code_for(error), "error_message": str(error)}
+        answer["active_producers"] = [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": state.epoch,
+                "last_sequence": state.last_sequence,
+                "last_timestamp": state.last_timestamp_ms,
+                "coordinator_epoch": -1,
+                "current_txn_start_offset": _first_offset(partition, producer_id),
+            }
+            for producer_id, state in partition.sequences
+        ]
+        return answer
+
+
+def _first_offset(partition: Partition, producer_id: int) -> int:
+    first = partition.transactions.first_of(producer_id)
+    return -1 if first is None else first

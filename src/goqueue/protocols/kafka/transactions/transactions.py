@@ -1,0 +1,232 @@
+"""Transactions: what a producer does in one, from its first partition to its end."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.errors import GoQueueError, InvalidGroupIdError
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.transactions.fenced_codes import known_to
+from goqueue.transactions.messages import EndRequest, Identity
+from goqueue.wire.kafka.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from goqueue.broker.broker import Broker
+    from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+
+_BATCHED_FROM: Final = 4
+_ABORTABLE_FROM: Final = 5
+_FENCED_FROM: Final = 2
+_IMPLICIT_OFFSETS_FROM: Final = 5
+_RENEWED_FROM: Final = 5
+
+
+def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
+    return {"error_code": known_to(ctx.version, code, fenced_from=_FENCED_FROM)}
+
+
+class TransactionsApi:
+    """Serves transactional producers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._transactions = broker.transactions
+
+    # --- AddPartitionsToTxn ----------------------------------------------------------------------
+
+    @api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5)
+    async def add_partitions(self, ctx: RequestContext, request: Struct) -> Response:
+        """Let transactions write to partitions, or only look whether they may."""
+        if ctx.version >= _BATCHED_FROM:
+            return {
+                "error_code": ErrorCode.none,
+                "results_by_transaction": [
+                    {
+                        "transactional_id": each.transactional_id,
+                        "topic_results": _by_topic(await self._add(ctx, each)),
+                    }
+                    for each in request.transactions
+                ],
+            }
+        codes = await self._add_partitions(
+            ctx,
+            request.v3_and_below_transactional_id,
+            Identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            _places(request.v3_and_below_topics),
+        )
+        return {"results_by_topic_v3_and_below": _by_topic(codes)}
+
+    async def _add(self, ctx: RequestContext, each: Struct) -> dict[PartitionId, ErrorCode]:
+        identity = Identity(each.producer_id, each.producer_epoch)
+        places = _places(each.topics)
+        if each.verify_only:
+            return {place: self._verified(ctx, each, place) for place in places}
+        return await self._add_partitions(ctx, each.transactional_id, identity, places)
+
+    async def _add_partitions(
+        self,
+        ctx: RequestContext,
+        transactional_id: str,
+        identity: Identity,
+        places: list[PartitionId],
+    ) -> dict[PartitionId, ErrorCode]:
+        """All or none, as in Kafka: one that does not exist keeps the others out."""
+        codes = {place: self._missing(place) for place in places}
+        if any(codes.values()):
+            return {
+                place: code or ErrorCode.operation_not_attempted for place, code in codes.items()
+            }
+        try:
+            await self._transactions.add_partitions(transactional_id, identity, places)
+        except GoQueueError as error:
+            code = known_to(ctx.version, code_for(error), fenced_from=_FENCED_FROM)
+            return dict.fromkeys(places, code)
+        return codes
+
+    def _missing(self, place: PartitionId) -> ErrorCode:
+        try:
+            topic, _ = self._broker.partitions.resolve(place)
+        except GoQueueError as error:
+            return code_for(error)
+        return ErrorCode.topic_authorization_failed if topic.is_internal else ErrorCode.none
+
+    def _verified(self, ctx: RequestContext, asked: Struct, place: PartitionId) -> ErrorCode:
+        """Whether a partition is part of the transaction; nothing is added."""
+        identity = Identity(asked.producer_id, asked.producer_epoch)
+        try:
+            self._transactions.verify(identity, place, asked.transactional_id)
+        except GoQueueError as error:
+            return _abortable(code_for(error), ctx.version)
+        return ErrorCode.none
+
+    # --- Offsets ---------------------------------------------------------------------------------
+
+    @api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, on_error=_refused)
+    async def add_offsets(self, ctx: RequestContext, request: Struct) -> Response:
+        """Let a transaction commit offsets of a group."""
+        if not request.group_id:
+            raise InvalidGroupIdError("the group id is empty")
+        identity = Identity(request.producer_id, request.producer_epoch)
+        await self._transactions.add_offsets(request.transactional_id, identity, request.group_id)
+        return {"error_code": ErrorCode.none}
+
+    @api(ApiKey.TXN_OFFSET_COMMIT, 0, 5)
+    async def txn_offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
+        """Note offsets that count when the transaction commits; one result for each partition."""
+        codes: dict[PartitionId, ErrorCode] = {}
+        offsets = []
+        for topic in request.topics:
+            for each in topic.partitions:
+                place = PartitionId(topic.name, each.partition_index)
+                codes[place] = self._absent(place)
+                if not codes[place]:
+                    offsets.append(
+                        OffsetToCommit(
+                            topic=topic.name,
+                            partition=each.partition_index,
+                            offset=each.committed_offset,
+                            leader_epoch=each.committed_leader_epoch,
+                            metadata=each.committed_metadata or "",
+                        )
+                    )
+        commit = CommitRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            generation_or_epoch=request.generation_id,
+            instance_id=request.group_instance_id,
+            offsets=tuple(offsets),
+        )
+        codes |= await self._stage(ctx, request, commit)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": codes[PartitionId(topic.name, each.partition_index)],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _absent(self, place: PartitionId) -> ErrorCode:
+        try:
+            self._broker.partitions.partition(place)
+        except GoQueueError as error:
+            return code_for(error)
+        return ErrorCode.none
+
+    async def _stage(
+        self, ctx: RequestContext, request: Struct, commit: CommitRequest
+    ) -> dict[PartitionId, ErrorCode]:
+        """The codes of the partitions that exist."""
+        identity = Identity(request.producer_id, request.producer_epoch)
+        transactional_id = request.transactional_id
+        try:
+            if not request.group_id:
+                raise InvalidGroupIdError("the group id is empty")
+            if ctx.version >= _IMPLICIT_OFFSETS_FROM:
+                await self._transactions.add_offsets(transactional_id, identity, commit.group_id)
+            outcomes = await self._transactions.stage_offsets(transactional_id, identity, commit)
+        except GoQueueError as error:
+            code = _abortable(code_for(error), ctx.version)
+            return {PartitionId(each.topic, each.partition): code for each in commit.offsets}
+        return {
+            PartitionId(*place): ErrorCode.none if refusal is None else code_for(refusal)
+            for place, refusal in outcomes.partitions
+        }
+
+    # --- EndTxn ----------------------------------------------------------------------------------
+
+    @api(ApiKey.END_TXN, 0, 5, on_error=_refused)
+    async def end_txn(self, ctx: RequestContext, request: Struct) -> Response:
+        """Commit or abort. From version 5 on the producer goes on in the epoch that it is told."""
+        identity = Identity(request.producer_id, request.producer_epoch)
+        marker = Marker.COMMIT if request.committed else Marker.ABORT
+        if ctx.version >= _RENEWED_FROM:
+            asked = EndRequest(request.transactional_id, identity, marker)
+            identity = await self._transactions.end_and_renew(asked)
+        else:
+            await self._transactions.end(request.transactional_id, identity, marker)
+        return {
+            "error_code": ErrorCode.none,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+        }
+
+
+def _abortable(code: ErrorCode, version: int) -> ErrorCode:
+    """A code in the words of a version: newer ones tell apart what an abort cures (KIP-1050)."""
+    if code is ErrorCode.invalid_txn_state and version >= _ABORTABLE_FROM:
+        return ErrorCode.transaction_abortable
+    return code
+
+
+def _places(topics: Iterable[Struct]) -> list[PartitionId]:
+    return [PartitionId(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _by_topic(codes: dict[PartitionId, ErrorCode]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic,
+            "results_by_partition": [
+                {"partition_index": place.number, "partition_error_code": code}
+                for place, code in group
+            ],
+        }
+        for topic, group in groupby(sorted(codes.items()), key=lambda item: item[0].topic)
+    ]

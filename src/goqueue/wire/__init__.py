@@ -1,0 +1,1 @@
+"""What goes over the network, in both directions; see README.md."""
