@@ -7,11 +7,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from goqueue.client.acknowledging import Acknowledgement, PendingAcknowledgement
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.outgoing import to_ms
 from goqueue.client.queue_messages import AsyncQueueMessage
 from goqueue.client.queue_stream import QueueStream
-from goqueue.client.settling import Judgement, Settling
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ class AsyncQueue:
         verdict: pb.Verdict.ValueType,
         reason: str = "",
         delay_ms: int | None = None,
-    ) -> Settling:
+    ) -> PendingAcknowledgement:
         """What the methods of a message do."""
-        return self._stream.settle(message, Judgement(verdict, reason, delay_ms))
+        return self._stream.settle(message, Acknowledgement(verdict, reason, delay_ms))
 
     async def flush(self) -> None:
         """Return when everything said so far of messages is stored.
@@ -125,7 +125,7 @@ class AsyncQueue:
         Raises:
             GoQueueError: the first that was not, since the last flush.
         """
-        await self._stream.settlements.flush()
+        await self._stream.acknowledger.flush()
 
     @property
     def assignment(self) -> frozenset[Place]:

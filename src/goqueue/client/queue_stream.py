@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from grpc import aio
 
+from goqueue.client.acknowledging import Acknowledgement, Acknowledger, PendingAcknowledgement
+from goqueue.client.delivered_messages import Delivered, Run
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
-from goqueue.client.queue_messages import Delivered, Run
 from goqueue.client.rejoining import one_session
-from goqueue.client.settling import Judgement, Settlements, Settling
 from goqueue.client.types import Place
 from goqueue.model.errors import GoQueueError, ReceiptError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
@@ -55,7 +55,7 @@ class QueueStream(Generic[M]):
         self._work = asyncio.Event()
         """There is something to send, perhaps."""
         timeout_s = channels.settings.call_timeout_ms / 1000
-        self.settlements = Settlements(timeout_s, self._work.set)
+        self.acknowledger = Acknowledger(timeout_s, self._work.set)
         self._news = asyncio.Event()
         """There is something to take, or there never will be."""
         self._is_joined = asyncio.Event()
@@ -101,7 +101,7 @@ class QueueStream(Generic[M]):
             self._give_back(self.messages)
             if self._call is not None:
                 try:
-                    await self.settlements.flush()
+                    await self.acknowledger.flush()
                 except GoQueueError as error:
                     logger.warning("not everything that was said is settled: %s", error)
         finally:
@@ -119,7 +119,7 @@ class QueueStream(Generic[M]):
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.settlements.fail_all(ClientClosedError("the queue was closed"))
+        self.acknowledger.fail_all(ClientClosedError("the queue was closed"))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -128,9 +128,9 @@ class QueueStream(Generic[M]):
 
     def _give_back(self, messages: deque[M] | list[M]) -> None:
         """Make as if messages had never been delivered."""
-        said = Judgement(pb.VERDICT_RETURN, is_quiet=True)
+        said = Acknowledgement(pb.VERDICT_RETURN, is_quiet=True)
         while messages:
-            self.settlements.add(messages.pop(), said)
+            self.acknowledger.add(messages.pop(), said)
 
     # --- Taking and settling ---------------------------------------------------------------------
 
@@ -149,13 +149,13 @@ class QueueStream(Generic[M]):
             await self._news.wait()
         return True
 
-    def settle(self, message: M, judgement: Judgement) -> Settling:
+    def settle(self, message: M, acknowledgement: Acknowledgement) -> PendingAcknowledgement:
         """Say what became of a message."""
         if self.is_closed:
             raise ClientClosedError("the queue was closed, and its messages were handed back")
-        if judgement.verdict != pb.VERDICT_EXTEND:
+        if acknowledgement.verdict != pb.VERDICT_EXTEND:
             message.is_settled = True
-        return Settling(self.settlements.add(message, judgement), message)
+        return PendingAcknowledgement(self.acknowledger.add(message, acknowledgement), message)
 
     async def _renew(self) -> None:
         """Keep what waits here from being handed to somebody else."""
@@ -163,8 +163,8 @@ class QueueStream(Generic[M]):
         while True:
             await asyncio.sleep(max(self._visibility_s / _RENEWALS, _SHORTEST_RENEWAL_S))
             delay_ms = round(self._visibility_s * 1000)
-            said = Judgement(pb.VERDICT_EXTEND, "", delay_ms, is_quiet=True)
-            for frame in {self.settlements.add(message, said) for message in tuple(self.messages)}:
+            said = Acknowledgement(pb.VERDICT_EXTEND, "", delay_ms, is_quiet=True)
+            for frame in {self.acknowledger.add(message, said) for message in tuple(self.messages)}:
                 await frame.done()
                 for message, error in frame.failures.items():
                     if isinstance(error, ReceiptError) and message in self.messages:
@@ -189,7 +189,7 @@ class QueueStream(Generic[M]):
     def _give_up(self, error: GoQueueError) -> None:
         self._failure = error
         self._call = None
-        self.settlements.fail_all(error)
+        self.acknowledger.fail_all(error)
         self._is_joined.set()
         self._news.set()
 
@@ -199,7 +199,7 @@ class QueueStream(Generic[M]):
         self._is_joined.clear()
         self._returning += self.messages
         self.messages.clear()
-        self.settlements.lost()
+        self.acknowledger.lost()
 
     async def _serve(self) -> None:
         call: Any = self._channels.next().consume.Subscribe(wait_for_ready=True)
@@ -212,7 +212,7 @@ class QueueStream(Generic[M]):
                     case "columns":
                         self._received(response.columns)
                     case "settled":
-                        self.settlements.answered(response.settled)
+                        self.acknowledger.answered(response.settled)
                     case "assignment":
                         self._assigned(response.assignment)
                         if writer is None:
@@ -253,6 +253,6 @@ class QueueStream(Generic[M]):
                 if self.is_closed and not has_drained:
                     has_drained = True
                     await call.write(pb.SubscribeRequest(drain=pb.SubscribeDrain()))
-                while (settle := self.settlements.next_frame(self._session)) is not None:
+                while (settle := self.acknowledger.next_frame(self._session)) is not None:
                     await call.write(pb.SubscribeRequest(settle=settle))
                 await self._work.wait()

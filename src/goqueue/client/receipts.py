@@ -1,4 +1,4 @@
-"""Settling messages by their receipts, away from the queue that they came from."""
+"""Acknowledging messages by their receipts, away from the queue that they came from."""
 
 from __future__ import annotations
 

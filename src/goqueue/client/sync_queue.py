@@ -6,10 +6,10 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
+from goqueue.client.acknowledging import Acknowledgement
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.queue_messages import QueueMessage
 from goqueue.client.queue_stream import QueueStream
-from goqueue.client.settling import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Queue:
 
     def __init__(self, thread: LoopThread, channels: Channels, join: pb.SubscribeJoin) -> None:
         self._thread = thread
-        self._said: list[tuple[QueueMessage, Judgement]] = []
+        self._said: list[tuple[QueueMessage, Acknowledgement]] = []
         """What other threads said and the loop has not heard."""
         self._will_hear = False
         self._lock = Lock()
@@ -84,28 +84,28 @@ class Queue:
         """What the methods of a message do."""
         if self._stream.is_closed:
             raise ClientClosedError("the queue was closed, and its messages were handed back")
-        judgement = Judgement(verdict, reason, delay_ms)
+        acknowledgement = Acknowledgement(verdict, reason, delay_ms)
         if wait:
-            self._thread.call(self._settle(message, judgement))
+            self._thread.call(self._settle(message, acknowledgement))
             return
         with self._lock:
-            self._said.append((message, judgement))
+            self._said.append((message, acknowledgement))
             if self._will_hear:
                 return
             self._will_hear = True
         self._thread.loop.call_soon_threadsafe(self._hear)
 
-    async def _settle(self, message: QueueMessage, judgement: Judgement) -> None:
+    async def _settle(self, message: QueueMessage, acknowledgement: Acknowledgement) -> None:
         self._hear()
-        await self._stream.settle(message, judgement)
+        await self._stream.settle(message, acknowledgement)
 
     def _hear(self) -> None:
         """Take over what other threads have said, in the order in which they said it."""
         with self._lock:
             said, self._said, self._will_hear = self._said, [], False
         with suppress(ClientClosedError):  # whoever closes a queue has handed its messages back
-            for message, judgement in said:
-                self._stream.settle(message, judgement)
+            for message, acknowledgement in said:
+                self._stream.settle(message, acknowledgement)
 
     def flush(self) -> None:
         """Return when everything said so far of messages is stored.
@@ -117,7 +117,7 @@ class Queue:
 
     async def _flush(self) -> None:
         self._hear()
-        await self._stream.settlements.flush()
+        await self._stream.acknowledger.flush()
 
     @property
     def assignment(self) -> frozenset[Place]:

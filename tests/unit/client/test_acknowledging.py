@@ -6,15 +6,16 @@ import asyncio
 
 import pytest
 
-from goqueue.client import settling
+from goqueue.client import acknowledging
+from goqueue.client.acknowledging import Acknowledgement, Acknowledger, PendingAcknowledgement
+from goqueue.client.delivered_messages import Run
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
-from goqueue.client.queue_messages import AsyncQueueMessage, Run
-from goqueue.client.settling import Judgement, Settlements, Settling
+from goqueue.client.queue_messages import AsyncQueueMessage
 from goqueue.model.errors import ExpiredReceiptError, ReceiptError, UnknownReceiptError
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
-ACK = Judgement(pb.VERDICT_ACK)
-NACK = Judgement(pb.VERDICT_NACK)
+ACK = Acknowledgement(pb.VERDICT_ACK)
+NACK = Acknowledgement(pb.VERDICT_NACK)
 EXPIRED = pb.Error(name="ExpiredReceiptError", message="too late")
 UNKNOWN = pb.Error(name="UnknownReceiptError", message="expired before a restart, perhaps")
 DONE = pb.Error(name="UnknownReceiptError", message="used", details={"is_done": "1"})
@@ -37,7 +38,7 @@ def messages(count, session=1):
 def played(scenario, timeout_s=60.0):
     async def main():
         calls = []
-        await scenario(Settlements(timeout_s, lambda: calls.append(None)), calls)
+        await scenario(Acknowledger(timeout_s, lambda: calls.append(None)), calls)
 
     asyncio.run(main())
 
@@ -71,7 +72,7 @@ def test_few_frames_are_under_way_and_the_next_one_grows():
 
 
 def test_a_frame_has_a_bound(monkeypatch):
-    monkeypatch.setattr(settling, "MAX_FRAME", 2)
+    monkeypatch.setattr(acknowledging, "MAX_FRAME", 2)
 
     async def scenario(said, _calls):
         for message in messages(3):
@@ -85,7 +86,7 @@ def test_a_frame_has_a_bound(monkeypatch):
 def test_each_is_told_its_own_failure():
     async def scenario(said, _calls):
         fine, late = messages(2)
-        settled = [Settling(said.add(each, ACK), each) for each in (fine, late)]
+        settled = [PendingAcknowledgement(said.add(each, ACK), each) for each in (fine, late)]
         result = pb.SettleResult(correlation_id=said.next_frame(1).correlation_id)
         result.failures.add(delivery_id=late.delivery_id, error=EXPIRED)
         said.answered(result)
@@ -112,7 +113,7 @@ def test_messages_of_an_earlier_stream_go_by_their_receipts():
 
 
 @pytest.mark.parametrize(
-    ("judgement", "error", "counts"),
+    ("acknowledgement", "error", "counts"),
     [
         (ACK, DONE, True),
         (ACK, UNKNOWN, False),
@@ -122,10 +123,10 @@ def test_messages_of_an_earlier_stream_go_by_their_receipts():
         (NACK, EXPIRED, True),
     ],
 )
-def test_what_was_said_twice_because_an_answer_was_lost_counts_once(judgement, error, counts):
+def test_what_was_said_twice_because_an_answer_was_lost_counts_once(acknowledgement, error, counts):
     async def scenario(said, _calls):
         (message,) = messages(1)
-        settled = Settling(said.add(message, judgement), message)
+        settled = PendingAcknowledgement(said.add(message, acknowledgement), message)
         said.next_frame(1)
         said.lost()
         again = said.next_frame(2)
@@ -159,9 +160,9 @@ def test_frames_that_were_lost_are_sent_again_before_others():
 def test_an_answer_that_does_not_come_is_given_up():
     async def scenario(said, _calls):
         sent, waiting = messages(2)
-        settled = Settling(said.add(sent, ACK), sent)
+        settled = PendingAcknowledgement(said.add(sent, ACK), sent)
         said.next_frame(1)
-        late = Settling(said.add(waiting, NACK), waiting)
+        late = PendingAcknowledgement(said.add(waiting, NACK), waiting)
         for each in (settled, late):
             with pytest.raises(BrokerUnavailableError):
                 await each
@@ -175,7 +176,7 @@ def test_an_answer_that_does_not_come_is_given_up():
 def test_a_frame_that_fails_as_a_whole_tells_everyone():
     async def scenario(said, _calls):
         (message,) = messages(1)
-        settled = Settling(said.add(message, ACK), message)
+        settled = PendingAcknowledgement(said.add(message, ACK), message)
         number = said.next_frame(1).correlation_id
         said.answered(pb.SettleResult(correlation_id=number, error=UNKNOWN))
         with pytest.raises(UnknownReceiptError):
@@ -187,7 +188,7 @@ def test_a_frame_that_fails_as_a_whole_tells_everyone():
 def test_nobody_hears_of_the_client_s_own_affairs():
     async def scenario(said, _calls):
         (message,) = messages(1)
-        frame = said.add(message, Judgement(pb.VERDICT_RETURN, is_quiet=True))
+        frame = said.add(message, Acknowledgement(pb.VERDICT_RETURN, is_quiet=True))
         said.fail_all(ClientClosedError("closed"))
         await frame.done()
         assert not said

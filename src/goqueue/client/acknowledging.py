@@ -22,7 +22,7 @@ from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from goqueue.client.queue_messages import Delivered
+    from goqueue.client.delivered_messages import Delivered
 
 MAX_IN_FLIGHT: Final = 2
 """Frames that are sent and not answered. Others wait, and grow."""
@@ -32,7 +32,7 @@ MAX_FRAME: Final = 1000
 _GIVES_BACK: Final = frozenset({pb.VERDICT_NACK, pb.VERDICT_RELEASE, pb.VERDICT_RETURN})
 
 
-class Judgement(NamedTuple):
+class Acknowledgement(NamedTuple):
     """What is said of a message."""
 
     verdict: pb.Verdict.ValueType
@@ -45,10 +45,18 @@ class Judgement(NamedTuple):
 class Frame:
     """Messages of which the same is said, in one request."""
 
-    __slots__ = ("failures", "in_doubt", "is_done", "judgement", "messages", "timer", "waiters")
+    __slots__ = (
+        "acknowledgement",
+        "failures",
+        "in_doubt",
+        "is_done",
+        "messages",
+        "timer",
+        "waiters",
+    )
 
-    def __init__(self, judgement: Judgement) -> None:
-        self.judgement = judgement
+    def __init__(self, acknowledgement: Acknowledgement) -> None:
+        self.acknowledgement = acknowledgement
         self.messages: list[Delivered] = []
         self.waiters: list[asyncio.Future[None]] = []
         self.failures: dict[Delivered, GoQueueError] = {}
@@ -78,7 +86,7 @@ class Frame:
         """
         if not self.in_doubt:
             return False
-        if self.judgement.verdict in _GIVES_BACK:
+        if self.acknowledgement.verdict in _GIVES_BACK:
             return isinstance(error, ReceiptError)
         return isinstance(error, UnknownReceiptError) and bool(error.is_done)
 
@@ -90,7 +98,7 @@ class Frame:
             await waiter
 
 
-class Settling:
+class PendingAcknowledgement:
     """What was said of one message; await it to know that the broker has stored it."""
 
     __slots__ = ("_frame", "_message")
@@ -111,7 +119,7 @@ class Settling:
                 raise error
 
 
-class Settlements:
+class Acknowledger:
     """Everything that was said and is not answered."""
 
     def __init__(self, timeout_s: float, on_work: Callable[[], None]) -> None:
@@ -119,7 +127,7 @@ class Settlements:
         self._timeout_s = timeout_s
         self._on_work = on_work
         self._loop = asyncio.get_running_loop()
-        self._open: dict[Judgement, Frame] = {}
+        self._open: dict[Acknowledgement, Frame] = {}
         self._waiting: deque[Frame] = deque()
         self._in_flight: dict[int, Frame] = {}
         self._numbers = count(1)
@@ -129,17 +137,17 @@ class Settlements:
     def __bool__(self) -> bool:
         return bool(self._waiting or self._in_flight)
 
-    def add(self, message: Delivered, judgement: Judgement) -> Frame:
+    def add(self, message: Delivered, acknowledgement: Acknowledgement) -> Frame:
         """Put a message into a frame that is not sent yet."""
-        frame = self._open.get(judgement)
+        frame = self._open.get(acknowledgement)
         if frame is None:
-            frame = self._open[judgement] = Frame(judgement)
+            frame = self._open[acknowledgement] = Frame(acknowledgement)
             frame.timer = self._loop.call_later(self._timeout_s, self._expire, frame)
             self._waiting.append(frame)
             self._on_work()
         frame.messages.append(message)
         if len(frame.messages) >= MAX_FRAME:
-            del self._open[judgement]
+            del self._open[acknowledgement]
         return frame
 
     def next_frame(self, session: int) -> pb.SubscribeSettle | None:
@@ -147,11 +155,11 @@ class Settlements:
         if not self._waiting or len(self._in_flight) >= MAX_IN_FLIGHT:
             return None
         frame = self._waiting.popleft()
-        if self._open.get(frame.judgement) is frame:
-            del self._open[frame.judgement]
+        if self._open.get(frame.acknowledgement) is frame:
+            del self._open[frame.acknowledgement]
         number = next(self._numbers)
         self._in_flight[number] = frame
-        verdict, reason, delay_ms, _ = frame.judgement
+        verdict, reason, delay_ms, _ = frame.acknowledgement
         settle = pb.SubscribeSettle(
             correlation_id=number, verdict=verdict, reason=reason, delay_ms=delay_ms
         )
@@ -194,12 +202,12 @@ class Settlements:
         frame.fail(error)
 
     def _note(self, frame: Frame, error: GoQueueError) -> None:
-        if self.failure is None and not frame.judgement.is_quiet:
+        if self.failure is None and not frame.acknowledgement.is_quiet:
             self.failure = error
 
     def _expire(self, frame: Frame) -> None:
-        if self._open.get(frame.judgement) is frame:
-            del self._open[frame.judgement]
+        if self._open.get(frame.acknowledgement) is frame:
+            del self._open[frame.acknowledgement]
         if frame in self._waiting:
             self._waiting.remove(frame)
         self._fail(
