@@ -126,7 +126,6 @@ class Acknowledger:
         """Give up what is not answered in time; `on_work` is told that there is something."""
         self._timeout_s = timeout_s
         self._on_work = on_work
-        self._loop = asyncio.get_running_loop()
         self._open: dict[Acknowledgement, Frame] = {}
         self._waiting: deque[Frame] = deque()
         self._in_flight: dict[int, Frame] = {}
@@ -142,7 +141,8 @@ class Acknowledger:
         frame = self._open.get(acknowledgement)
         if frame is None:
             frame = self._open[acknowledgement] = Frame(acknowledgement)
-            frame.timer = self._loop.call_later(self._timeout_s, self._expire, frame)
+            loop = asyncio.get_running_loop()
+            frame.timer = loop.call_later(self._timeout_s, self._expire, frame)
             self._waiting.append(frame)
             self._on_work()
         frame.messages.append(message)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from goqueue.client.acknowledging import Acknowledgement, PendingAcknowledgement
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.outgoing import to_ms
 from goqueue.client.queue_messages import AsyncQueueMessage
-from goqueue.client.queue_stream import QueueStream
+from goqueue.client.queue_stream import M, QueueStream
 from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from goqueue.client.channels import Channels
+    from goqueue.client.delivered_messages import Run
     from goqueue.client.types import Place, Time
 
 logger = logging.getLogger(__name__)
@@ -38,10 +40,14 @@ class AsyncQueue:
     """
 
     def __init__(self, channels: Channels, join: pb.SubscribeJoin) -> None:
-        self._stream: QueueStream[AsyncQueueMessage] = QueueStream(
-            channels, join, lambda run, at: AsyncQueueMessage(self, run, at)
-        )
+        self._channels = channels
+        self._join = join
+        self._stream = self.stream(partial(AsyncQueueMessage, self))
         self._in_a_row = 0
+
+    def stream(self, make: Callable[[Run, int], M]) -> QueueStream[M]:
+        """The stream behind the queue, for messages of one class or another."""
+        return QueueStream(self._channels, self._join, make)
 
     async def __aenter__(self) -> Self:
         """Join the group.

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from goqueue.client.acknowledging import Acknowledgement
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.queue_messages import QueueMessage
-from goqueue.client.queue_stream import QueueStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.client.channels import Channels
-    from goqueue.client.sync_client import LoopThread
+    from goqueue.client.queue import AsyncQueue
+    from goqueue.client.sync.loop_thread import LoopThread
     from goqueue.client.types import Place
     from goqueue.protocols.grpc.v1 import goqueue_pb2 as pb
 
@@ -26,17 +26,14 @@ class Queue:
     Several threads may take from it at once, each its own messages.
     """
 
-    def __init__(self, thread: LoopThread, channels: Channels, join: pb.SubscribeJoin) -> None:
+    def __init__(self, thread: LoopThread, inner: AsyncQueue) -> None:
         self._thread = thread
-        self._said: list[tuple[QueueMessage, Acknowledgement]] = []
-        """What other threads said and the loop has not heard."""
-        self._will_hear = False
+        self._acknowledged: list[tuple[QueueMessage, Acknowledgement]] = []
+        """Acknowledgements of other threads that the loop has not taken over."""
+        self._is_awake = False
         self._lock = Lock()
         """Of the two; nothing waits under it."""
-        self._stream = thread.call(self._make(channels, join))
-
-    async def _make(self, channels: Channels, join: pb.SubscribeJoin) -> QueueStream[QueueMessage]:
-        return QueueStream(channels, join, lambda run, at: QueueMessage(self, run, at))
+        self._stream = inner.stream(partial(QueueMessage, self))
 
     def __enter__(self) -> Self:
         self._thread.call(self._stream.open())
@@ -46,7 +43,7 @@ class Queue:
         self._thread.call(self._close())
 
     async def _close(self) -> None:
-        self._hear()
+        self._take_over()
         await self._stream.close()
 
     def __iter__(self) -> Self:
@@ -89,20 +86,20 @@ class Queue:
             self._thread.call(self._settle(message, acknowledgement))
             return
         with self._lock:
-            self._said.append((message, acknowledgement))
-            if self._will_hear:
+            self._acknowledged.append((message, acknowledgement))
+            if self._is_awake:
                 return
-            self._will_hear = True
-        self._thread.loop.call_soon_threadsafe(self._hear)
+            self._is_awake = True
+        self._thread.loop.call_soon_threadsafe(self._take_over)
 
     async def _settle(self, message: QueueMessage, acknowledgement: Acknowledgement) -> None:
-        self._hear()
+        self._take_over()
         await self._stream.settle(message, acknowledgement)
 
-    def _hear(self) -> None:
+    def _take_over(self) -> None:
         """Take over what other threads have said, in the order in which they said it."""
         with self._lock:
-            said, self._said, self._will_hear = self._said, [], False
+            said, self._acknowledged, self._is_awake = self._acknowledged, [], False
         with suppress(ClientClosedError):  # whoever closes a queue has handed its messages back
             for message, acknowledgement in said:
                 self._stream.settle(message, acknowledgement)
@@ -116,7 +113,7 @@ class Queue:
         self._thread.call(self._flush())
 
     async def _flush(self) -> None:
-        self._hear()
+        self._take_over()
         await self._stream.acknowledger.flush()
 
     @property

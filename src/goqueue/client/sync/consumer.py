@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from goqueue.client.consumer import AsyncConsumer
+from goqueue.client.sync.blocking import BlockingBlock, blocking
+
 if TYPE_CHECKING:
-    from goqueue.client.consumer import AsyncConsumer
-    from goqueue.client.sync_client import LoopThread
     from goqueue.client.types import Message, Place
 
 
-class Consumer:
+class Consumer(BlockingBlock[AsyncConsumer]):
     """Iterate over it, inside of `with`; see `Client.subscribe`."""
 
-    def __init__(self, thread: LoopThread, inner: AsyncConsumer) -> None:
-        self._thread = thread
-        self._inner = inner
-
-    def __enter__(self) -> Self:
-        self._thread.call(self._inner.__aenter__())
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
-        self._thread.call(self._inner.__aexit__(kind))
+    commit = blocking(AsyncConsumer.commit)
 
     def __iter__(self) -> Self:
         return self
@@ -34,14 +26,6 @@ class Consumer:
         if self._inner.has_news:
             self._thread.loop.call_soon_threadsafe(self._inner.taken)
         return message
-
-    def commit(self) -> None:
-        """Note that everything taken so far is done, also the message in hand.
-
-        Raises:
-            GoQueueError: it is not noted; the messages will be handed out again.
-        """
-        self._thread.call(self._inner.commit())
 
     @property
     def inner(self) -> AsyncConsumer:

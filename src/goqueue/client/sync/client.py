@@ -6,22 +6,22 @@ import asyncio
 import threading
 from collections import deque
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from goqueue.client.async_client import AsyncClient
-from goqueue.client.consumer import AUTO_COMMIT_MS
 from goqueue.client.errors import BufferFullError, ClientClosedError
 from goqueue.client.outgoing import Handling, Item
-from goqueue.client.queue import PREFETCH, queue_join
 from goqueue.client.reading import read_batches
 from goqueue.client.settings import DEFAULT_ADDRESS
-from goqueue.client.sync_administration import Groups, Offsets, Receipts, Topics
-from goqueue.client.sync_consumer import Consumer
-from goqueue.client.sync_queue import Queue
-from goqueue.client.transactions_sync import Transaction, Transactions
+from goqueue.client.sync.administration import Groups, Offsets, Receipts, Topics, Transactions
+from goqueue.client.sync.blocking import Blocking, wrapping
+from goqueue.client.sync.consumer import Consumer
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.queue import Queue
+from goqueue.client.sync.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from goqueue.client.settings import ClientSettings
@@ -36,55 +36,11 @@ if TYPE_CHECKING:
     )
     from goqueue.model.delivery import Priority
 
-_T = TypeVar("_T")
-
 _AT_ONCE: Final = 500
 """Messages taken over before the loop does something else."""
 
 _ROOM: Final = 0.75
 """Publishers that wait for room go on when no more than this share of the buffer is in use."""
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop where there is one."""
-    try:
-        import uvloop  # noqa: PLC0415 - there is none for Windows
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-class LoopThread:
-    """An event loop that runs in a thread, for callers in others."""
-
-    def __init__(self) -> None:
-        self.loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, name="goqueue client", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
-
-    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run it over there and wait for what it returns; Ctrl-C calls it off."""
-        if self.loop.is_closed() or not self._thread.is_alive():
-            work.close()
-            raise ClientClosedError("the client was closed: make another one")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
 
 
 class _Publish(NamedTuple):
@@ -95,7 +51,7 @@ class _Publish(NamedTuple):
     partition: int | None
 
 
-class Client:
+class Client(Blocking[AsyncClient]):
     """One broker, as a program without asyncio sees it. May be shared between threads.
 
     with Client("127.0.0.1:9000") as client:
@@ -105,8 +61,8 @@ class Client:
     def __init__(
         self, address: str = DEFAULT_ADDRESS, settings: ClientSettings | None = None
     ) -> None:
-        self._thread = LoopThread()
-        self._inner = self._thread.call(_make(address, settings, self._settled))
+        thread = LoopThread()
+        super().__init__(thread, thread.call(_make(address, settings, self._settled)))
         self.settings = self._inner.settings
         self._handing_over: deque[_Publish] = deque()
         self._room = threading.Condition()
@@ -261,17 +217,7 @@ class Client:
         """What became of the messages that were published."""
         return self._inner.send_stats
 
-    def transaction(
-        self, transactional_id: str | None = None, *, timeout: Time | None = None
-    ) -> Transaction:
-        """Messages that count all together or not at all; see `AsyncClient.transaction`.
-
-        Returns:
-            A transaction to be used in `with`: it commits at the end of the block, and aborts when
-            an exception leaves it.
-        """
-        inner = self._inner.transaction(transactional_id, timeout=timeout)
-        return Transaction(self._thread, inner)
+    transaction = wrapping(Transaction, AsyncClient.transaction)
 
     # --- Consuming -------------------------------------------------------------------------------
 
@@ -301,57 +247,8 @@ class Client:
         finally:
             self._thread.call(batches.aclose())
 
-    def subscribe(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        start: Literal["earliest", "latest"] = "earliest",
-        auto_commit_ms: float | None = AUTO_COMMIT_MS,
-        client_id: str = "",
-    ) -> Consumer:
-        """Read topics as a member of a group; see `AsyncClient.subscribe`.
-
-        Returns:
-            A consumer to be used in `with`, and iterated over inside.
-        """
-        return Consumer(
-            self._thread,
-            self._inner.subscribe(
-                group, topics, start=start, auto_commit_ms=auto_commit_ms, client_id=client_id
-            ),
-        )
-
-    def queue(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        assignment: Literal["shared", "exclusive"] = "shared",
-        visibility: Time | None = None,
-        prefetch: int = PREFETCH,
-        max_deliveries: int | None = None,
-        max_unacked: int | None = None,
-        start: Literal["earliest", "latest"] = "earliest",
-        client_id: str = "",
-    ) -> Queue:
-        """Take messages one by one as a member of a queue group; see `AsyncClient.queue`.
-
-        Returns:
-            A queue to be used in `with`, and iterated over inside.
-        """
-        join = queue_join(
-            group,
-            topics,
-            assignment=assignment,
-            visibility=visibility,
-            prefetch=prefetch,
-            max_deliveries=max_deliveries,
-            max_unacked=max_unacked,
-            start=start,
-            client_id=client_id,
-        )
-        return Queue(self._thread, self._inner.channels, join)
+    subscribe = wrapping(Consumer, AsyncClient.subscribe)
+    queue = wrapping(Queue, AsyncClient.queue)
 
 
 async def _make(
