@@ -15,6 +15,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
+from goqueue.spark.monitoring.progress import RunState
 from goqueue.spark.pipelines.model import (
     JoinStep,
     Otherwise,
@@ -32,7 +33,6 @@ from goqueue.spark.pipelines.model import (
     Watermark,
     WindowStep,
 )
-from goqueue.spark.pipelines.progress import RunState
 from goqueue.spark.pipelines.running import run_pipeline
 from support.committed import committed
 

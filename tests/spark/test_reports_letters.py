@@ -28,7 +28,7 @@ from goqueue.spark.jobs.reading import sample_of, size
 from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
 from goqueue.spark.jobs.triage import dlq_triage, redrive_command
 from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
-from goqueue.spark.resolving import find_ends
+from goqueue.spark.reading.resolving import find_ends
 from support.topic_writer import TopicWriter
 
 names = (f"dying-{number}" for number in count())

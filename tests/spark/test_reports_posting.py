@@ -12,7 +12,7 @@ from goqueue.spark.jobs.posting import COLUMNS, LetterId, Portion, answers_of, s
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import commit_together
-from goqueue.spark.write_options import parse_write_options
+from goqueue.spark.options.write_options import parse_write_options
 
 names = (f"posted-{number}" for number in count())
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

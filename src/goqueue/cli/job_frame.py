@@ -296,7 +296,7 @@ def _reported(
         failed = False
         raise CliError(str(error)) from error
     except Exception as error:
-        from goqueue.spark.pipelines.failures import (  # noqa: PLC0415 - an extra
+        from goqueue.spark.monitoring.failures import (  # noqa: PLC0415 - an extra
             SPARK_ERRORS,
             reason_of,
         )

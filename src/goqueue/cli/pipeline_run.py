@@ -27,9 +27,9 @@ from goqueue.cli.pipeline_view import query_rows
 from goqueue.cli.speaking import speaking_alone, standing_aside
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
+from goqueue.spark.monitoring.progress import RunProgress, RunReport, RunState
 from goqueue.spark.pipelines.model import ConsoleSink
 from goqueue.spark.pipelines.only_run import only_run
-from goqueue.spark.pipelines.progress import RunProgress, RunReport, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +190,7 @@ def _finish(call: Call, running: _Running) -> None:
     if isinstance(error, ImportError):
         raise CliError(f"pipelines run on Spark: pip install 'goqueue[spark]' ({error})") from error
     if error is not None:
-        from goqueue.spark.pipelines.failures import reason_of  # noqa: PLC0415 - needs Spark
+        from goqueue.spark.monitoring.failures import reason_of  # noqa: PLC0415 - needs Spark
 
         raise CliError(reason_of(error)) from error
     assert report is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import SparkSession
 
 from goqueue.cli.speaking import speaking_alone
-from goqueue.spark.pipelines.failures import ERROR_LOGGERS
+from goqueue.spark.monitoring.failures import ERROR_LOGGERS
 from goqueue.spark.pipelines.sessions import (
     CONNECT_EXTRA,
     SessionError,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goqueue.spark.lake.source import LakeDataSource
+    from goqueue.spark.monitoring.tracking import track
     from goqueue.spark.pipelines.running import run_pipeline
     from goqueue.spark.source import GoQueueDataSource
-    from goqueue.spark.tracking import track
 
 _HOMES = {
     "GoQueueDataSource": "goqueue.spark.source",
     "run_pipeline": "goqueue.spark.pipelines.running",
     "LakeDataSource": "goqueue.spark.lake.source",
-    "track": "goqueue.spark.tracking",
+    "track": "goqueue.spark.monitoring.tracking",
 }
 
 __all__ = ["GoQueueDataSource", "LakeDataSource", "run_pipeline", "track"]

@@ -354,7 +354,7 @@ def test_the_registry_stands_in_for_a_schema() -> None:
 
 
 def test_the_columns_of_a_message_are_those_of_the_data_source() -> None:
-    columns = pytest.importorskip("goqueue.spark.columns", reason="needs pyarrow")
+    columns = pytest.importorskip("goqueue.spark.reading.columns", reason="needs pyarrow")
     assert tuple(columns.SPARK_TYPES) == MESSAGE_COLUMNS
 
 

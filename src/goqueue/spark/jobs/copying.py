@@ -25,8 +25,8 @@ from goqueue.spark.jobs.piecework import (
     refuse,
 )
 from goqueue.spark.jobs.showing import show_time
-from goqueue.spark.pacing import Pacer
-from goqueue.spark.partitioning import PARTITIONERS
+from goqueue.spark.kafka.partitioning import PARTITIONERS
+from goqueue.spark.writing.pacing import Pacer
 
 if TYPE_CHECKING:
     import threading

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.link import Link
-    from goqueue.spark.kafka.cluster import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 _SUFFIX: Final = ".redriven"
 _LONGEST_NAME: Final = 249 - len(_SUFFIX)
@@ -50,14 +50,14 @@ Spans: TypeAlias = Sequence[tuple[int, int]]
 class Gone:
     """The letters that have gone back."""
 
-    spans: Mapping[Place, Spans] = field(default_factory=dict)
-    noted: Mapping[Place, Spans] = field(default_factory=dict)
+    spans: Mapping[TopicPartition, Spans] = field(default_factory=dict)
+    noted: Mapping[TopicPartition, Spans] = field(default_factory=dict)
     """Those of them that jobs have written down."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Of each topic's letters, the number of the last transaction that sent some."""
     warnings: Sequence[str] = ()
 
-    def has(self, place: Place, offset: int) -> bool:
+    def has(self, place: TopicPartition, offset: int) -> bool:
         """Whether a letter has gone."""
         return is_in(self.spans.get(place, ()), offset)
 
@@ -109,7 +109,7 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> Gone
         if receipts_topic(topic) in views
         for each in _receipts(link, topic, views[topic].topic_id)
     ]
-    noted: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+    noted: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
     numbers: dict[str, int] = {}
     for each in receipts:
         topic, number = str(each["topic"]), int(each["number"])
@@ -221,7 +221,7 @@ def receipt(
 # --- What the broker knows -----------------------------------------------------------------------
 
 
-def tell_broker(http: Http, spans: Mapping[Place, Spans]) -> list[str]:
+def tell_broker(http: Http, spans: Mapping[TopicPartition, Spans]) -> list[str]:
     """Let the broker know what jobs have sent back; returns warnings, and never fails."""
     for (topic, number), each in spans.items():
         if not topic.endswith(SUFFIX):
@@ -236,7 +236,10 @@ def tell_broker(http: Http, spans: Mapping[Place, Spans]) -> list[str]:
 
 
 def _ask_broker(
-    http: Http, link: Link, topics: Sequence[str], spans: dict[Place, list[tuple[int, int]]]
+    http: Http,
+    link: Link,
+    topics: Sequence[str],
+    spans: dict[TopicPartition, list[tuple[int, int]]],
 ) -> list[str]:
     with link.cluster() as cluster:
         views = cluster.topics([each for each in topics if each.endswith(SUFFIX)])

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.kafka.cluster import Cluster, Place, TopicView
+    from goqueue.spark.kafka.cluster import Cluster, TopicView
     from goqueue.spark.kafka.groups import GroupLine
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 HOUR_MS: Final = 3_600_000
 MAX_HOURS: Final = 24 * 31
@@ -46,7 +47,7 @@ class Read(PartitionLag):
     group: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         """The partition."""
         return self.topic, self.partition
 
@@ -58,11 +59,11 @@ class Lags:
     now_ms: int
     groups: Sequence[GroupLine]
     reads: Sequence[Read]
-    oldest: Mapping[tuple[Place, int], int]
+    oldest: Mapping[tuple[TopicPartition, int], int]
     """When the message at an offset was written."""
-    marks: Mapping[int, Mapping[Place, int]]
+    marks: Mapping[int, Mapping[TopicPartition, int]]
     """The first offset of each full hour, by its time."""
-    hour_ago: Mapping[Place, int]
+    hour_ago: Mapping[TopicPartition, int]
     """The first offset of the last sixty minutes."""
     earlier: Sequence[Read] = field(default=())
     """The same some seconds before, if it was measured."""
@@ -181,7 +182,7 @@ class _Look:
         named = {topic for each in offsets.values() for topic, _ in each}
         named |= {topic for each in members.values() for topic, _ in each.assigned}
         known = self._cluster.topics({topic for topic in named if fnmatchcase(topic, self._topics)})
-        places: dict[str, list[Place]] = {}
+        places: dict[str, list[TopicPartition]] = {}
         for group, of_group in sorted(offsets.items()):
             reading = members.get(group, Reading())
             counted = counted_partitions(
@@ -208,7 +209,9 @@ def _has(known: Mapping[str, TopicView], topic: str, number: int) -> bool:
     return topic in known and number in known[topic].partitions
 
 
-def _offsets_at(cluster: Cluster, places: Sequence[Place], moment_ms: int) -> dict[Place, int]:
+def _offsets_at(
+    cluster: Cluster, places: Sequence[TopicPartition], moment_ms: int
+) -> dict[TopicPartition, int]:
     """The first offset of a moment or later; where there is none, one behind all."""
     found = cluster.offsets_at(dict.fromkeys(places, moment_ms), READ_COMMITTED)
     return {place: _BEHIND if offset < 0 else offset for place, offset in found.items()}

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.resolving import find_ends
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.reading.resolving import find_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from goqueue.spark.kafka.cluster import Place, TopicView
+    from goqueue.spark.kafka.cluster import TopicView
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,14 @@ def ranges_of(
 
 
 def offsets_between(
-    cluster: Cluster, places: Sequence[Place], start_ms: int | None, end_ms: int | None
-) -> dict[Place, tuple[int, int]]:
+    cluster: Cluster, places: Sequence[TopicPartition], start_ms: int | None, end_ms: int | None
+) -> dict[TopicPartition, tuple[int, int]]:
     """Of each partition, the first offset of a time range and the one behind its last."""
     earliest, latest = find_ends(cluster, places, READ_COMMITTED)
 
-    def at(moment_ms: int | None, otherwise: Mapping[Place, int]) -> Mapping[Place, int]:
+    def at(
+        moment_ms: int | None, otherwise: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         if moment_ms is None:
             return otherwise
         found = cluster.offsets_at(dict.fromkeys(places, moment_ms), READ_COMMITTED)
@@ -141,7 +144,7 @@ def offsets_between(
     return {place: (starts[place], max(starts[place], ends[place])) for place in places}
 
 
-def assigned(ranges: Mapping[Place, tuple[int, int]]) -> dict[str, str]:
+def assigned(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[str, str]:
     """The options that let a query read these offsets, and no others."""
     numbers: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}

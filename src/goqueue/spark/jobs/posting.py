@@ -17,14 +17,15 @@ from goqueue.records import Record
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.producing import Producer, TaskProducer
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.task_identity import task_context
-from goqueue.spark.write_rows import rows_of
+from goqueue.spark.writing.rows import rows_of
+from goqueue.spark.writing.task_identity import task_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster, Place
-    from goqueue.spark.write_options import WriteOptions
+    from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.spark.options.write_options import WriteOptions
 
 COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "letter_partition", "letter")
 """What tasks are given: a message, where it goes, and which letter it is."""
@@ -156,7 +157,7 @@ class _Post:
         self.refused: dict[LetterId, str] = {}
         self._producer = producer
         self._batch_bytes = batch_bytes
-        self._waiting: dict[Place, _Waiting] = {}
+        self._waiting: dict[TopicPartition, _Waiting] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take letters in, in their order."""
@@ -185,7 +186,7 @@ class _Post:
             self._offer(place, waiting.letters)
         self._waiting.clear()
 
-    def _put(self, place: Place, letter: LetterId, record: Record) -> None:
+    def _put(self, place: TopicPartition, letter: LetterId, record: Record) -> None:
         waiting = self._waiting.setdefault(place, _Waiting())
         size_bytes = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
         if waiting.letters and waiting.size_bytes + size_bytes > self._batch_bytes:
@@ -194,7 +195,7 @@ class _Post:
         waiting.letters.append((letter, record))
         waiting.size_bytes += size_bytes
 
-    def _offer(self, place: Place, letters: Sequence[tuple[LetterId, Record]]) -> None:
+    def _offer(self, place: TopicPartition, letters: Sequence[tuple[LetterId, Record]]) -> None:
         self._producer.add_partitions([place])
         records = [record._replace(offset=at) for at, (_, record) in enumerate(letters)]
         refusal = self._producer.offer(place, records)

@@ -25,7 +25,7 @@ from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.selecting import Selection
 from goqueue.spark.jobs.sending import Letter, Sender
 from goqueue.spark.kafka.producing import topic_setting
-from goqueue.spark.pacing import Pacer
+from goqueue.spark.writing.pacing import Pacer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.reading import Ranges
     from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.kafka.cluster import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 PORTION: Final = 50_000
 """Letters in a transaction, at most; and offsets that are looked at together."""
@@ -132,9 +132,9 @@ def _check(chosen: Selection, limit: int | None, rate: float | None, portion: in
         raise OptionsError(problems)
 
 
-def windows(ranges: Ranges, most: int) -> Iterator[dict[Place, tuple[int, int]]]:
+def windows(ranges: Ranges, most: int) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
     """All ranges in pieces of at most so many offsets, in order within each partition."""
-    window: dict[Place, tuple[int, int]] = {}
+    window: dict[TopicPartition, tuple[int, int]] = {}
     room = most
     for place, (first, end) in sorted(ranges.items()):
         at = first

@@ -19,8 +19,8 @@ from goqueue.spark.jobs.letters import COLUMNS, described
 from goqueue.spark.jobs.posting import LetterId, Portion
 from goqueue.spark.jobs.reading import load
 from goqueue.spark.kafka.together import abort_together, check_support, commit_together
-from goqueue.spark.write_options import parse_write_options
-from goqueue.spark.writers import STREAM_KEEP_MS
+from goqueue.spark.options.write_options import parse_write_options
+from goqueue.spark.writing.writers import STREAM_KEEP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.link import Link
     from goqueue.spark.jobs.posting import Answers
-    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.producing import Producer
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 _TASKS: Final = 8
 """Of a portion, at most: each holds whole partitions, so that their order is kept."""
@@ -63,7 +64,7 @@ class Sender:
         with link.cluster() as cluster:
             self._topic_id = cluster.topics([letters_in])[letters_in].topic_id
 
-    def spans_of(self, letters: Iterable[Letter]) -> dict[Place, gone.Spans]:
+    def spans_of(self, letters: Iterable[Letter]) -> dict[TopicPartition, gone.Spans]:
         """Which offsets of which partitions letters are."""
         offsets: dict[int, list[int]] = {}
         for each in letters:

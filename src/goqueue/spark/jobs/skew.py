@@ -18,7 +18,7 @@ from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.showing import show_key, show_time
 from goqueue.spark.jobs.skew_plot import skew_plot
 from goqueue.spark.jobs.task_progress import watched
-from goqueue.spark.partitioning import PARTITIONERS
+from goqueue.spark.kafka.partitioning import PARTITIONERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from goqueue.protocols.kafka.reading import Struct
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
 
 _log = logging.getLogger(__name__)
@@ -44,8 +45,6 @@ TRANSACTION_KEY: Final = 1
 _NO_GENERATION: Final = -1
 
 T = TypeVar("T")
-Place: TypeAlias = tuple[str, int]
-"""A topic and the number of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Cluster:
         self.settings: Final = settings
         self._open: dict[tuple[str, int], Connection] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
-        self._leaders: dict[Place, int] = {}
+        self._leaders: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
         """Hang up everywhere; the next call connects anew."""
@@ -121,7 +120,7 @@ class Cluster:
 
     # --- Connections -----------------------------------------------------------------------------
 
-    def leader_of(self, place: Place) -> int:
+    def leader_of(self, place: TopicPartition) -> int:
         """The id of the broker that leads a partition.
 
         Raises:
@@ -246,20 +245,24 @@ class Cluster:
 
     # --- Offsets ---------------------------------------------------------------------------------
 
-    def offsets_at(self, moments: Mapping[Place, int], isolation: int) -> dict[Place, int]:
+    def offsets_at(
+        self, moments: Mapping[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, int]:
         """The offset of a moment in each partition, `LATEST` and `EARLIEST` among them.
 
         -1 where no message is that young.
         """
         return self.patiently("looking up offsets", lambda: self._offsets_at(moments, isolation))
 
-    def _offsets_at(self, moments: Mapping[Place, int], isolation: int) -> dict[Place, int]:
+    def _offsets_at(
+        self, moments: Mapping[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, int]:
         by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
         for (topic, number), moment in moments.items():
             topics = by_leader.setdefault(self.leader_of((topic, number)), {})
             asked = {"partition_index": number, "timestamp": moment}
             topics.setdefault(topic, []).append(asked)
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for node_id, topics in by_leader.items():
             answer = self.to_node(node_id).call(
                 ApiKey.LIST_OFFSETS,
@@ -276,11 +279,11 @@ class Cluster:
 
     # --- Groups ----------------------------------------------------------------------------------
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store how far a group has read, as a consumer without a membership."""
         self.patiently(f"committing for group {group!r}", lambda: self._commit(group, offsets))
 
-    def _commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, number), offset in offsets.items():
             place = {"partition_index": number, "committed_offset": offset}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.reading import Struct
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
-    from goqueue.spark.ranges import OffsetRange
+    from goqueue.spark.kafka.ranges import OffsetRange
 
 _log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.records import Record
-    from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
@@ -65,7 +65,7 @@ class _Sent(NamedTuple):
     """Batches of one request, each for another partition of the same leader."""
 
     node_id: int
-    batches: tuple[tuple[Place, bytearray], ...]
+    batches: tuple[tuple[TopicPartition, bytearray], ...]
 
 
 def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
@@ -118,8 +118,8 @@ class TaskProducer:
         self._cluster = cluster
         self._compression = compression
         self._timeout_ms = timeout_ms
-        self._sequences: dict[Place, int] = {}
-        self._added: set[Place] = set()
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
         self._in_flight: deque[_Sent] = deque()
         self._must_resend = False
         self.who = self._cluster.patiently(
@@ -151,7 +151,7 @@ class TaskProducer:
 
     # --- The transaction -------------------------------------------------------------------------
 
-    def add_partitions(self, places: Iterable[Place]) -> None:
+    def add_partitions(self, places: Iterable[TopicPartition]) -> None:
         """Say where the transaction may write; what is never written to costs nothing."""
         wanted = sorted(set(places) - self._added)
         if not wanted or self.who.transactional_id is None:
@@ -160,7 +160,7 @@ class TaskProducer:
         self._cluster.patiently("adding partitions", lambda: self._add(wanted))
         self._added.update(wanted)
 
-    def _add(self, places: Sequence[Place]) -> None:
+    def _add(self, places: Sequence[TopicPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic, number in places:
             topics.setdefault(topic, []).append(number)
@@ -200,7 +200,7 @@ class TaskProducer:
 
     # --- Batches ---------------------------------------------------------------------------------
 
-    def batch(self, place: Place, records: Sequence[Record]) -> bytearray:
+    def batch(self, place: TopicPartition, records: Sequence[Record]) -> bytearray:
         """A record batch with the next numbers of its partition."""
         first = self._sequences.get(place, 0)
         self._sequences[place] = (first + len(records)) % _SEQUENCES
@@ -213,7 +213,7 @@ class TaskProducer:
             base_sequence=first,
         )
 
-    def send(self, batches: Sequence[tuple[Place, bytearray]]) -> None:
+    def send(self, batches: Sequence[tuple[TopicPartition, bytearray]]) -> None:
         """Send batches for different partitions; answers are taken later.
 
         Raises:
@@ -230,7 +230,7 @@ class TaskProducer:
                 except BrokerAwayError:
                     self._must_resend = True
 
-    def offer(self, place: Place, records: Sequence[Record]) -> BrokerRefusedError | None:
+    def offer(self, place: TopicPartition, records: Sequence[Record]) -> BrokerRefusedError | None:
         """Write one batch and wait for it; a refusal is returned, and the next one takes its place.
 
         Raises:
@@ -261,8 +261,8 @@ class TaskProducer:
         while self._in_flight:
             self._settle_oldest()
 
-    def _by_leader(self, batches: Iterable[tuple[Place, bytearray]]) -> list[_Sent]:
-        found: dict[int, list[tuple[Place, bytearray]]] = {}
+    def _by_leader(self, batches: Iterable[tuple[TopicPartition, bytearray]]) -> list[_Sent]:
+        found: dict[int, list[tuple[TopicPartition, bytearray]]] = {}
         for place, batch in batches:
             try:
                 leader = self._cluster.leader_of(place)
@@ -315,7 +315,7 @@ class TaskProducer:
 _NOT_TRIED: Final = ErrorCode.operation_not_attempted
 
 
-def _check_stored(code: int, message: str | None, place: Place) -> None:
+def _check_stored(code: int, message: str | None, place: TopicPartition) -> None:
     what = f"writing to {place[0]}-{place[1]}" + (f" ({message})" if message else "")
     if code in {ErrorCode.none, ErrorCode.duplicate_sequence_number}:
         return

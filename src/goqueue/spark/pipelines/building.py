@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from goqueue.spark.errors import ColumnsError, SparkSourceError
-from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
+from goqueue.spark.monitoring.failures import SPARK_ERRORS, reason_of
 from goqueue.spark.pipelines.functions import FunctionError, find_function
 from goqueue.spark.pipelines.graph import in_order, inputs_of
 from goqueue.spark.pipelines.joining import join_table, window_table

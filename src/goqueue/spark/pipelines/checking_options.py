@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.lake.options import parse_lake_options
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.options import parse_read_options
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.read_options import parse_read_options
+from goqueue.spark.options.write_options import parse_write_options
 from goqueue.spark.pipelines.model import (
     RulesStep,
     TableFormat,
@@ -21,7 +22,6 @@ from goqueue.spark.pipelines.model import (
 )
 from goqueue.spark.values.ddl import ddl_problem
 from goqueue.spark.wording import nearest
-from goqueue.spark.write_options import parse_write_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

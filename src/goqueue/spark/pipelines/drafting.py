@@ -37,8 +37,8 @@ from goqueue.spark.pipelines.yaml_file import Loaded, read_tree
 from goqueue.spark.pipelines.yaml_nodes import Entries, Place, Scalar
 
 if TYPE_CHECKING:
+    from goqueue.spark.monitoring.progress import RunReport
     from goqueue.spark.pipelines.model import Pipeline
-    from goqueue.spark.pipelines.progress import RunReport
     from goqueue.spark.pipelines.yaml_nodes import Node
 
 F = TypeVar("F", bound=Callable[..., Any])

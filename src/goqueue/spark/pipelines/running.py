@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.monitoring.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport, RunState
+from goqueue.spark.monitoring.query_progress import Watched, now_ms
+from goqueue.spark.monitoring.reporting import Reporter
 from goqueue.spark.pipelines.building import build_tables
-from goqueue.spark.pipelines.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
 from goqueue.spark.pipelines.model import PipelineError, Problem
 from goqueue.spark.pipelines.naming import group_name
 from goqueue.spark.pipelines.only_run import only_run
-from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
-from goqueue.spark.pipelines.reporting import Reporter
 from goqueue.spark.pipelines.sessions import DEFAULT_MASTER, active, is_remote, session_for
 from goqueue.spark.pipelines.sinks import outputs_of, start, write_once
 from goqueue.spark.pipelines.topics import link_of, prepare_topics
-from goqueue.spark.pipelines.watching import Watched, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

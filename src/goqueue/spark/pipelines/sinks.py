@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from pyspark.sql.types import BinaryType, StringType
 
 from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.monitoring.failures import SPARK_ERRORS, reason_of
 from goqueue.spark.pipelines.building import sink_frame
 from goqueue.spark.pipelines.dead_letters import letters_of
-from goqueue.spark.pipelines.failures import SPARK_ERRORS, reason_of
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
@@ -39,7 +39,7 @@ from goqueue.spark.pipelines.naming import (
 )
 from goqueue.spark.pipelines.rules import row_as_json
 from goqueue.spark.pipelines.sessions import NO_UPDATES, is_remote
-from goqueue.spark.task_identity import QUERY_ID
+from goqueue.spark.writing.task_identity import QUERY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from pyspark.sql.types import StringType, StructType
 
-from goqueue.spark.columns import SPARK_TYPES, default_columns
 from goqueue.spark.errors import ColumnsError
-from goqueue.spark.pipelines.failures import reason_of
+from goqueue.spark.monitoring.failures import reason_of
+from goqueue.spark.reading.columns import SPARK_TYPES, default_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

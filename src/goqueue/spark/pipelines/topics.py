@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from goqueue.model.dead_letters import RETENTION_MS
 from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import Cluster
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
     PipelineError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.link_options import parse_servers
+from goqueue.spark.options.link_options import parse_servers
 from goqueue.spark.pipelines import yaml_sinks, yaml_sources, yaml_steps
 from goqueue.spark.pipelines.fields import Fields, Notes
 from goqueue.spark.pipelines.model import Pipeline, Problem, Trigger

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Place: TypeAlias = tuple[str, int]
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -26,11 +26,11 @@ class Bound:
 
     everywhere: int | None = None
     """`EARLIEST` or `LATEST` in all partitions."""
-    offsets: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     """An offset, `EARLIEST` or `LATEST` for each partition."""
     moment_ms: int | None = None
     """The first message of this time or later, in all partitions."""
-    moments: Mapping[Place, int] = field(default_factory=dict)
+    moments: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The same for each partition."""
 
     @property
@@ -39,7 +39,7 @@ class Bound:
         return self.moment_ms is not None or bool(self.moments)
 
     @property
-    def places(self) -> frozenset[Place] | None:
+    def places(self) -> frozenset[TopicPartition] | None:
         """The partitions that it names; None when it holds for all."""
         named = self.offsets or self.moments
         return frozenset(named) if named else None
@@ -99,7 +99,7 @@ def _checked_ms(moment: int) -> int:
     return moment
 
 
-def parse_places(text: str, expected: str) -> dict[Place, int]:
+def parse_places(text: str, expected: str) -> dict[TopicPartition, int]:
     """A number for each partition, from JSON by topic and partition.
 
     Raises:
@@ -109,7 +109,7 @@ def parse_places(text: str, expected: str) -> dict[Place, int]:
     tree = _json(text, problem)
     if not isinstance(tree, dict) or not tree:
         raise ValueError(problem)
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for topic, numbers in tree.items():
         if not isinstance(numbers, dict) or not numbers:
             raise ValueError(f"{problem}; topic {topic!r} has no partitions")
@@ -120,7 +120,7 @@ def parse_places(text: str, expected: str) -> dict[Place, int]:
     return found
 
 
-def parse_assignment(text: str) -> frozenset[Place]:
+def parse_assignment(text: str) -> frozenset[TopicPartition]:
     """`{"orders": [0, 1], "refunds": [2]}`.
 
     Raises:

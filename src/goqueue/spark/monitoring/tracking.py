@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import Cluster
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.monitoring.query_reports import QueryReports
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.reading.stream_offset import read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
-    from goqueue.spark.query_reports import QueryReports
 
 _log = logging.getLogger(__name__)
 
@@ -79,10 +78,10 @@ class ProgressListener(StreamingQueryListener):
     def __init__(
         self, link: LinkSettings, group_of: Callable[[str], str], http: str | None = None
     ) -> None:
-        self._reports = None if http is None else _reports(link, http, group_of)
+        self._reports = None if http is None else QueryReports(link, http, group_of)
         self._cluster = Cluster(replace(link, patience_s=min(link.patience_s, _PATIENCE_S)))
         self._group_of = group_of
-        self._last: dict[str, dict[tuple[str, int], int]] = {}
+        self._last: dict[str, dict[TopicPartition, int]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing has been read yet."""
@@ -96,7 +95,7 @@ class ProgressListener(StreamingQueryListener):
             self._reports.progressed(event)  # and the offsets go with it
             return
         group = self._group_of(progress.name or str(progress.id))
-        offsets: dict[tuple[str, int], int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for source in progress.sources:
             offsets |= read_offsets(source.endOffset)
         if not offsets or self._last.get(group) == offsets:
@@ -116,17 +115,3 @@ class ProgressListener(StreamingQueryListener):
         self._cluster.close()
         if self._reports is not None:
             self._reports.ended(event)
-
-
-def _reports(link: LinkSettings, http: str, group_of: Callable[[str], str]) -> QueryReports:
-    from goqueue.spark.query_reports import QueryReports  # noqa: PLC0415 - it needs this module
-
-    return QueryReports(link, http, group_of)
-
-
-def read_offsets(text: str | None) -> dict[tuple[str, int], int]:
-    """The offsets of one source of a query; none when it is not ours."""
-    try:
-        return dict(StreamOffset.from_json(json.loads(text or "")).offsets)
-    except (OffsetsError, ValueError):
-        return {}

@@ -1,8 +1,11 @@
-"""A run of offsets of one partition: what plans are made of, and what a task gets to read."""
+"""Partitions, and runs of their offsets: what plans are made of, and what a task gets to read."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+TopicPartition: TypeAlias = tuple[str, int]
+"""A topic and the number of a partition."""
 
 
 class OffsetRange(NamedTuple):
@@ -20,7 +23,7 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> TopicPartition:
         """Topic and partition."""
         return self.topic, self.partition
 

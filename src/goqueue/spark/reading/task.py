@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.spark.columns import RowBuilder
 from goqueue.spark.kafka.fetching import RangeFetcher
 from goqueue.spark.kafka.sharing import shared_cluster
+from goqueue.spark.reading.columns import RowBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from goqueue.spark.options import ReadOptions
-    from goqueue.spark.ranges import OffsetRange
-    from goqueue.spark.shape import Shape
+    from goqueue.spark.kafka.ranges import OffsetRange
+    from goqueue.spark.options.read_options import ReadOptions
+    from goqueue.spark.reading.shape import Shape
 
 
 def read_ranges(

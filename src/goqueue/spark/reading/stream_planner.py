@@ -11,22 +11,22 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.admission import admit_bytes, admit_offsets
 from goqueue.spark.errors import DataLossError
+from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.waiting import sample_record_bytes, wait_for_news
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.options import default_parallelism
-from goqueue.spark.ranges import OffsetRange
-from goqueue.spark.resolving import Ends, find_ends, find_topics, places_of, start_offsets
-from goqueue.spark.splits import cut, task_count
+from goqueue.spark.options.read_options import default_parallelism
+from goqueue.spark.reading.admission import admit_bytes, admit_offsets
+from goqueue.spark.reading.resolving import Ends, find_ends, find_topics, places_of, start_offsets
+from goqueue.spark.reading.splits import cut, task_count
+from goqueue.spark.reading.stream_offset import StreamOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.options import ReadOptions
+    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.spark.options.read_options import ReadOptions
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class StreamPlanner:
             return start
         return StreamOffset(end.ids, end.offsets, _first_reads(start, end, starts))
 
-    def _next_end(self, start: StreamOffset) -> tuple[StreamOffset, dict[Place, int]]:
+    def _next_end(self, start: StreamOffset) -> tuple[StreamOffset, dict[TopicPartition, int]]:
         """Everything that is there behind `start`, and where the next batch starts in it."""
         there, ends = self._there()
         starts = self._continued(start, there, ends)
@@ -126,7 +126,9 @@ class StreamPlanner:
         self.seen = StreamOffset(ids, ends.latest)
         return self.seen, ends
 
-    def _continued(self, start: StreamOffset, there: StreamOffset, ends: Ends) -> dict[Place, int]:
+    def _continued(
+        self, start: StreamOffset, there: StreamOffset, ends: Ends
+    ) -> dict[TopicPartition, int]:
         """Where each partition goes on; new ones start at their beginning."""
         starts = dict(ends.earliest)
         for place, offset in start.offsets.items():
@@ -165,7 +167,7 @@ class StreamPlanner:
             self._options.idle_poll_s,
         )
 
-    def _is_too_little(self, starts: Mapping[Place, int], end: StreamOffset) -> bool:
+    def _is_too_little(self, starts: Mapping[TopicPartition, int], end: StreamOffset) -> bool:
         least = self._options.limits.min_offsets
         if least is None or self._target is not None:
             return False
@@ -176,7 +178,7 @@ class StreamPlanner:
     def _limited(
         self,
         end: StreamOffset,
-        starts: Mapping[Place, int],
+        starts: Mapping[TopicPartition, int],
         max_offsets: int | None,
         max_bytes: int | None,
     ) -> StreamOffset:
@@ -229,8 +231,8 @@ class StreamPlanner:
 
 
 def _first_reads(
-    start: StreamOffset, end: StreamOffset, starts: Mapping[Place, int]
-) -> dict[Place, int]:
+    start: StreamOffset, end: StreamOffset, starts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Where a batch begins in the partitions that no batch before it has read."""
     return {
         (topic, number): at

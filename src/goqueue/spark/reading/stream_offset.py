@@ -13,6 +13,7 @@ the ends of such batches say it, too, as `starts`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from goqueue.spark.errors import OffsetsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.bounds import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class StreamOffset:
     """The offset of the next message to read, in each partition."""
 
     ids: Mapping[str, str]
-    offsets: Mapping[Place, int]
-    starts: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """In the end of a micro-batch: where it begins in partitions that it is the first to read."""
 
     @property
@@ -56,8 +57,8 @@ class StreamOffset:
             OffsetsError: it was not stored by this source.
         """
         ids: dict[str, str] = {}
-        offsets: dict[Place, int] = {}
-        starts: dict[Place, int] = {}
+        offsets: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
         try:
             for topic, entry in tree.items():
                 ids[topic] = str(entry["id"])
@@ -71,3 +72,11 @@ class StreamOffset:
                 f"{str(tree)[:200]}. A query that changes its source needs a new checkpoint"
             ) from error
         return cls(ids, offsets, starts)
+
+
+def read_offsets(text: str | None) -> dict[TopicPartition, int]:
+    """The offsets of one source of a query; none when it is not ours."""
+    try:
+        return dict(StreamOffset.from_json(json.loads(text or "")).offsets)
+    except (OffsetsError, ValueError):
+        return {}

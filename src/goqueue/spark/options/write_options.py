@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from goqueue.records import Compression
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.partitioning import PARTITIONERS
+from goqueue.spark.kafka.partitioning import PARTITIONERS
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

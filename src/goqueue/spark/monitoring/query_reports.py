@@ -8,10 +8,10 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.failures import reason_of
-from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunState
-from goqueue.spark.pipelines.reporting import Reporter
-from goqueue.spark.pipelines.watching import Tally, now_ms
+from goqueue.spark.monitoring.failures import reason_of
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunState
+from goqueue.spark.monitoring.query_progress import Tally, now_ms
+from goqueue.spark.monitoring.reporting import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from goqueue.spark.pipelines.failures import reason_of
-from goqueue.spark.pipelines.progress import QueryProgress, RunState
-from goqueue.spark.tracking import read_offsets
+from goqueue.spark.monitoring.failures import reason_of
+from goqueue.spark.monitoring.progress import QueryProgress, RunState
+from goqueue.spark.reading.stream_offset import read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from goqueue.spark.kafka.cluster import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 def now_ms() -> int:
@@ -30,7 +30,7 @@ class Tally:
     """What is known of a query."""
 
     progress: QueryProgress
-    offsets: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     """What its sources have been read up to."""
 
     def absorb(self, said: Mapping[str, Any]) -> None:
@@ -107,9 +107,9 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
     return sum(max(offset - ends.get(place, 0), 0) for place, offset in latest.items())
 
 
-def _offsets(sources: Iterable[Mapping[str, Any]], which: str) -> dict[Place, int]:
+def _offsets(sources: Iterable[Mapping[str, Any]], which: str) -> dict[TopicPartition, int]:
     """The offsets of all sources of a query; of a topic that is read twice, the smaller ones."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for source in sources:
         said = source.get(which)
         text = said if isinstance(said, str) or said is None else json.dumps(said)

@@ -22,9 +22,9 @@ from goqueue.spark.kafka.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.cluster import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
-    from goqueue.spark.pipelines.progress import RunProgress, RunState
+    from goqueue.spark.monitoring.progress import RunProgress, RunState
 
 _log = logging.getLogger(__name__)
 
@@ -45,17 +45,19 @@ class Reporter:
         self._http = http
         self._changed = threading.Condition()
         self._progress: RunProgress | None = None
-        self._offsets: Mapping[str, Mapping[Place, int]] = {}
+        self._offsets: Mapping[str, Mapping[TopicPartition, int]] = {}
         self._is_closing = False
         self._sent: RunProgress | None = None
         self._sent_at = 0.0
-        self._told: dict[str, Mapping[Place, int]] = {}
+        self._told: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_complaining = False
         self._thread = threading.Thread(target=self._work, name="goqueue-reporter", daemon=True)
         self._thread.start()
 
     def tell(
-        self, progress: RunProgress, offsets: Mapping[str, Mapping[Place, int]] | None = None
+        self,
+        progress: RunProgress,
+        offsets: Mapping[str, Mapping[TopicPartition, int]] | None = None,
     ) -> None:
         """Remember this to be published; returns at once.
 
@@ -100,7 +102,7 @@ class Reporter:
             return True
         return time.monotonic() - self._sent_at >= EVERY_S
 
-    def _commit(self, offsets: Mapping[str, Mapping[Place, int]]) -> None:
+    def _commit(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for group, places in offsets.items():
             if not places or self._told.get(group) == places:
                 continue

@@ -10,7 +10,7 @@ from goqueue.spark.kafka.login import MECHANISMS
 from goqueue.spark.kafka.settings import LinkSettings, Security
 
 if TYPE_CHECKING:
-    from goqueue.spark.option_reader import OptionReader
+    from goqueue.spark.options.option_reader import OptionReader
 
 LINK_OPTIONS: Final = (
     "bootstrap.servers",

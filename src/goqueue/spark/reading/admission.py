@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.bounds import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 def admit_offsets(
-    start: Mapping[Place, int], end: Mapping[Place, int], limit: int
-) -> dict[Place, int]:
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
+) -> dict[TopicPartition, int]:
     """The ends of a micro-batch of at most `limit` offsets.
 
     Each partition gets its share by how much it has, and at least one offset, so that a quiet
@@ -28,14 +28,16 @@ def admit_offsets(
     return {place: start.get(place, at) + granted.get(place, 0) for place, at in end.items()}
 
 
-def _in_turn(start: Mapping[Place, int], places: list[Place], limit: int) -> dict[Place, int]:
+def _in_turn(
+    start: Mapping[TopicPartition, int], places: list[TopicPartition], limit: int
+) -> dict[TopicPartition, int]:
     """One offset each for as many as possible; the turn moves on with what has been read."""
     first = sum(start[place] for place in places) % len(places)
     chosen = (places[first:] + places[:first])[:limit]
     return dict.fromkeys(chosen, 1)
 
 
-def _by_share(sizes: Mapping[Place, int], limit: int) -> dict[Place, int]:
+def _by_share(sizes: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
     rest, rest_total = limit - len(sizes), sum(sizes.values()) - len(sizes)
     granted = {place: 1 + rest * (size - 1) // rest_total for place, size in sizes.items()}
     missing = limit - sum(granted.values())
@@ -49,11 +51,11 @@ def _by_share(sizes: Mapping[Place, int], limit: int) -> dict[Place, int]:
 
 
 def admit_bytes(
-    start: Mapping[Place, int],
-    end: Mapping[Place, int],
-    record_bytes: Mapping[Place, float],
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    record_bytes: Mapping[TopicPartition, float],
     limit: int,
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """The ends of a micro-batch of about `limit` bytes, by what a record of each partition takes.
 
     At least one offset is let through: a record that is larger than the limit must be read too.

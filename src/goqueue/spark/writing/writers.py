@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import abort_together, commit_together
-from goqueue.spark.pacing import paced
-from goqueue.spark.task_identity import micro_batch, task_context
-from goqueue.spark.write_task import Attempt, write_rows
+from goqueue.spark.writing.pacing import paced
+from goqueue.spark.writing.task import Attempt, write_rows
+from goqueue.spark.writing.task_identity import micro_batch, task_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goqueue.spark.kafka.producing import Producer
-    from goqueue.spark.write_options import WriteOptions
+    from goqueue.spark.options.write_options import WriteOptions
 
 _log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.records import IMPLEMENTATION, Record
 from goqueue.spark.errors import RowError
-from goqueue.spark.partitioning import Partitioner
+from goqueue.spark.kafka.partitioning import Partitioner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.records import Headers
-    from goqueue.spark.bounds import Place
-    from goqueue.spark.write_rows import Rows
+    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.spark.writing.rows import Rows
 
 _RECORD_BYTES: Final = 24
 """About what a record takes beside its key, value and headers."""
@@ -82,9 +82,9 @@ class BatchMaker:
         self._batch_bytes = batch_bytes
         self._first_turn = first_turn
         self._partitioners: dict[str, Partitioner] = {}
-        self._pending: dict[Place, Pending] = {}
+        self._pending: dict[TopicPartition, Pending] = {}
 
-    def add(self, rows: Rows) -> Iterator[tuple[Place, Pending]]:
+    def add(self, rows: Rows) -> Iterator[tuple[TopicPartition, Pending]]:
         """Take in rows; what is full comes out, oldest first, and what there is no room for.
 
         Raises:
@@ -95,7 +95,7 @@ class BatchMaker:
             yield from self._put(place, rows, indexes)
         yield from self._overflow()
 
-    def _overflow(self) -> Iterator[tuple[Place, Pending]]:
+    def _overflow(self) -> Iterator[tuple[TopicPartition, Pending]]:
         """What goes early, so that a task with many partitions keeps to its memory."""
         waiting_bytes = sum(each.size_bytes for each in self._pending.values())
         if waiting_bytes <= WAITING_BYTES:
@@ -106,14 +106,14 @@ class BatchMaker:
             waiting_bytes -= pending.size_bytes
             yield place, pending
 
-    def rest(self) -> Iterator[tuple[Place, Pending]]:
+    def rest(self) -> Iterator[tuple[TopicPartition, Pending]]:
         """Everything that is left."""
         waiting, self._pending = self._pending, {}
         yield from waiting.items()
 
     # --- Where rows go ---------------------------------------------------------------------------
 
-    def _places(self, rows: Rows) -> Iterator[tuple[Place, list[int] | None]]:
+    def _places(self, rows: Rows) -> Iterator[tuple[TopicPartition, list[int] | None]]:
         """Partitions and the rows for each; None: all of them."""
         if not rows.values:
             return
@@ -132,7 +132,7 @@ class BatchMaker:
 
     def _in_topic(
         self, topic: str, rows: Rows, indexes: list[int] | None
-    ) -> Iterator[tuple[Place, list[int] | None]]:
+    ) -> Iterator[tuple[TopicPartition, list[int] | None]]:
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
             partitioner = self._partitioners[topic] = Partitioner(
@@ -175,8 +175,8 @@ class BatchMaker:
     # --- Cutting ---------------------------------------------------------------------------------
 
     def _put(
-        self, place: Place, rows: Rows, indexes: list[int] | None
-    ) -> Iterator[tuple[Place, Pending]]:
+        self, place: TopicPartition, rows: Rows, indexes: list[int] | None
+    ) -> Iterator[tuple[TopicPartition, Pending]]:
         keys = _chosen(rows.keys, indexes) if rows.keys is not None else None
         values = _chosen(rows.values, indexes)
         stamps = _chosen(rows.timestamps_ms, indexes)
@@ -191,12 +191,12 @@ class BatchMaker:
 
     def _cut(
         self,
-        place: Place,
+        place: TopicPartition,
         stamps: list[int],
         keys: list[bytes | None] | None,
         values: list[bytes | None],
         headers: list[Headers] | None,
-    ) -> Iterator[tuple[Place, Pending]]:
+    ) -> Iterator[tuple[TopicPartition, Pending]]:
         ends = list(accumulate(size + _RECORD_BYTES for size in _sizes(keys, values, headers)))
         start, before = 0, 0
         while start < len(values):

@@ -13,18 +13,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from goqueue.spark.batch_reader import RangesPartition
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.stream_planner import StreamPlanner
-from goqueue.spark.task import read_ranges
+from goqueue.spark.reading.batch_reader import RangesPartition
+from goqueue.spark.reading.stream_offset import StreamOffset
+from goqueue.spark.reading.stream_planner import StreamPlanner
+from goqueue.spark.reading.task import read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from goqueue.spark.options import ReadOptions
-    from goqueue.spark.shape import Shape
+    from goqueue.spark.options.read_options import ReadOptions
+    from goqueue.spark.reading.shape import Shape
 
 
 class GoQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

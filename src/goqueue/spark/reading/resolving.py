@@ -6,15 +6,15 @@ import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.spark.bounds import EARLIEST, LATEST, Bound, Place
 from goqueue.spark.errors import OffsetsError, TopicMissingError
-from goqueue.spark.ranges import OffsetRange
+from goqueue.spark.kafka.ranges import OffsetRange, TopicPartition
+from goqueue.spark.options.bounds import EARLIEST, LATEST, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from goqueue.spark.kafka.cluster import Cluster, TopicView
-    from goqueue.spark.options import ReadOptions, Subscription
+    from goqueue.spark.options.read_options import ReadOptions, Subscription
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ _MAX_SHOWN = 10
 class Ends(NamedTuple):
     """The first offset and the one after the last, in each partition."""
 
-    earliest: Mapping[Place, int]
-    latest: Mapping[Place, int]
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
 
 
 def find_topics(cluster: Cluster, subscription: Subscription) -> dict[str, TopicView]:
@@ -41,7 +41,7 @@ def find_topics(cluster: Cluster, subscription: Subscription) -> dict[str, Topic
     }
 
 
-def places_of(subscription: Subscription, topics: Mapping[str, TopicView]) -> list[Place]:
+def places_of(subscription: Subscription, topics: Mapping[str, TopicView]) -> list[TopicPartition]:
     """The partitions to read, sorted.
 
     Raises:
@@ -59,7 +59,7 @@ def places_of(subscription: Subscription, topics: Mapping[str, TopicView]) -> li
     return sorted(subscription.places or there)
 
 
-def find_ends(cluster: Cluster, places: Collection[Place], isolation: int) -> Ends:
+def find_ends(cluster: Cluster, places: Collection[TopicPartition], isolation: int) -> Ends:
     """Where the partitions start and end now."""
     if not places:
         return Ends({}, {})
@@ -70,8 +70,12 @@ def find_ends(cluster: Cluster, places: Collection[Place], isolation: int) -> En
 
 
 def locate(
-    cluster: Cluster, bound: Bound, places: Collection[Place], ends: Ends, options: ReadOptions
-) -> dict[Place, int | None]:
+    cluster: Cluster,
+    bound: Bound,
+    places: Collection[TopicPartition],
+    ends: Ends,
+    options: ReadOptions,
+) -> dict[TopicPartition, int | None]:
     """The offset of a bound in each partition; None where no message is that young.
 
     A moment is looked for a little later than the ends were, and messages come and go: it never
@@ -97,7 +101,7 @@ def locate(
     }
 
 
-def _check_named(bound: Bound, places: Collection[Place]) -> None:
+def _check_named(bound: Bound, places: Collection[TopicPartition]) -> None:
     if bound.places is None:
         return
     missing, extra = sorted(set(places) - bound.places), sorted(bound.places - set(places))
@@ -113,8 +117,8 @@ def _check_named(bound: Bound, places: Collection[Place]) -> None:
 
 
 def start_offsets(
-    cluster: Cluster, options: ReadOptions, places: Collection[Place], ends: Ends
-) -> dict[Place, int]:
+    cluster: Cluster, options: ReadOptions, places: Collection[TopicPartition], ends: Ends
+) -> dict[TopicPartition, int]:
     """Where the read starts.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.spark.ranges import OffsetRange
+    from goqueue.spark.kafka.ranges import OffsetRange
 
 SMALL_TASK_OFFSETS: Final = 4_000
 """Less than this is not worth another task: starting one costs more than reading it."""

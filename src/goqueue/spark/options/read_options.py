@@ -11,23 +11,23 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from goqueue.spark.bounds import (
+from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.options.bounds import (
     EARLIEST,
     LATEST,
     Bound,
-    Place,
     parse_assignment,
     parse_moment,
     parse_moments,
     parse_offsets,
 )
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
+from goqueue.spark.options.option_reader import OptionReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
 
 READ_OPTIONS: Final = (
@@ -110,7 +110,7 @@ class Subscription:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    places: frozenset[Place] = frozenset()
+    places: frozenset[TopicPartition] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...] | None:

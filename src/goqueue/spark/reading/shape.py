@@ -21,13 +21,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from goqueue.spark.columns import ARROW_TYPES, SPARK_TYPES, default_columns
 from goqueue.spark.errors import ColumnsError
+from goqueue.spark.reading.columns import ARROW_TYPES, SPARK_TYPES, default_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from goqueue.spark.options import ReadOptions
+    from goqueue.spark.options.read_options import ReadOptions
 
 _HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])

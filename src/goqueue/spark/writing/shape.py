@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from goqueue.spark.write_options import WriteOptions
+    from goqueue.spark.options.write_options import WriteOptions
 
 _TEXTS: Final = ("binary", "string")
 _WHOLE: Final = ("int", "bigint", "smallint", "tinyint")

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.options import default_parallelism
-from goqueue.spark.resolving import batch_ranges
-from goqueue.spark.splits import LARGE_TASK_OFFSETS, cut, task_count
-from goqueue.spark.task import read_ranges
+from goqueue.spark.options.read_options import default_parallelism
+from goqueue.spark.reading.resolving import batch_ranges
+from goqueue.spark.reading.splits import LARGE_TASK_OFFSETS, cut, task_count
+from goqueue.spark.reading.task import read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from goqueue.spark.options import ReadOptions
-    from goqueue.spark.ranges import OffsetRange
-    from goqueue.spark.shape import Shape
+    from goqueue.spark.kafka.ranges import OffsetRange
+    from goqueue.spark.options.read_options import ReadOptions
+    from goqueue.spark.reading.shape import Shape
 
 
 class RangesPartition(InputPartition):

@@ -11,19 +11,19 @@ from goqueue.spark.errors import RowError, SparkSourceError, TopicMissingError
 from goqueue.spark.kafka.producing import TaskProducer, topic_setting
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import check_support
-from goqueue.spark.write_batches import BatchMaker
-from goqueue.spark.write_rows import rows_of
+from goqueue.spark.writing.batches import BatchMaker
+from goqueue.spark.writing.rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.producing import Producer
-    from goqueue.spark.write_batches import Pending
-    from goqueue.spark.write_options import WriteOptions
+    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.spark.options.write_options import WriteOptions
+    from goqueue.spark.writing.batches import Pending
 
 _BATCHES_A_COLLECTION: Final = 64
 _REQUEST_BYTES: Final = 8 << 20
@@ -158,8 +158,8 @@ class _Heeding:
             self._checked.add(topic)
 
 
-def _send_rest(producer: TaskProducer, rest: Iterable[tuple[Place, Pending]]) -> None:
-    waiting: list[tuple[Place, bytearray]] = []
+def _send_rest(producer: TaskProducer, rest: Iterable[tuple[TopicPartition, Pending]]) -> None:
+    waiting: list[tuple[TopicPartition, bytearray]] = []
     size_bytes = 0
     for place, pending in rest:
         if size_bytes + pending.size_bytes > _REQUEST_BYTES and waiting:
