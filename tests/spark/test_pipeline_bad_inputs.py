@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.spark.errors import BrokerAwayError
 from goqueue.spark.monitoring.progress import RunState
+from goqueue.spark.pipelines.execution.running import run_pipeline
 from goqueue.spark.pipelines.model import (
     JoinStep,
     Otherwise,
@@ -25,7 +26,6 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     TopicSource,
 )
-from goqueue.spark.pipelines.running import run_pipeline
 from support.committed import committed
 
 names = (f"bad-{number}" for number in count())

@@ -24,7 +24,11 @@ from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunSta
 from goqueue.spark.monitoring.query_progress import Watched
 from goqueue.spark.monitoring.reporting import Reporter
 from goqueue.spark.monitoring.tracking import ProgressListener
-from goqueue.spark.pipelines import running
+from goqueue.spark.pipelines.execution import running
+from goqueue.spark.pipelines.execution.only_run import only_run
+from goqueue.spark.pipelines.execution.rules import check_rules
+from goqueue.spark.pipelines.execution.sessions import settings_of
+from goqueue.spark.pipelines.execution.topic_tables import source_options
 from goqueue.spark.pipelines.functions import FunctionError, find_function
 from goqueue.spark.pipelines.graph import in_order, topics_behind
 from goqueue.spark.pipelines.model import (
@@ -38,10 +42,6 @@ from goqueue.spark.pipelines.model import (
     SqlStep,
     TopicSource,
 )
-from goqueue.spark.pipelines.only_run import only_run
-from goqueue.spark.pipelines.rules import check_rules
-from goqueue.spark.pipelines.sessions import settings_of
-from goqueue.spark.pipelines.topic_tables import source_options
 
 NOWHERE = LinkSettings((("127.0.0.1", 9),), patience_s=0.1)
 

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pytest
 
 from goqueue.spark.errors import BrokerAwayError
-from goqueue.spark.jobs.posting import COLUMNS, LetterId, Portion, answers_of, send_letters
+from goqueue.spark.jobs.dead_letters.redrive_task import (
+    COLUMNS,
+    LetterId,
+    Portion,
+    answers_of,
+    send_letters,
+)
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.kafka.together import commit_together

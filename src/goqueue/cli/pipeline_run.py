@@ -28,8 +28,8 @@ from goqueue.cli.speaking import speaking_alone, standing_aside
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
 from goqueue.spark.monitoring.progress import RunProgress, RunReport, RunState
+from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.model import ConsoleSink
-from goqueue.spark.pipelines.only_run import only_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +133,7 @@ class _Running(threading.Thread):
     def run(self) -> None:
         """Whatever goes wrong is kept for the other thread."""
         try:
-            from goqueue.spark.pipelines.running import run_pipeline  # noqa: PLC0415 - needs Spark
+            from goqueue.spark.pipelines.execution.running import run_pipeline  # noqa: PLC0415 - needs Spark
 
             self.report = run_pipeline(
                 self._pipeline,
@@ -171,7 +171,7 @@ def _stopping(running: _Running) -> Iterator[None]:
 
 def _keep_or_remove(log: Path, running: _Running) -> None:
     """What Spark has said is of use when it explains more than our own sentence does."""
-    from goqueue.spark.pipelines.sessions import SessionError  # noqa: PLC0415 - needs Spark
+    from goqueue.spark.pipelines.execution.sessions import SessionError  # noqa: PLC0415 - needs Spark
 
     error, report = running.error, running.report
     has_failed = report is not None and report.state is RunState.FAILED

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from goqueue.cli.speaking import speaking_alone
 from goqueue.spark.monitoring.failures import ERROR_LOGGERS
-from goqueue.spark.pipelines.sessions import (
+from goqueue.spark.pipelines.execution.sessions import (
     CONNECT_EXTRA,
     SessionError,
     configure,

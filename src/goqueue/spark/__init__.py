@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from goqueue.spark.lake.source import LakeDataSource
     from goqueue.spark.monitoring.tracking import track
-    from goqueue.spark.pipelines.running import run_pipeline
+    from goqueue.spark.pipelines.execution.running import run_pipeline
     from goqueue.spark.source import GoQueueDataSource
 
 _HOMES = {
     "GoQueueDataSource": "goqueue.spark.source",
-    "run_pipeline": "goqueue.spark.pipelines.running",
+    "run_pipeline": "goqueue.spark.pipelines.execution.running",
     "LakeDataSource": "goqueue.spark.lake.source",
     "track": "goqueue.spark.monitoring.tracking",
 }

@@ -14,20 +14,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from goqueue.spark.pipelines.drafting import Draft, pipeline
-    from goqueue.spark.pipelines.loading import load_file, load_pipeline
+    from goqueue.spark.pipelines.execution.running import run_pipeline
+    from goqueue.spark.pipelines.files.drafting import Draft, pipeline
+    from goqueue.spark.pipelines.files.loading import load_file, load_pipeline
     from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
-    from goqueue.spark.pipelines.running import run_pipeline
 
 _HOMES = {
-    "Draft": "drafting",
+    "Draft": "files.drafting",
     "Pipeline": "model",
     "PipelineError": "model",
     "Problem": "model",
-    "load_file": "loading",
-    "load_pipeline": "loading",
-    "pipeline": "drafting",
-    "run_pipeline": "running",
+    "load_file": "files.loading",
+    "load_pipeline": "files.loading",
+    "pipeline": "files.drafting",
+    "run_pipeline": "execution.running",
 }
 
 __all__ = [
