@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from goqueue.protocols.kafka.api_keys import ApiKey
+from goqueue.spark import clock
 from goqueue.spark.errors import (
     BrokerAwayError,
     BrokerRefusedError,
@@ -100,7 +100,7 @@ class Cluster:
             BrokerAwayError: it never worked; says what happened last.
         """
         settings = self.settings
-        started = time.monotonic()
+        started = clock.monotonic_s()
         pause_s = settings.retry_backoff_s
         while True:
             try:
@@ -108,14 +108,14 @@ class Cluster:
             except BrokerAwayError as error:
                 self.close()
                 self._leaders.clear()
-                waited_s = time.monotonic() - started
+                waited_s = clock.monotonic_s() - started
                 if waited_s + pause_s > settings.patience_s:
                     raise BrokerAwayError(
                         f"{what}: gave up on {settings.addresses} after {waited_s:.0f} s "
                         f"(kafka.default.api.timeout.ms); last: {error}"
                     ) from None  # it is in the sentence, and Spark would print every chain of it
                 _log.info("%s: %s; trying again in %.1f s", what, error, pause_s)
-            time.sleep(pause_s)
+            clock.sleep(pause_s)
             pause_s = min(pause_s * 2, settings.max_backoff_s)
 
     # --- Connections -----------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from goqueue.protocols.kafka.api_keys import ApiKey
 from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
 from goqueue.spark.kafka.cluster import TryAgainError
 from goqueue.spark.kafka.fetching import FETCH_VERSION
@@ -38,7 +38,7 @@ def wait_for_news(
     wait early: whoever asks next finds out, and has the patience for it.
     """
     if not ends:
-        time.sleep(wait_s)
+        clock.sleep(wait_s)
         return
     try:
         leaders = _by_leader(cluster, ends)

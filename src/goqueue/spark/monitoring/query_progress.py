@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from goqueue.spark import clock
 from goqueue.spark.monitoring.failures import reason_of
 from goqueue.spark.monitoring.progress import QueryProgress, RunState
 from goqueue.spark.reading.stream_offset import read_offsets
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from goqueue.spark.kafka.ranges import TopicPartition
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -56,7 +51,7 @@ class Tally:
             ),
             late_rows=self.progress.late_rows + late,
             watermark=_moment((said.get("eventTime") or {}).get("watermark")),
-            updated_at=now_ms(),
+            updated_at=clock.now_ms(),
         )
 
 

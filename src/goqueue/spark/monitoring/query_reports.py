@@ -8,9 +8,10 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark import clock
 from goqueue.spark.monitoring.failures import reason_of
 from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunState
-from goqueue.spark.monitoring.query_progress import Tally, now_ms
+from goqueue.spark.monitoring.query_progress import Tally
 from goqueue.spark.monitoring.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class QueryReports:
         run = RunProgress(
             name=name,
             state=RunState.RUNNING,
-            started_at=now_ms(),
+            started_at=clock.now_ms(),
             host=socket.gethostname(),
             pid=os.getpid(),
         )

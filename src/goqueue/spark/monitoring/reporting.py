@@ -10,13 +10,13 @@ import http.client
 import json
 import logging
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark import clock
 from goqueue.spark.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class Reporter:
             with self._changed:
                 self._changed.wait_for(self._is_due, EVERY_S)
                 progress, offsets, is_closing = self._progress, self._offsets, self._is_closing
-            is_old = time.monotonic() - self._sent_at >= _ALIVE_S
+            is_old = clock.monotonic_s() - self._sent_at >= _ALIVE_S
             if progress is not None and (progress is not self._sent or is_closing or is_old):
                 self._commit(offsets)
                 self._publish(progress)
-                self._sent, self._sent_at = progress, time.monotonic()
+                self._sent, self._sent_at = progress, clock.monotonic_s()
             if is_closing:
                 self._cluster.close()
                 return
@@ -100,7 +100,7 @@ class Reporter:
             return False
         if sent is None or _states(sent) != _states(self._progress):
             return True
-        return time.monotonic() - self._sent_at >= EVERY_S
+        return clock.monotonic_s() - self._sent_at >= EVERY_S
 
     def _commit(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for group, places in offsets.items():

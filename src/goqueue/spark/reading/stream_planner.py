@@ -8,9 +8,9 @@ when the last batch was let through, how far an available-now run goes, what was
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark import clock
 from goqueue.spark.errors import DataLossError
 from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.kafka.sharing import shared_cluster
@@ -36,7 +36,9 @@ _TOO_LITTLE_PAUSE_S: Final = 0.1
 class StreamPlanner:
     """Plans one streaming query, on the driver."""
 
-    def __init__(self, options: ReadOptions, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, options: ReadOptions, *, now: Callable[[], float] = clock.monotonic_s
+    ) -> None:
         self._options: Final = options
         self._now: Final = now
         self._let_through_at = now()
@@ -94,7 +96,7 @@ class StreamPlanner:
             self._wait(end)
             end, starts = self._next_end(start)
         if self._is_too_little(starts, end):
-            time.sleep(_TOO_LITTLE_PAUSE_S)
+            clock.sleep(_TOO_LITTLE_PAUSE_S)
             return start
         self._let_through_at = self._now()
         end = self._limited(end, starts, max_offsets, max_bytes)

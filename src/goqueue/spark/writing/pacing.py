@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
+
+from goqueue.spark import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,8 +23,8 @@ class Pacer:
         self,
         rows_per_s: float | None,
         *,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = clock.monotonic_s,
+        sleep: Callable[[float], None] = clock.sleep,
     ) -> None:
         self._rows_per_s = rows_per_s
         self._now = now
@@ -46,8 +47,8 @@ def paced(
     batches: Iterable[pa.RecordBatch],
     rows_per_s: float | None,
     *,
-    now: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = clock.monotonic_s,
+    sleep: Callable[[float], None] = clock.sleep,
 ) -> Iterator[pa.RecordBatch]:
     """The same rows in smaller batches, at most so many a second; None for all at once."""
     if rows_per_s is None:

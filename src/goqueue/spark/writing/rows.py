@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_headers
 from goqueue.model.errors import GoQueueError
+from goqueue.spark import clock
 from goqueue.spark.errors import RowError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def rows_of(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Rows:
         RowError: a priority or a delay makes no sense.
     """
     found = {name: batch.column(at) for name, at in columns.items()}
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     moments = found.get("timestamp")
     said = _delivery(found, now_ms)
     return Rows(

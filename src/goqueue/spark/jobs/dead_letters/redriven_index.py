@@ -10,7 +10,6 @@ redrive and a job's of the same letters at the same moment.
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.parse
 from bisect import bisect_right
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import SUFFIX
+from goqueue.spark import clock
 from goqueue.spark.jobs.reading import read_here, resolve
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 
@@ -151,15 +151,15 @@ def is_written(
     Raises:
         SparkSourceError: the broker is away, or refuses.
     """
-    deadline_s = time.monotonic() + _SETTLING_S
+    deadline_s = clock.monotonic_s() + _SETTLING_S
     while True:
         is_settled = _is_settled(link, receipts_topic(letters_in))
         for each in _receipts(link, letters_in, topic_id, from_offset):
             if (int(each["number"]), each["run"]) == (number, run):
                 return True
-        if is_settled or time.monotonic() > deadline_s:
+        if is_settled or clock.monotonic_s() > deadline_s:
             return False
-        time.sleep(_LOOK_S)
+        clock.sleep(_LOOK_S)
 
 
 def _is_settled(link: Link, topic: str) -> bool:

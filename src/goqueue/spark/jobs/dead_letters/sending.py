@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -12,6 +11,7 @@ from pyspark.sql import functions as sql
 from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.records import Record
+from goqueue.spark import clock
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.jobs.admin import create_topic
 from goqueue.spark.jobs.dead_letters import redrive_task, redriven_index
@@ -151,7 +151,7 @@ class Sender:
         place = (self._receipts_in, 0)
         producer = portion.producer(cluster, "receipts")
         producer.add_partitions([place])
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         for (_, number), spans in self.spans_of(sent).items():
             key = f"{self._topic_id}/{number}".encode()
             for value in redriven_index.receipt(

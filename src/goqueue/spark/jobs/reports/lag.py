@@ -7,7 +7,6 @@ read but the first that a group has not read, and Spark is not needed.
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.lag import PartitionLag, counted_partitions
+from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Table, silent
@@ -150,17 +150,17 @@ class _Look:
         """Look, twice if it is to be measured."""
         cluster = self._cluster
         earlier: Sequence[Read] = ()
-        began_s = time.monotonic()
+        began_s = clock.monotonic_s()
         if measure_s:
             earlier = self.reads()
             steps = math.ceil(measure_s)
             for step in range(steps):
                 progress("measuring", step, steps)
-                time.sleep(measure_s / steps)
-        seconds = time.monotonic() - began_s
+                clock.sleep(measure_s / steps)
+        seconds = clock.monotonic_s() - began_s
         progress("looking up offsets", 0, 3)
         reads = self.reads()
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         progress("looking up offsets", 1, 3)
         behind = {(each.place, each.position) for each in reads if each.lag}
         views = cluster.topics({topic for (topic, _), _ in behind})

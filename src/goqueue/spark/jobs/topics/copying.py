@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.admin import create_topic, topic_settings
 from goqueue.spark.jobs.messages import Filters
@@ -285,7 +285,7 @@ def _retention_warnings(link: Link, topic: str, oldest_ms: int | None) -> list[s
         warnings.append(f"{topic} gives messages the time of their arrival: theirs are not kept")
     elif oldest_ms is not None:
         kept_ms = int(settings.get("retention.ms", "-1"))
-        if 0 <= kept_ms < time.time() * 1000 - oldest_ms:
+        if 0 <= kept_ms < clock.now_ms() - oldest_ms:
             warnings.append(
                 f"the oldest message is of {show_time(oldest_ms)}, and {topic} deletes what is "
                 f"older than retention.ms={kept_ms}"

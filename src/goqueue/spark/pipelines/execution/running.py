@@ -6,15 +6,15 @@ import logging
 import os
 import socket
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark import clock
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.monitoring.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
 from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport, RunState
-from goqueue.spark.monitoring.query_progress import Watched, now_ms
+from goqueue.spark.monitoring.query_progress import Watched
 from goqueue.spark.monitoring.reporting import Reporter
 from goqueue.spark.pipelines.connect import is_remote
 from goqueue.spark.pipelines.execution.building import build_tables
@@ -83,7 +83,7 @@ def run_pipeline(
         run = _Run(pipeline, progress, stop or threading.Event(), available_now=available_now)
         try:
             run.begin(spark)
-            run.watch(None if timeout_s is None else time.monotonic() + timeout_s)
+            run.watch(None if timeout_s is None else clock.monotonic_s() + timeout_s)
             return run.end()
         except BaseException as error:
             run.give_up(error)
@@ -114,7 +114,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.last = RunProgress(
             name=self.pipeline.name,
-            started_at=now_ms(),
+            started_at=clock.now_ms(),
             host=socket.gethostname(),
             pid=os.getpid(),
             master=self.pipeline.master or DEFAULT_MASTER,
@@ -152,7 +152,7 @@ class _Run:
         try:
             if not output.is_streaming:
                 write_once(output)
-                done = replace(said, state=RunState.FINISHED, updated_at=now_ms())
+                done = replace(said, state=RunState.FINISHED, updated_at=clock.now_ms())
                 self.written.append(done)
             else:
                 query = start(self.pipeline, output, available_now=self.available_now)
@@ -169,9 +169,9 @@ class _Run:
 
     def _settle(self, query: StreamingQuery) -> None:
         """Wait until the Python process of a query is there, before the next one needs one too."""
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = clock.monotonic_s() + _SETTLE_S
         while query.isActive and query.status["message"].startswith("Initializing"):
-            if time.monotonic() > deadline or self.stopping.wait(_LOOK_S / 5):
+            if clock.monotonic_s() > deadline or self.stopping.wait(_LOOK_S / 5):
                 return
 
     # --- Watching --------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class _Run:
         """Look at the queries until all have ended, one has failed, or it is time to stop."""
         try:
             while self.look():
-                if deadline is not None and time.monotonic() >= deadline:
+                if deadline is not None and clock.monotonic_s() >= deadline:
                     self.stopping.set()
                 if self.stopping.wait(_LOOK_S):
                     self._stop_gently()
@@ -221,16 +221,16 @@ class _Run:
     def _stop_gently(self) -> None:
         """Let each query end the micro-batch that it is at, and stop it before the next."""
         before = {each.progress.name: each.progress.batch_id for each in self.watched}
-        deadline = time.monotonic() + _LAST_BATCH_S
+        deadline = clock.monotonic_s() + _LAST_BATCH_S
         busy = [each for each in self.watched if each.query.isActive]
-        while busy and time.monotonic() < deadline:
+        while busy and clock.monotonic_s() < deadline:
             self.look()
             for each in list(busy):
                 is_next = each.progress.batch_id != before[each.progress.name]
                 if is_next or not each.query.isActive or not _is_working(each):
                     each.stop()
                     busy.remove(each)
-            time.sleep(_LOOK_S / 5)
+            clock.sleep(_LOOK_S / 5)
         for each in busy:
             each.stop()
 
@@ -250,7 +250,7 @@ class _Run:
         else:
             self.state = RunState.STOPPED if self.stopping.is_set() else RunState.FINISHED
         self.tell()
-        return RunReport(last=self.last, ended_at=now_ms(), warnings=self._warnings())
+        return RunReport(last=self.last, ended_at=clock.now_ms(), warnings=self._warnings())
 
     def _warnings(self) -> tuple[str, ...]:
         return tuple(
