@@ -24,10 +24,10 @@ from goqueue.spark.errors import (
     TransactionLostError,
 )
 from goqueue.spark.kafka import sharing
+from goqueue.spark.kafka.atomic_commit import abort_atomically, commit_atomically
 from goqueue.spark.kafka.partitioning import Partitioner, murmur2
 from goqueue.spark.kafka.producing import Producer
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.kafka.together import abort_together, commit_together
 from goqueue.spark.options.write_options import parse_write_options
 from goqueue.spark.writing import batches
 from goqueue.spark.writing.batches import BatchMaker
@@ -81,10 +81,10 @@ class Job:
 
     def commit(self, number, *winners):
         cluster = shared_cluster(self.options.link)
-        return commit_together(cluster, self.series, number, winners, KEEP_MS)
+        return commit_atomically(cluster, self.series, number, winners, KEEP_MS)
 
     def abort(self, number, *written):
-        abort_together(shared_cluster(self.options.link), self.series, number, written)
+        abort_atomically(shared_cluster(self.options.link), self.series, number, written)
 
 
 @pytest.fixture

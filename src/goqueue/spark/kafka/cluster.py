@@ -32,7 +32,6 @@ METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 7
 FIND_COORDINATOR_VERSION: Final = 4
 OFFSET_COMMIT_VERSION: Final = 8
-CREATE_TOPICS_VERSION: Final = 7
 """All of them are old enough for every broker that names topics by id, and new enough to do so."""
 
 LATEST: Final = -1
@@ -93,7 +92,7 @@ class Cluster:
 
     # --- Trying again ----------------------------------------------------------------------------
 
-    def patiently(self, what: str, action: Callable[[], T]) -> T:
+    def retry(self, what: str, action: Callable[[], T]) -> T:
         """Do it again, on new connections, until it works or `patience_s` has passed.
 
         Raises:
@@ -189,7 +188,7 @@ class Cluster:
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicView]:
         """The topics of these names that exist; None asks for all."""
         wanted = None if names is None else sorted(set(names))
-        return self.patiently("looking up topics", lambda: self._describe(wanted))
+        return self.retry("looking up topics", lambda: self._describe(wanted))
 
     def _describe(self, names: list[str] | None) -> dict[str, TopicView]:
         answer = self.to_any().call(
@@ -214,35 +213,6 @@ class Cluster:
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         return TopicView(topic.name, str(topic.topic_id), tuple(numbers), topic.is_internal)
 
-    def create_topic(
-        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
-    ) -> bool:
-        """Make a topic; says whether it is new. One that is there stays as it is."""
-        what = f"creating topic {name!r}"
-        return self.patiently(what, lambda: self._create_topic(name, partitions, settings or {}))
-
-    def _create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> bool:
-        wanted = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": -1,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in settings.items()],
-        }
-        answer = self.to_any().call(
-            ApiKey.CREATE_TOPICS,
-            CREATE_TOPICS_VERSION,
-            topics=[wanted],
-            timeout_ms=round(self.settings.request_timeout_s * 1000),
-            validate_only=False,
-        )
-        (made,) = answer.topics
-        if made.error_code == ErrorCode.topic_already_exists:
-            return False
-        reason = f" ({made.error_message})" if made.error_message else ""
-        check_code(made.error_code, f"topic {name!r}{reason}")
-        return True
-
     # --- Offsets ---------------------------------------------------------------------------------
 
     def offsets_at(
@@ -252,7 +222,7 @@ class Cluster:
 
         -1 where no message is that young.
         """
-        return self.patiently("looking up offsets", lambda: self._offsets_at(moments, isolation))
+        return self.retry("looking up offsets", lambda: self._offsets_at(moments, isolation))
 
     def _offsets_at(
         self, moments: Mapping[TopicPartition, int], isolation: int
@@ -281,7 +251,7 @@ class Cluster:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store how far a group has read, as a consumer without a membership."""
-        self.patiently(f"committing for group {group!r}", lambda: self._commit(group, offsets))
+        self.retry(f"committing for group {group!r}", lambda: self._commit(group, offsets))
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}

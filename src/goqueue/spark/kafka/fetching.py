@@ -102,7 +102,7 @@ class RangeFetcher:
         """
         try:
             while self._open:
-                found = self._cluster.patiently("reading", self._next)
+                found = self._cluster.retry("reading", self._next)
                 self._open = [each for each in self._open if not each.is_done]
                 if self._open:
                     self._ask_ahead()

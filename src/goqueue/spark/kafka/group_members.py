@@ -42,7 +42,7 @@ def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading
     found: dict[str, Reading] = {}
     for at in range(0, len(wanted), AT_ONCE):
         asking = partial(_some, cluster, wanted[at : at + AT_ONCE])
-        found |= cluster.patiently("looking up members", asking)
+        found |= cluster.retry("looking up members", asking)
     return found
 
 

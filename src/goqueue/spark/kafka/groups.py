@@ -47,7 +47,7 @@ def list_groups(cluster: Cluster) -> list[GroupLine]:
     Raises:
         SparkSourceError: a broker is away, or refuses.
     """
-    return cluster.patiently("listing groups", lambda: _list_groups(cluster))
+    return cluster.retry("listing groups", lambda: _list_groups(cluster))
 
 
 def _list_groups(cluster: Cluster) -> list[GroupLine]:
@@ -73,7 +73,7 @@ def committed(
     found: dict[str, dict[TopicPartition, int]] = {each.name: {} for each in groups}
     for at in range(0, len(groups), AT_ONCE):
         asking = partial(_some, cluster, groups[at : at + AT_ONCE])
-        found |= cluster.patiently("looking up offsets", asking)
+        found |= cluster.retry("looking up offsets", asking)
     return found
 
 
@@ -166,7 +166,7 @@ def times_at(
         one_each = dict(sorted(waiting, reverse=True))
         waiting -= set(one_each.items())
         asking = partial(_times, cluster, ids, one_each, isolation)
-        times = cluster.patiently("looking at messages", asking)
+        times = cluster.retry("looking at messages", asking)
         found |= {(place, one_each[place]): at_ms for place, at_ms in times.items()}
     return found
 

@@ -32,8 +32,6 @@ INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
 END_VERSION: Final = 3
-DESCRIBE_CONFIGS_VERSION: Final = 4
-_TOPIC: Final = 2
 _SEQUENCES: Final = 1 << 31
 _MAX_IN_FLIGHT: Final = 4
 """Requests without an answer. A partition remembers the last five batches of a producer, so none
@@ -66,26 +64,6 @@ class _Sent(NamedTuple):
 
     node_id: int
     batches: tuple[tuple[TopicPartition, bytearray], ...]
-
-
-def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
-    """What a topic's setting is; None where the broker has no such setting, or no such topic."""
-    resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [name]}
-    answer = cluster.patiently(
-        f"looking at the settings of {topic!r}",
-        lambda: cluster.to_any().call(
-            ApiKey.DESCRIBE_CONFIGS,
-            DESCRIBE_CONFIGS_VERSION,
-            resources=[resource],
-            include_synonyms=False,
-            include_documentation=False,
-        ),
-    )
-    for result in answer.results:
-        for each in result.configs:
-            if each.name == name:
-                return str(each.value)
-    return None
 
 
 def check_transaction_code(code: int, what: str) -> None:
@@ -122,7 +100,7 @@ class TaskProducer:
         self._added: set[TopicPartition] = set()
         self._in_flight: deque[_Sent] = deque()
         self._must_resend = False
-        self.who = self._cluster.patiently(
+        self.who = self._cluster.retry(
             "initialising a producer", lambda: self._init(transactional_id)
         )
 
@@ -157,7 +135,7 @@ class TaskProducer:
         if not wanted or self.who.transactional_id is None:
             return
         self._settle_all()  # their answers come over the same connections
-        self._cluster.patiently("adding partitions", lambda: self._add(wanted))
+        self._cluster.retry("adding partitions", lambda: self._add(wanted))
         self._added.update(wanted)
 
     def _add(self, places: Sequence[TopicPartition]) -> None:
@@ -219,7 +197,7 @@ class TaskProducer:
         Raises:
             SparkSourceError: something that was sent before could not be stored.
         """
-        by_leader = self._cluster.patiently("finding leaders", lambda: self._by_leader(batches))
+        by_leader = self._cluster.retry("finding leaders", lambda: self._by_leader(batches))
         for sent in by_leader:
             while len(self._in_flight) >= _MAX_IN_FLIGHT:
                 self._settle_oldest()
@@ -286,7 +264,7 @@ class TaskProducer:
         )
 
     def _settle_oldest(self) -> None:
-        self._cluster.patiently("writing", self._take_answer)
+        self._cluster.retry("writing", self._take_answer)
 
     def _take_answer(self) -> None:
         if self._must_resend:

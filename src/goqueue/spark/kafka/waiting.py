@@ -55,7 +55,7 @@ def sample_record_bytes(
     cluster: Cluster, ids: Mapping[str, str], starts: Mapping[TopicPartition, int], isolation: int
 ) -> dict[TopicPartition, float]:
     """How many stored bytes a record takes, at the place where each partition is read next."""
-    return cluster.patiently("sampling", lambda: _sample(cluster, ids, starts, isolation))
+    return cluster.retry("sampling", lambda: _sample(cluster, ids, starts, isolation))
 
 
 def _sample(

@@ -8,9 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.spark.errors import RowError, SparkSourceError, TopicMissingError
-from goqueue.spark.kafka.producing import TaskProducer, topic_setting
+from goqueue.spark.kafka.atomic_commit import check_support
+from goqueue.spark.kafka.producing import TaskProducer
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.kafka.together import check_support
+from goqueue.spark.kafka.topic_admin import topic_setting
 from goqueue.spark.writing.batches import BatchMaker
 from goqueue.spark.writing.rows import rows_of
 

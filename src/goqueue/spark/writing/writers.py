@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.kafka.atomic_commit import abort_atomically, commit_atomically
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.kafka.together import abort_together, commit_together
 from goqueue.spark.writing.pacing import paced
 from goqueue.spark.writing.task import Attempt, write_rows
 from goqueue.spark.writing.task_identity import micro_batch, task_context
@@ -148,7 +148,7 @@ def _commit(
     if not (options.is_transactional and written):
         return
     series = written[0].series
-    is_new = commit_together(
+    is_new = commit_atomically(
         shared_cluster(options.link), series, number, _producers(messages), keep_ms
     )
     if not is_new:
@@ -164,7 +164,7 @@ def _abort(
     if not options.is_transactional:
         return
     with contextlib.suppress(SparkSourceError):  # what is not aborted now is by its timeout
-        abort_together(shared_cluster(options.link), series, number, _producers(messages))
+        abort_atomically(shared_cluster(options.link), series, number, _producers(messages))
 
 
 def _producers(messages: Sequence[WriterCommitMessage | None]) -> list[Producer]:

@@ -24,7 +24,7 @@ from goqueue.spark.jobs.dead_letters.sending import Letter, Sender
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import load, resolve, size
 from goqueue.spark.jobs.report import JobReport, Table, silent
-from goqueue.spark.kafka.producing import topic_setting
+from goqueue.spark.kafka.topic_admin import topic_setting
 from goqueue.spark.writing.pacing import Pacer
 
 if TYPE_CHECKING:

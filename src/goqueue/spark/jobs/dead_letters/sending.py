@@ -13,12 +13,12 @@ from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.records import Record
 from goqueue.spark import clock
 from goqueue.spark.errors import SparkSourceError
-from goqueue.spark.jobs.admin import create_topic
 from goqueue.spark.jobs.dead_letters import redrive_task, redriven_index
 from goqueue.spark.jobs.dead_letters.letters import COLUMNS, described
 from goqueue.spark.jobs.dead_letters.redrive_task import LetterId, Portion
 from goqueue.spark.jobs.reading import load
-from goqueue.spark.kafka.together import abort_together, check_support, commit_together
+from goqueue.spark.kafka.atomic_commit import abort_atomically, check_support, commit_atomically
+from goqueue.spark.kafka.topic_admin import create_topic
 from goqueue.spark.options.write_options import parse_write_options
 from goqueue.spark.writing.writers import STREAM_KEEP_MS
 
@@ -109,7 +109,7 @@ class Sender:
     def _give_up(self, portion: Portion) -> None:
         """End what tasks have left open; readers would wait for it until its timeout."""
         with contextlib.suppress(SparkSourceError), self._link.cluster() as cluster:
-            abort_together(cluster, portion.series, portion.number, ())
+            abort_atomically(cluster, portion.series, portion.number, ())
 
     def _decide(
         self, cluster: Cluster, portion: Portion, answers: Answers, sent: Sequence[Letter]
@@ -120,7 +120,7 @@ class Sender:
             return
         before = redriven_index.end_of_receipts(self._link, self._letters_in)
         members = [*answers.members, self._write_down(cluster, portion, sent)]
-        is_new = commit_together(cluster, portion.series, portion.number, members, STREAM_KEEP_MS)
+        is_new = commit_atomically(cluster, portion.series, portion.number, members, STREAM_KEEP_MS)
         if not is_new and not self._is_written(before):  # who asks twice is told that it was done
             raise SparkSourceError(
                 f"another job sends letters of {self._letters_in} back at this moment: nothing of "

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from goqueue.model.delivery import DELIVER_AT_HEADER
 from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.admin import create_topic, topic_settings
 from goqueue.spark.jobs.messages import Filters
 from goqueue.spark.jobs.moments import as_asked, as_ms
 from goqueue.spark.jobs.piecework import (
@@ -26,6 +25,7 @@ from goqueue.spark.jobs.piecework import (
 )
 from goqueue.spark.jobs.showing import show_time
 from goqueue.spark.kafka.partitioning import PARTITIONERS
+from goqueue.spark.kafka.topic_admin import create_topic, topic_settings
 from goqueue.spark.writing.pacing import Pacer
 
 if TYPE_CHECKING:

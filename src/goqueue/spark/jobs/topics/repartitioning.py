@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError, VerificationError
-from goqueue.spark.jobs.admin import create_topic, topic_settings
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, TopicRange, find_topic, ranges_of
 from goqueue.spark.jobs.messages import TopicMessages
@@ -24,6 +23,7 @@ from goqueue.spark.jobs.topics.copying import (
     note_target,
     require_target,
 )
+from goqueue.spark.kafka.topic_admin import create_topic, topic_settings
 
 if TYPE_CHECKING:
     import threading

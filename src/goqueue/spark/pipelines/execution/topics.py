@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.model.dead_letters import RETENTION_MS
 from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import Cluster
+from goqueue.spark.kafka.topic_admin import ensure_topic
 from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
 from goqueue.spark.options.option_reader import OptionReader
 from goqueue.spark.pipelines.graph import topics_behind
@@ -136,7 +137,7 @@ def _make(cluster: Cluster, missing: list[_Missing]) -> list[Problem]:
     problems = []
     for topic in missing:
         try:
-            cluster.create_topic(topic.name, topic.partitions, topic.settings)
+            ensure_topic(cluster, topic.name, topic.partitions, topic.settings)
         except BrokerRefusedError as error:
             problems.append(Problem(str(error), line=topic.line, path=topic.path))
     return problems

@@ -22,7 +22,7 @@ _API_VERSIONS_VERSION: Final = 0
 
 def check_support(cluster: Cluster) -> None:
     """Raise `BrokerRefusedError` where the broker cannot commit transactions together."""
-    answer = cluster.patiently(
+    answer = cluster.retry(
         "asking what the broker can do",
         lambda: cluster.to_any().call(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION),
     )
@@ -34,7 +34,7 @@ def check_support(cluster: Cluster) -> None:
         )
 
 
-def commit_together(
+def commit_atomically(
     cluster: Cluster, series: str, number: int, members: Sequence[Producer], keep_ms: int
 ) -> bool:
     """Commit a batch; False when it was committed before. Asks until there is an answer.
@@ -43,13 +43,15 @@ def commit_together(
         TransactionLostError: a task's transaction is not there any more; nothing was committed.
         SparkSourceError: the broker is away, or refuses.
     """
-    return cluster.patiently(
+    return cluster.retry(
         f"committing batch {number} of {series}",
         lambda: _ask(cluster, series, number, members, keep_ms, committed=True),
     )
 
 
-def abort_together(cluster: Cluster, series: str, number: int, members: Sequence[Producer]) -> None:
+def abort_atomically(
+    cluster: Cluster, series: str, number: int, members: Sequence[Producer]
+) -> None:
     """Abort a batch, with one try: what is not aborted now is by its timeout."""
     _ask(cluster, series, number, members, 1, committed=False)
 
