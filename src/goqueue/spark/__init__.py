@@ -5,7 +5,9 @@ Importing this package costs nothing; what needs pyspark or pyarrow is imported 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from goqueue.spark.lake.source import LakeDataSource
@@ -22,10 +24,4 @@ _HOMES = {
 
 __all__ = ["GoQueueDataSource", "LakeDataSource", "run_pipeline", "track"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

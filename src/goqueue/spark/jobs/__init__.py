@@ -6,8 +6,9 @@ among them `options` (of the connection) and `progress`. It returns a `JobReport
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from goqueue.spark.jobs.dead_letters.redriving import dlq_redrive
@@ -27,25 +28,25 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.topics.restoring import restore
 
 _HOMES = {
-    "archive": "topics.archiving",
-    "compact": "topics.deduping",
-    "dedupe": "topics.deduping",
-    "dlq_redrive": "dead_letters.redriving",
-    "dlq_triage": "dead_letters.triage",
-    "lag_report": "reports.lag",
-    "repartition": "topics.repartitioning",
-    "replay": "topics.replaying",
-    "restore": "topics.restoring",
-    "schema_audit": "reports.audit",
-    "skew_report": "reports.skew",
-    "text_plot": "reports.skew_plot",
-    "trace_report": "reports.traces",
-    "Http": "http",
-    "JobReport": "report",
-    "Progress": "report",
-    "Selection": "dead_letters.selection",
-    "Table": "report",
-    "silent": "report",
+    "archive": ".topics.archiving",
+    "compact": ".topics.deduping",
+    "dedupe": ".topics.deduping",
+    "dlq_redrive": ".dead_letters.redriving",
+    "dlq_triage": ".dead_letters.triage",
+    "lag_report": ".reports.lag",
+    "repartition": ".topics.repartitioning",
+    "replay": ".topics.replaying",
+    "restore": ".topics.restoring",
+    "schema_audit": ".reports.audit",
+    "skew_report": ".reports.skew",
+    "text_plot": ".reports.skew_plot",
+    "trace_report": ".reports.traces",
+    "Http": ".http",
+    "JobReport": ".report",
+    "Progress": ".report",
+    "Selection": ".dead_letters.selection",
+    "Table": ".report",
+    "silent": ".report",
 }
 """Which module has what: a job is imported when it is used. No module may have a job's name."""
 
@@ -71,8 +72,4 @@ __all__ = [
     "trace_report",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

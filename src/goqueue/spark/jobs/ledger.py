@@ -70,11 +70,6 @@ class Ledger:
         self._file = file
         self._disk: Final = disk or Disk()
 
-    @property
-    def is_resumable(self) -> bool:
-        """Whether another run can go on where this one ends."""
-        return self._file is not None
-
     # --- Pieces ----------------------------------------------------------------------------------
 
     def next_piece(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
-from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.reading.resolving import find_ends
 
 if TYPE_CHECKING:
@@ -56,14 +55,20 @@ class Link:
         Raises:
             OptionsError: the address or an option makes no sense.
         """
-        reader = OptionReader(self.as_options(), LINK_OPTIONS)
-        settings = parse_link(reader)
-        reader.finish()
-        cluster = Cluster(settings)
+        cluster = Cluster(link_settings(self.as_options()))
         try:
             yield cluster
         finally:
             cluster.close()
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic, which one that is made anew does not have.
+
+        Raises:
+            TopicMissingError: there is none of that name.
+        """
+        with self.cluster() as cluster:
+            return find_topic(cluster, topic).topic_id
 
     def read(
         self,

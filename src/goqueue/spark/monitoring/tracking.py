@@ -10,8 +10,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.monitoring.query_reports import QueryReports
-from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.reading.stream_offset import read_offsets
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ def track(
     Returns:
         The listener; `spark.streams.removeListener` ends the tracking.
     """
-    reader = OptionReader({"bootstrap.servers": bootstrap_servers, **options}, LINK_OPTIONS)
-    link = parse_link(reader)
-    reader.finish()
+    link = link_settings({"bootstrap.servers": bootstrap_servers, **options})
     if group is None:
         named: Callable[[str], str] = "spark-{}".format
     elif callable(group):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.kafka.login import MECHANISMS
 from goqueue.spark.kafka.settings import LinkSettings, Security
+from goqueue.spark.options.option_reader import OptionReader
 
 if TYPE_CHECKING:
-    from goqueue.spark.options.option_reader import OptionReader
+    from collections.abc import Mapping
 
 LINK_OPTIONS: Final = (
     "bootstrap.servers",
@@ -38,6 +39,18 @@ _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _JAAS: Final = re.compile(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
 _DEFAULT_PORT: Final = 9092
 _MAX_PORT: Final = 65535
+
+
+def link_settings(options: Mapping[str, str]) -> LinkSettings:
+    """The settings of a connection.
+
+    Raises:
+        OptionsError: the address or an option makes no sense.
+    """
+    reader = OptionReader(options, LINK_OPTIONS)
+    settings = parse_link(reader)
+    reader.finish()
+    return settings
 
 
 def parse_link(reader: OptionReader) -> LinkSettings:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
-from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.model import TopicSource
 from goqueue.spark.pipelines.naming import checkpoint_of
 from goqueue.spark.pipelines.planning import topics_of
@@ -64,11 +63,7 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
     Raises:
         SparkSourceError: it does not answer within `patience_s`, or not to us.
     """
-    reader = OptionReader(
-        {"bootstrap.servers": pipeline.servers, **pipeline.connection}, LINK_OPTIONS
-    )
-    link = parse_link(reader)
-    reader.finish()
+    link = link_settings({"bootstrap.servers": pipeline.servers, **pipeline.connection})
     impatient = replace(link, patience_s=patience_s, connect_timeout_s=patience_s)
     cluster = Cluster(impatient)
     try:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.ledger import open_ledger
-from goqueue.spark.jobs.link import Link, find_topic, ranges_of
+from goqueue.spark.jobs.link import Link, ranges_of
 from goqueue.spark.jobs.messages import Filters, TopicMessages
 from goqueue.spark.jobs.moments import DAY_MS, Moment, as_ms
 from goqueue.spark.jobs.piecework import (
@@ -86,8 +86,7 @@ def archive(
     link = Link(servers, options or {})
     to = lake_table(table_format, table) if isinstance(table, str | Path) else table
     refuse([] if piece_rows > 0 else [f"piece_rows: expected 1 and up, not {piece_rows}"])
-    with link.cluster() as cluster:
-        topic_id = find_topic(cluster, topic).topic_id
+    topic_id = link.topic_id(topic)
     folder = as_path(checkpoint) or Path(f"{to.path}.checkpoint") / topic
     identity = {
         "job": "archive", "topic": topic, "topic_id": topic_id,

@@ -13,7 +13,7 @@ from pyspark.sql import Observation, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.jobs.ledger import open_ledger
-from goqueue.spark.jobs.link import Link, find_topic
+from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import COLUMNS, TableMessages, TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Outcome, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, silent
@@ -203,8 +203,7 @@ def _run(
     if to.topic == topic:
         problems.append("target: a topic cannot be cleaned up in its place; name another one")
     refuse(problems)
-    with link.cluster() as cluster:
-        topic_id = find_topic(cluster, topic).topic_id
+    topic_id = link.topic_id(topic)
     identity = {
         "job": job, "topic": topic, "topic_id": topic_id, "target": to.topic,
         "partitioner": to.partitioner, **rule.identity(), **wanted.identity(),

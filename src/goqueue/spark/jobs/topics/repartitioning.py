@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.errors import OptionsError, VerificationError
 from goqueue.spark.jobs.ledger import open_ledger
-from goqueue.spark.jobs.link import Link, TopicRange, find_topic, ranges_of
+from goqueue.spark.jobs.link import Link, TopicRange, ranges_of
 from goqueue.spark.jobs.messages import TopicMessages
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
@@ -100,8 +100,7 @@ def repartition(
     if follow and checkpoint is None:
         problems.append("follow: needs a checkpoint, or what was done is forgotten in the end")
     refuse(problems)
-    with link.cluster() as cluster:
-        topic_id = find_topic(cluster, topic).topic_id
+    topic_id = link.topic_id(topic)
     identity = {
         "job": "repartition", "topic": topic, "topic_id": topic_id, "target": target,
         "partitions": partitions, "partitioner": partitioner,

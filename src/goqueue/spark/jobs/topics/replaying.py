@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.spark.jobs.ledger import open_ledger
-from goqueue.spark.jobs.link import Link, find_topic
+from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import TopicMessages, sql_problems
 from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
@@ -86,8 +86,7 @@ def replay(
         check_target(to, piece_rows, partitions)
         + sql_problems(spark, "where", where, is_condition=True)
     )
-    with link.cluster() as cluster:
-        topic_id = find_topic(cluster, topic).topic_id
+    topic_id = link.topic_id(topic)
     identity = {
         "job": "replay", "topic": topic, "topic_id": topic_id, "target": target,
         "keep_partition": keep_partition, "partitioner": partitioner, **wanted.identity(),

@@ -9,8 +9,7 @@ from goqueue.model.dead_letters import RETENTION_MS
 from goqueue.spark.errors import BrokerRefusedError
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.topic_admin import ensure_topic
-from goqueue.spark.options.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
     PipelineError,
@@ -46,11 +45,7 @@ def link_of(pipeline: Pipeline) -> LinkSettings:
     Raises:
         OptionsError: it does not say so, or not so that it can be understood.
     """
-    given = {"bootstrap.servers": pipeline.servers, **pipeline.connection}
-    reader = OptionReader(given, LINK_OPTIONS)
-    link = parse_link(reader)
-    reader.finish()
-    return link
+    return link_settings({"bootstrap.servers": pipeline.servers, **pipeline.connection})
 
 
 def prepare_topics(pipeline: Pipeline) -> dict[str, int]:
