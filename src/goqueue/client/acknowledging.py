@@ -1,9 +1,10 @@
-"""What a program says became of its messages, on the way to the broker: frames, answers, doubts.
+"""Acknowledgements on their way to the broker: frames, answers, and lost ones.
 
-What is said within one turn of the loop travels in one frame. Few frames are under way at a time,
-so the busier it gets, the more each of them holds. A frame whose answer was lost is sent again, by
-receipts: it counts for those whose message is done, and for no others. A receipt may as well be
-unknown because it expired before the broker was restarted, and its message is redelivered.
+Those of one kind that are made within one turn of the loop travel in one frame. Few frames are
+under way at a time, so the busier it gets, the more each of them holds. A frame whose answer was
+lost is sent again, by receipts: it counts for those whose message is done, and for no others. A
+receipt may as well be unknown because it expired before the broker was restarted, and its message
+is redelivered.
 
 Nothing here knows gRPC's streams; the queue sends what `next_frame` gives it.
 """
@@ -33,17 +34,17 @@ _GIVES_BACK: Final = frozenset({pb.VERDICT_NACK, pb.VERDICT_RELEASE, pb.VERDICT_
 
 
 class Acknowledgement(NamedTuple):
-    """What is said of a message."""
+    """What became of a message, in the program's judgement."""
 
     verdict: pb.Verdict.ValueType
     reason: str = ""
     delay_ms: int | None = None
     is_quiet: bool = False
-    """It is the client's own affair: nobody else is told that it failed."""
+    """It is the client's own: the program is not told that it failed."""
 
 
 class Frame:
-    """Messages of which the same is said, in one request."""
+    """Messages with the same acknowledgement, in one request."""
 
     __slots__ = (
         "acknowledgement",
@@ -99,7 +100,7 @@ class Frame:
 
 
 class PendingAcknowledgement:
-    """What was said of one message; await it to know that the broker has stored it."""
+    """The acknowledgement of one message; await it to know that the broker has stored it."""
 
     __slots__ = ("_frame", "_message")
 
@@ -120,7 +121,7 @@ class PendingAcknowledgement:
 
 
 class Acknowledger:
-    """Everything that was said and is not answered."""
+    """Every acknowledgement that the broker has not answered."""
 
     def __init__(self, timeout_s: float, on_work: Callable[[], None]) -> None:
         """Give up what is not answered in time; `on_work` is told that there is something."""
@@ -236,7 +237,7 @@ class Acknowledger:
         self._in_flight.clear()
 
     async def flush(self) -> None:
-        """Return when everything said so far is answered.
+        """Return when every acknowledgement so far is answered.
 
         Raises:
             GoQueueError: the first failure since the last flush.

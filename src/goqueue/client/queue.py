@@ -59,7 +59,7 @@ class AsyncQueue:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Leave the group. What is not settled goes back, for others to take."""
+        """Leave the group. Unacknowledged messages are redelivered, to others."""
         await self._stream.close()
 
     def __aiter__(self) -> Self:
@@ -93,7 +93,7 @@ class AsyncQueue:
         """Do something with each message, several at a time, until the queue is closed.
 
         When `work` returns, the message is acknowledged; when it raises, it is handed back with
-        the error as the reason, and comes again later. What `work` itself has settled stays so.
+        the error as the reason, and is redelivered. What `work` itself has acknowledged stays so.
         """
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
@@ -105,7 +105,7 @@ class AsyncQueue:
             try:
                 await work(message)
             except Exception as error:  # noqa: BLE001 - whatever it is, the message has failed
-                logger.warning("%r comes again: %r", message, error)
+                logger.warning("%r is redelivered: %r", message, error)
                 failure = error
             if message.is_settled:
                 continue
@@ -126,7 +126,7 @@ class AsyncQueue:
         return self._stream.settle(message, Acknowledgement(verdict, reason, delay_ms))
 
     async def flush(self) -> None:
-        """Return when everything said so far of messages is stored.
+        """Return when every acknowledgement so far is stored.
 
         Raises:
             GoQueueError: the first that was not, since the last flush.

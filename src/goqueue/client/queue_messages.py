@@ -44,8 +44,8 @@ class BlockingOwner(Protocol):
 class AsyncQueueMessage(Delivered):
     """A message of `AsyncClient.queue`.
 
-    Each of its methods returns something to await: then the broker has stored what was said.
-    Whoever does not wait hears of failures from `AsyncQueue.flush`.
+    Await what each of its methods returns to know that the broker has stored it. Without that,
+    `AsyncQueue.flush` raises failures.
     """
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class AsyncQueueMessage(Delivered):
         return self._owner.settle(self, pb.VERDICT_ACK)
 
     def nack(self, *, delay: Time | None = None, reason: str = "") -> PendingAcknowledgement:
-        """It failed for now. It comes again after a delay (seconds), or as the group says."""
+        """It failed for now. It is redelivered after a delay (seconds), or the group's back-off."""
         return self._owner.settle(self, pb.VERDICT_NACK, reason, to_ms(delay))
 
     def release(self) -> PendingAcknowledgement:
@@ -70,7 +70,7 @@ class AsyncQueueMessage(Delivered):
         return self._owner.settle(self, pb.VERDICT_RELEASE)
 
     def reject(self, reason: str) -> PendingAcknowledgement:
-        """It will never succeed: it is put with the dead letters."""
+        """It will never succeed: it is dead-lettered."""
         return self._owner.settle(self, pb.VERDICT_REJECT, reason)
 
     def extend(self, seconds: Time | None = None) -> PendingAcknowledgement:
@@ -81,8 +81,8 @@ class AsyncQueueMessage(Delivered):
 class QueueMessage(Delivered):
     """A message of `Client.queue`.
 
-    Each of its methods returns when the broker has stored what was said, unless told not to wait:
-    then `Queue.flush` tells of failures.
+    Each of its methods returns when the broker has stored it, unless `wait` is False: then
+    `Queue.flush` raises failures.
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class QueueMessage(Delivered):
         self._owner.settle(self, pb.VERDICT_ACK, wait=wait)
 
     def nack(self, *, delay: Time | None = None, reason: str = "", wait: bool = True) -> None:
-        """It failed for now. It comes again after a delay (seconds), or as the group says."""
+        """It failed for now. It is redelivered after a delay (seconds), or the group's back-off."""
         self._owner.settle(self, pb.VERDICT_NACK, reason, to_ms(delay), wait=wait)
 
     def release(self, *, wait: bool = True) -> None:
@@ -107,7 +107,7 @@ class QueueMessage(Delivered):
         self._owner.settle(self, pb.VERDICT_RELEASE, wait=wait)
 
     def reject(self, reason: str, *, wait: bool = True) -> None:
-        """It will never succeed: it is put with the dead letters."""
+        """It will never succeed: it is dead-lettered."""
         self._owner.settle(self, pb.VERDICT_REJECT, reason, wait=wait)
 
     def extend(self, seconds: Time | None = None, *, wait: bool = True) -> None:

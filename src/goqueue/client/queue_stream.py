@@ -1,9 +1,9 @@
-"""A member of a queue group: takes messages, says what became of them, and comes back when it must.
+"""A member of a queue group: takes messages, acknowledges them, and joins again when it must.
 
 Messages wait here until the program asks for them, no more than `prefetch` of them. While they do,
-their visibility timeout is renewed; when the queue is closed they go back as if they had never been
-delivered. What the program has been given and says nothing of goes back too, and that delivery
-counts.
+their visibility timeout is renewed; when the queue is closed they are returned as if they had never
+been delivered. What the program has taken and not acknowledged is redelivered too, and that
+delivery counts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class QueueStream(Membership, Generic[M]):
         await self._enter(self._renew())
 
     async def close(self) -> None:
-        """Give back what nobody has looked at, send what was said, and leave the group."""
+        """Return what nobody has taken, send acknowledgements, and leave the group."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -83,7 +83,7 @@ class QueueStream(Membership, Generic[M]):
                 try:
                     await self.acknowledger.flush()
                 except GoQueueError as error:
-                    logger.warning("not everything that was said is settled: %s", error)
+                    logger.warning("some acknowledgements were not stored: %s", error)
         finally:
             await self._end()
 
@@ -115,7 +115,7 @@ class QueueStream(Membership, Generic[M]):
         return True
 
     def settle(self, message: M, acknowledgement: Acknowledgement) -> PendingAcknowledgement:
-        """Say what became of a message."""
+        """Acknowledge a message."""
         if self.is_closed:
             raise ClientClosedError("the queue was closed, and its messages were handed back")
         if acknowledgement.verdict != pb.VERDICT_EXTEND:
@@ -143,7 +143,7 @@ class QueueStream(Membership, Generic[M]):
         super()._give_up(error)
 
     def _forget_session(self) -> None:
-        """What was said is said again; what nobody has looked at is redelivered."""
+        """Acknowledgements under way are sent again; what nobody has taken is returned."""
         super()._forget_session()
         self._returning += self.messages
         self.messages.clear()
@@ -193,7 +193,7 @@ class QueueStream(Membership, Generic[M]):
         self._give_back(others)
 
     async def _write(self, call: Any) -> None:
-        """Send what is said, as it is said."""
+        """Send acknowledgements as they are made."""
         with suppress(aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears of it
             has_drained = False
             while True:

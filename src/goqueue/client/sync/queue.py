@@ -105,7 +105,7 @@ class Queue:
                 self._stream.settle(message, acknowledgement)
 
     def flush(self) -> None:
-        """Return when everything said so far of messages is stored.
+        """Return when every acknowledgement so far is stored.
 
         Raises:
             GoQueueError: the first that was not, since the last flush.

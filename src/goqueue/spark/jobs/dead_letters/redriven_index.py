@@ -1,10 +1,10 @@
-"""Which dead letters have gone back: what jobs have written down, and what the broker knows.
+"""Which dead letters have been redriven: what jobs have recorded, and what the broker knows.
 
-A job that sends letters back writes down which ones in a topic beside theirs, in the same
-transaction as the letters themselves: either both are there or neither is. The broker's own
-redrive keeps its list, which is asked for over HTTP and told what jobs have done. So no letter goes
-twice, whoever sends it and whenever somebody is killed. What is not guarded against is the broker's
-redrive and a job's of the same letters at the same moment.
+A redrive job records which letters it redrives in a topic beside theirs, in the same transaction
+as the messages: either both are there or neither is. The broker's own redrive keeps an index, which
+is read over HTTP and told what jobs have done. So no letter is redriven twice, whoever does it and
+whoever is killed. One race is left: the broker's redrive and a job's of the same letters at the
+same moment.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ Spans: TypeAlias = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class RedrivenIndex:
-    """The letters that have gone back."""
+    """The letters that have been redriven."""
 
     spans: Mapping[TopicPartition, Spans] = field(default_factory=dict)
     noted: Mapping[TopicPartition, Spans] = field(default_factory=dict)
-    """Those of them that jobs have written down."""
+    """Those of them that jobs have recorded."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Of each topic's letters, the number of the last transaction that sent some."""
     warnings: Sequence[str] = ()
 
     def has(self, place: TopicPartition, offset: int) -> bool:
-        """Whether a letter has gone."""
+        """Whether a letter has been redriven."""
         return is_in(self.spans.get(place, ()), offset)
 
 
 def receipts_topic(letters_in: str) -> str:
-    """Where jobs write down which letters of a topic they have sent back.
+    """Where jobs record which letters of a topic they have redriven.
 
     Each topic of letters has one of its own: what a killed job has left open there is aborted by
     the next job on the same letters, and by no other.
@@ -96,7 +96,7 @@ def is_in(spans: Spans, offset: int) -> bool:
 
 
 def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> RedrivenIndex:
-    """What has gone back of the letters in some topics.
+    """Which letters of some topics have been redriven.
 
     Raises:
         SparkSourceError: the broker is away, or refuses.
@@ -134,7 +134,7 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> Redr
 
 
 def end_of_receipts(link: Link, letters_in: str) -> int:
-    """Where what is written down next will be, or later.
+    """Where the next record will be, or later.
 
     Raises:
         SparkSourceError: the broker is away, or refuses.
@@ -172,7 +172,7 @@ def _is_settled(link: Link, topic: str) -> bool:
 
 
 def without(letters: DataFrame, known: RedrivenIndex) -> DataFrame:
-    """The letters that have not gone."""
+    """The letters that have not been redriven."""
     if not known.spans:
         return letters
     spans = {f"{topic}/{number}": list(each) for (topic, number), each in known.spans.items()}
@@ -184,13 +184,13 @@ def without(letters: DataFrame, known: RedrivenIndex) -> DataFrame:
     return letters.where(left("topic", "partition", "offset"))
 
 
-# --- What jobs have written down -----------------------------------------------------------------
+# --- What jobs have recorded ---------------------------------------------------------------------
 
 
 def _receipts(
     link: Link, letters_in: str, topic_id: str, from_offset: int = 0
 ) -> Iterator[dict[str, Any]]:
-    """What is written down of the letters in a topic."""
+    """What is recorded of the letters in a topic."""
     for row in read_here(link, receipts_topic(letters_in), "value", from_offset):
         try:
             found = json.loads(row["value"] or b"null")
@@ -204,7 +204,7 @@ def _receipts(
 def receipt(
     *, topic: str, topic_id: str, partition: int, number: int, run: str, to: str, spans: Spans
 ) -> Iterator[bytes]:
-    """What is written down of the letters of one partition, in messages that are not too long."""
+    """What is recorded of the letters of one partition, in messages that are not too long."""
     for portion in portions(spans):
         said = {
             "topic": topic,
@@ -222,7 +222,7 @@ def receipt(
 
 
 def tell_broker(http: Http, spans: Mapping[TopicPartition, Spans]) -> list[str]:
-    """Let the broker know what jobs have sent back; returns warnings, and never fails."""
+    """Tell the broker what jobs have redriven; returns warnings, and never fails."""
     for (topic, number), each in spans.items():
         if not topic.endswith(SUFFIX):
             continue  # the broker sends back letters of such topics only

@@ -1,10 +1,9 @@
-"""`dlq-redrive`: many dead letters go back to where they came from, each once.
+"""`dlq-redrive`: many dead letters are redriven to where they came from, each once.
 
-Letters go in portions. A portion counts at once, with what is written down of it
-(`redriven_index`): a job that is killed and run again finds out what has gone, and sends the rest.
-Portions of one topic's letters are numbered, and the broker takes each number once, so that of two
-jobs at the same time one is told to stop. A letter that its topic refuses stays where it is, and
-the others go.
+Letters go in portions. A portion is committed with the record of it (`redriven_index`): a job that
+is killed and run again finds out what is redriven, and sends the rest. Portions of one topic's
+letters are numbered, and the broker takes each number once, so that of two jobs at the same time
+one is told to stop. A letter that its topic refuses stays where it is.
 """
 
 from __future__ import annotations

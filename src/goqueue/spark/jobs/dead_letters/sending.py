@@ -1,4 +1,4 @@
-"""Portions of dead letters: sent by Spark's tasks, written down, and decided together."""
+"""Portions of dead letters: published by Spark's tasks, recorded, and committed atomically."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class Sender:
         }
 
     def send(self, letters: Sequence[Letter]) -> tuple[list[Letter], list[tuple[Letter, str]]]:
-        """Publish letters and write down that they have gone, at once.
+        """Publish letters and record that they are redriven, in one commit.
 
         Returns:
-            Those that have gone, and those that their topics refuse, with why.
+            Those that are redriven, and those that their topics refuse, with why.
 
         Raises:
-            SparkSourceError: none of them has gone.
+            SparkSourceError: none of them is redriven.
         """
         portion = Portion(
             self._options, f"spark-dlq-redrive-{self._topic_id}", self._number, self._run
@@ -114,12 +114,12 @@ class Sender:
     def _decide(
         self, cluster: Cluster, portion: Portion, answers: Answers, sent: Sequence[Letter]
     ) -> None:
-        """Let what was sent count, with what is written down of it."""
+        """Commit what was sent, with the record of it."""
         self._check(answers, sent)
         if not sent:
             return
         before = redriven_index.end_of_receipts(self._link, self._letters_in)
-        members = [*answers.members, self._write_down(cluster, portion, sent)]
+        members = [*answers.members, self._record(cluster, portion, sent)]
         is_new = commit_atomically(cluster, portion.series, portion.number, members, STREAM_KEEP_MS)
         if not is_new and not self._is_written(before):  # who asks twice is told that it was done
             raise SparkSourceError(
@@ -129,7 +129,7 @@ class Sender:
         self._number += 1
 
     def _check(self, answers: Answers, sent: Sequence[Letter]) -> None:
-        """Nothing is written down as gone that nobody has sent."""
+        """Nothing is recorded as redriven that no task has sent."""
         if answers.stored != len(sent):
             raise SparkSourceError(
                 f"of {len(sent)} letters of {self._letters_in} only {answers.stored} are there any "
@@ -146,8 +146,8 @@ class Sender:
             from_offset=from_offset,
         )
 
-    def _write_down(self, cluster: Cluster, portion: Portion, sent: Sequence[Letter]) -> Producer:
-        """Write which letters have gone, in a transaction of their own; returns whose it is."""
+    def _record(self, cluster: Cluster, portion: Portion, sent: Sequence[Letter]) -> Producer:
+        """Record which letters are redriven, in a transaction of their own; returns whose it is."""
         place = (self._receipts_in, 0)
         producer = portion.producer(cluster, "receipts")
         producer.add_partitions([place])

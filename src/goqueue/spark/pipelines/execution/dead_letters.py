@@ -45,7 +45,7 @@ def letters_of(
         partitions: How many the dead-letter topic has.
     """
     origin = _origin(frame)
-    said = _obituary(frame, step, origin, pipeline=pipeline, group=group)
+    said = _dead_letter_headers(frame, step, origin, pipeline=pipeline, group=group)
     written = F.array(
         *(
             F.struct(
@@ -94,7 +94,7 @@ def _expectation(rule: Rule) -> str:
     return f"expected {rule.expect}"
 
 
-def _obituary(
+def _dead_letter_headers(
     frame: DataFrame,
     step: RulesStep,
     origin: dict[str, Column],

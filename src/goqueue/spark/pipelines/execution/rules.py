@@ -77,13 +77,13 @@ def check_rules(frame: DataFrame, step: RulesStep) -> Checked:
             )
     checked = frame.withColumn(BROKEN, _broken(rules, is_parsed=PARSED in frame.columns))
     fatal = _named(rules, Otherwise.FAIL)
-    buried = _named(rules, Otherwise.DEAD_LETTER)
+    dead_lettered = _named(rules, Otherwise.DEAD_LETTER)
     good = F.size(BROKEN) == 0
     if fatal:
         good = F.when(_breaks(fatal), F.raise_error(_complaint(frame, step, rules))).otherwise(good)
     letters = None
-    if buried:
-        bad = _breaks(buried)
+    if dead_lettered:
+        bad = _breaks(dead_lettered)
         letters = checked.where(bad & ~_breaks(fatal) if fatal else bad)
     return Checked(checked.where(good).drop(BROKEN), letters)
 

@@ -43,7 +43,7 @@ _MAX_RESTARTS: Final = 12
 """Of one query in one run, and only after failures that have nothing to do with it."""
 _LAST_BATCH_S: Final = 15.0
 """How long a query that is to stop may go on with its micro-batch; then it is cut off. What it has
-written is not visible then, and comes again with the next run."""
+written is not visible then, and is written by the next run."""
 
 
 def run_pipeline(

@@ -113,10 +113,10 @@ def _connected(pipeline: Pipeline) -> SparkSession:
 
 
 def require_server(address: str) -> None:
-    """Knock at a Spark Connect server.
+    """Check that a Spark Connect server accepts connections.
 
     Raises:
-        SessionError: nobody answers.
+        SessionError: the connection is refused, or times out.
     """
     place = urlsplit(address)
     try:
