@@ -10,11 +10,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from benchmarks._logs import FIRST_TIMESTAMP_MS
 from benchmarks._turns import expect
 from goqueue.records import Record, encode
-from goqueue.spark.columns import ARROW_TYPES, RowBuilder, default_columns
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.fetching import Chunk, whole_batches
+from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.kafka.settings import LinkSettings
-from goqueue.spark.ranges import OffsetRange
+from goqueue.spark.reading.columns import ARROW_TYPES, RowBuilder, default_columns
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:

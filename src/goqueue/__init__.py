@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from goqueue.client.async_client import AsyncClient
     from goqueue.client.settings import ClientSettings
-    from goqueue.client.sync_client import Client
+    from goqueue.client.sync.client import Client
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncClient": "goqueue.client.async_client",
-    "Client": "goqueue.client.sync_client",
+    "Client": "goqueue.client.sync.client",
     "ClientSettings": "goqueue.client.settings",
 }
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import goqueue
 from goqueue.cli.root import app
-from goqueue.spark.jobs.lag import lag_report
+from goqueue.spark.jobs.reports.lag import lag_report
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import DataLossError, OptionsError
-from goqueue.spark.jobs.copying import Wanted
 from goqueue.spark.jobs.ledger import Entries, Ledger, Piece, open_ledger
 from goqueue.spark.jobs.link import TopicRange
 from goqueue.spark.jobs.messages import share_evenly, share_out
 from goqueue.spark.jobs.moments import as_ms
+from goqueue.spark.jobs.topics.copying import Wanted
 from goqueue.spark.lake.disk import Disk
 
 ranges = st.dictionaries(

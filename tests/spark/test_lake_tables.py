@@ -48,11 +48,12 @@ from goqueue.spark.lake import (
     vacuum,
 )
 from goqueue.spark.lake.committing import Batch, commit, discard, opened, prepare
+from goqueue.spark.lake.opening import open_store
 from goqueue.spark.lake.options import parse_lake_options
 from goqueue.spark.lake.parquet_files import PartitionedWriter
 from goqueue.spark.lake.shape import table_schema
 from goqueue.spark.lake.staging import Attempt, Staging
-from goqueue.spark.lake.stores import Change, LiveFile, open_store
+from goqueue.spark.lake.stores import Change, LiveFile
 from goqueue.spark.lake.task import Plan, write_files
 from support.lake import (
     NUMBERS,

@@ -8,6 +8,8 @@ from itertools import count
 import pytest
 
 from goqueue.spark.errors import BrokerAwayError
+from goqueue.spark.monitoring.progress import RunState
+from goqueue.spark.pipelines.execution.running import run_pipeline
 from goqueue.spark.pipelines.model import (
     JoinStep,
     Otherwise,
@@ -24,8 +26,6 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     TopicSource,
 )
-from goqueue.spark.pipelines.progress import RunState
-from goqueue.spark.pipelines.running import run_pipeline
 from support.committed import committed
 
 names = (f"bad-{number}" for number in count())

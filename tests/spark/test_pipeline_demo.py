@@ -16,7 +16,7 @@ from goqueue.cli.contexts import Target
 from goqueue.cli.spark.demo import _dead_letters
 from goqueue.records import Record
 from goqueue.spark.demo.orders import COUNTRIES, customers_csv, orders
-from goqueue.spark.pipelines.loading import load_file
+from goqueue.spark.pipelines.files.loading import load_file
 from goqueue.testing import Broker
 from support.topic_writer import TopicWriter
 

@@ -19,8 +19,16 @@ from pyspark.errors.exceptions import base as sparks_errors
 from pyspark.logger import PySparkLogger
 
 from goqueue.spark.kafka.settings import LinkSettings
-from goqueue.spark.pipelines import running
-from goqueue.spark.pipelines.failures import reason_of, said_once
+from goqueue.spark.monitoring.failures import reason_of, said_once
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunState
+from goqueue.spark.monitoring.query_progress import Watched
+from goqueue.spark.monitoring.reporting import Reporter
+from goqueue.spark.monitoring.tracking import ProgressListener
+from goqueue.spark.pipelines.execution import running
+from goqueue.spark.pipelines.execution.only_run import only_run
+from goqueue.spark.pipelines.execution.rules import check_rules
+from goqueue.spark.pipelines.execution.sessions import settings_of
+from goqueue.spark.pipelines.execution.topic_tables import source_options
 from goqueue.spark.pipelines.functions import FunctionError, find_function
 from goqueue.spark.pipelines.graph import in_order, topics_behind
 from goqueue.spark.pipelines.model import (
@@ -34,14 +42,6 @@ from goqueue.spark.pipelines.model import (
     SqlStep,
     TopicSource,
 )
-from goqueue.spark.pipelines.only_run import only_run
-from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunState
-from goqueue.spark.pipelines.reporting import Reporter
-from goqueue.spark.pipelines.rules import check_rules
-from goqueue.spark.pipelines.sessions import settings_of
-from goqueue.spark.pipelines.topic_tables import source_options
-from goqueue.spark.pipelines.watching import Watched
-from goqueue.spark.tracking import ProgressListener
 
 NOWHERE = LinkSettings((("127.0.0.1", 9),), patience_s=0.1)
 

@@ -15,6 +15,8 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
+from goqueue.spark.monitoring.progress import RunState
+from goqueue.spark.pipelines.execution.running import run_pipeline
 from goqueue.spark.pipelines.model import (
     JoinStep,
     Otherwise,
@@ -32,8 +34,6 @@ from goqueue.spark.pipelines.model import (
     Watermark,
     WindowStep,
 )
-from goqueue.spark.pipelines.progress import RunState
-from goqueue.spark.pipelines.running import run_pipeline
 from support.committed import committed
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

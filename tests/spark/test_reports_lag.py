@@ -15,8 +15,8 @@ from goqueue.cli.root import app
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.http import Http
-from goqueue.spark.jobs.lag import lag_report
-from goqueue.spark.jobs.lag_history import course_of, history_rows
+from goqueue.spark.jobs.reports.lag import lag_report
+from goqueue.spark.jobs.reports.lag_history import course_of, history_rows
 from goqueue.spark.jobs.showing import show_span
 from goqueue.spark.kafka.cluster import Cluster
 from goqueue.spark.kafka.settings import LinkSettings

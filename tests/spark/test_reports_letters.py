@@ -19,16 +19,22 @@ from goqueue.cli.root import app
 from goqueue.cli.times import moment_ms
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError, SparkSourceError
-from goqueue.spark.jobs import posting
+from goqueue.spark.jobs.dead_letters import redrive_task
+from goqueue.spark.jobs.dead_letters.redriven_index import (
+    is_in,
+    look_up,
+    merged,
+    receipts_topic,
+    spans_of,
+)
+from goqueue.spark.jobs.dead_letters.redriving import Selection, dlq_redrive, windows
+from goqueue.spark.jobs.dead_letters.triage import dlq_triage, redrive_command
 from goqueue.spark.jobs.error_text import normalised
-from goqueue.spark.jobs.gone import is_in, look_up, merged, receipts_topic, spans_of
 from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import sample_of, size
-from goqueue.spark.jobs.redriving import Selection, dlq_redrive, windows
-from goqueue.spark.jobs.triage import dlq_triage, redrive_command
 from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
-from goqueue.spark.resolving import find_ends
+from goqueue.spark.reading.resolving import find_ends
 from support.topic_writer import TopicWriter
 
 names = (f"dying-{number}" for number in count())
@@ -244,7 +250,7 @@ def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:  # between what is sent and what is decided
-        patch.setattr(posting, "answers_of", interrupted)
+        patch.setattr(redrive_task, "answers_of", interrupted)
         with pytest.raises(KeyboardInterrupt):
             dlq_redrive(spark, address, name, http=http, portion=3, limit=2)
     assert values(broker, name) == []

@@ -8,11 +8,17 @@ import pyarrow as pa
 import pytest
 
 from goqueue.spark.errors import BrokerAwayError
-from goqueue.spark.jobs.posting import COLUMNS, LetterId, Portion, answers_of, send_letters
+from goqueue.spark.jobs.dead_letters.redrive_task import (
+    COLUMNS,
+    LetterId,
+    Portion,
+    answers_of,
+    send_letters,
+)
+from goqueue.spark.kafka.atomic_commit import commit_atomically
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.kafka.together import commit_together
-from goqueue.spark.write_options import parse_write_options
+from goqueue.spark.options.write_options import parse_write_options
 
 names = (f"posted-{number}" for number in count())
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -70,7 +76,7 @@ def test_letters_that_a_topic_refuses_are_put_aside_and_the_others_go_in_order(b
     assert set(answers.refused) == {LetterId(7, at) for at in range(len(rows)) if at not in small}
     assert all("max.message.bytes" in error for error in answers.refused.values())
     assert broker.messages(topic) == []
-    assert commit_together(cluster, "one", 0, answers.members, 60_000)
+    assert commit_atomically(cluster, "one", 0, answers.members, 60_000)
     found = broker.messages(topic)
     for number in (0, 1):
         ours = [each for each in found if each.partition == number]

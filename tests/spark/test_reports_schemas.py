@@ -12,10 +12,10 @@ import pytest
 from goqueue.records import Record
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.spark.errors import ValueFormatError
-from goqueue.spark.jobs.audit import schema_audit
-from goqueue.spark.jobs.fitting import Judge
 from goqueue.spark.jobs.http import Http
-from goqueue.spark.jobs.subjects import Version, versions_of
+from goqueue.spark.jobs.reports.audit import schema_audit
+from goqueue.spark.jobs.reports.fitting import Judge
+from goqueue.spark.jobs.reports.subjects import Version, versions_of
 from support.http_api import HttpApi
 from support.topic_writer import TopicWriter
 

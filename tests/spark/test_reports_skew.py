@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs import histograms, svg
-from goqueue.spark.jobs.balance import gini, max_to_mean, outlooks, suggested
-from goqueue.spark.jobs.skew import skew_report
-from goqueue.spark.jobs.skew_plot import bar, line_of, text_plot
+from goqueue.spark.jobs.reports import histograms, svg
+from goqueue.spark.jobs.reports.balance import gini, max_to_mean, outlooks, suggested
+from goqueue.spark.jobs.reports.skew import skew_report
+from goqueue.spark.jobs.reports.skew_plot import bar, line_of, text_plot
 from support.topic_writer import TopicWriter
 
 names = (f"skewed-{number}" for number in count())

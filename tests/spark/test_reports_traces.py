@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import OptionsError, SparkSourceError
-from goqueue.spark.jobs.stages import OUTCOMES, STAGES, TOTAL, Happened, found_in
-from goqueue.spark.jobs.traces import trace_report
+from goqueue.spark.jobs.reports.stages import OUTCOMES, STAGES, TOTAL, Happened, found_in
+from goqueue.spark.jobs.reports.traces import trace_report
 from goqueue.tracing.context import derived_id
 from goqueue.tracing.events import Event
 

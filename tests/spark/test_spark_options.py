@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.spark.bounds import EARLIEST, LATEST, Bound
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
-from goqueue.spark.options import parse_read_options
+from goqueue.spark.options.bounds import EARLIEST, LATEST, Bound
+from goqueue.spark.options.read_options import parse_read_options
 
 LEAST = {"bootstrap.servers": "here:9092", "subscribe": "orders"}
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.pacing import Pacer, paced
-from goqueue.spark.write_options import parse_write_options
+from goqueue.spark.options.write_options import parse_write_options
+from goqueue.spark.writing.pacing import Pacer, paced
 
 
 class Clock:

@@ -8,13 +8,13 @@ import confluent_kafka
 import pytest
 
 from goqueue.records import Record
-from goqueue.spark.bounds import Bound
 from goqueue.spark.errors import DataLossError, OffsetsError, TopicMissingError
 from goqueue.spark.kafka.cluster import Cluster
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.options import parse_read_options
-from goqueue.spark.resolving import batch_ranges, find_ends, locate
-from goqueue.spark.stream_planner import StreamPlanner
+from goqueue.spark.options.bounds import Bound
+from goqueue.spark.options.read_options import parse_read_options
+from goqueue.spark.reading.resolving import batch_ranges, find_ends, locate
+from goqueue.spark.reading.stream_offset import StreamOffset
+from goqueue.spark.reading.stream_planner import StreamPlanner
 from support.topic_writer import TopicWriter
 
 topics = (f"planned-{number}" for number in count())

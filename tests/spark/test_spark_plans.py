@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.spark.admission import admit_bytes, admit_offsets
-from goqueue.spark.bounds import Bound
 from goqueue.spark.errors import OffsetsError, TopicMissingError
 from goqueue.spark.kafka.cluster import TopicView
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.options import Subscription
-from goqueue.spark.ranges import OffsetRange
-from goqueue.spark.resolving import Ends, checked, places_of
-from goqueue.spark.splits import SMALL_TASK_OFFSETS, cut, task_count
+from goqueue.spark.kafka.ranges import OffsetRange
+from goqueue.spark.options.bounds import Bound
+from goqueue.spark.options.read_options import Subscription
+from goqueue.spark.reading.admission import admit_bytes, admit_offsets
+from goqueue.spark.reading.resolving import Ends, checked, places_of
+from goqueue.spark.reading.splits import SMALL_TASK_OFFSETS, cut, task_count
+from goqueue.spark.reading.stream_offset import StreamOffset
 
 sizes = st.integers(0, 60)
 ranges = st.lists(st.tuples(st.integers(0, 1000), sizes), max_size=12).map(

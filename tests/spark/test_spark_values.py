@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 )
 
 from goqueue.spark.errors import BrokerAwayError, ColumnsError, ValueFormatError
-from goqueue.spark.options import parse_read_options
-from goqueue.spark.ranges import OffsetRange
-from goqueue.spark.shape import default_schema, shape_of
+from goqueue.spark.kafka.ranges import OffsetRange
+from goqueue.spark.options.read_options import parse_read_options
+from goqueue.spark.reading.shape import default_schema, shape_of
 from goqueue.spark.values import registry as registry_module
 from goqueue.spark.values.json_values import _loads, loads, one_by_one, parse_json
 from goqueue.spark.values.parsing import parser_of

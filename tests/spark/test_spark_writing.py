@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.taskcontext import TaskContext
 
-from goqueue.spark import write_batches
 from goqueue.spark.errors import (
     BrokerRefusedError,
     ColumnsError,
@@ -25,16 +24,20 @@ from goqueue.spark.errors import (
     TransactionLostError,
 )
 from goqueue.spark.kafka import sharing
+from goqueue.spark.kafka.atomic_commit import (
+    abort_atomically,
+    commit_atomically,
+)
+from goqueue.spark.kafka.partitioning import Partitioner
 from goqueue.spark.kafka.producing import Producer
 from goqueue.spark.kafka.sharing import shared_cluster
-from goqueue.spark.kafka.together import abort_together, commit_together
-from goqueue.spark.partitioning import Partitioner
-from goqueue.spark.write_batches import BatchMaker
-from goqueue.spark.write_options import parse_write_options
-from goqueue.spark.write_rows import byte_strings, rows_of
-from goqueue.spark.write_shape import write_columns
-from goqueue.spark.write_task import Attempt, write_rows
-from goqueue.spark.writers import GoQueueBatchWriter, GoQueueStreamWriter
+from goqueue.spark.options.write_options import parse_write_options
+from goqueue.spark.writing import batches
+from goqueue.spark.writing.batches import BatchMaker
+from goqueue.spark.writing.rows import byte_strings, rows_of
+from goqueue.spark.writing.shape import write_columns
+from goqueue.spark.writing.task import Attempt, write_rows
+from goqueue.spark.writing.writers import GoQueueBatchWriter, GoQueueStreamWriter
 from goqueue.testing import Broker
 from support.committed import committed
 from support.pace import TooLateError, unhurried
@@ -81,10 +84,10 @@ class Job:
 
     def commit(self, number, *winners):
         cluster = shared_cluster(self.options.link)
-        return commit_together(cluster, self.series, number, winners, KEEP_MS)
+        return commit_atomically(cluster, self.series, number, winners, KEEP_MS)
 
     def abort(self, number, *written):
-        abort_together(shared_cluster(self.options.link), self.series, number, written)
+        abort_atomically(shared_cluster(self.options.link), self.series, number, written)
 
 
 @pytest.fixture
@@ -338,7 +341,7 @@ def test_batches_hold_every_row_once_in_order_and_are_no_longer_than_asked(given
 
 
 def test_a_task_with_many_partitions_keeps_to_its_memory(monkeypatch):
-    monkeypatch.setattr(write_batches, "WAITING_BYTES", 4000)
+    monkeypatch.setattr(batches, "WAITING_BYTES", 4000)
     maker = BatchMaker(lambda _: 50, topic="t", partitioner="mmh3", batch_bytes=1000)
     sizes, count = Counter(), 0
     for start in range(0, 2000, 10):

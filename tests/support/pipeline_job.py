@@ -54,8 +54,8 @@ def described(said: dict[str, Any]) -> Any:
 
 def main(said: dict[str, Any]) -> None:
     """Do what is there, and end."""
-    from goqueue.spark.pipelines import running, sessions  # noqa: PLC0415 - as above
-    from goqueue.spark.pipelines.progress import RunState  # noqa: PLC0415 - as above
+    from goqueue.spark.monitoring.progress import RunState  # noqa: PLC0415 - as above
+    from goqueue.spark.pipelines.execution import running, sessions  # noqa: PLC0415 - as above
     from support.sink_job import faulty_source  # noqa: PLC0415 - as above
 
     pipeline = described(said)

@@ -23,7 +23,7 @@ def faulty_source(fault: str, marker: str) -> Any:
     from pyspark.taskcontext import TaskContext  # noqa: PLC0415 - the tests import this file too
 
     from goqueue.spark.source import GoQueueDataSource  # noqa: PLC0415 - as above
-    from goqueue.spark.writers import GoQueueStreamWriter  # noqa: PLC0415 - as above
+    from goqueue.spark.writing.writers import GoQueueStreamWriter  # noqa: PLC0415 - as above
 
     def hang(when: str) -> None:
         if fault == when and not Path(marker).exists():

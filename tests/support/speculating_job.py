@@ -29,7 +29,7 @@ def hanging_source(notes: str) -> Any:
     from pyspark.taskcontext import TaskContext  # noqa: PLC0415 - the tests import this file too
 
     from goqueue.spark.source import GoQueueDataSource  # noqa: PLC0415 - as above
-    from goqueue.spark.writers import GoQueueBatchWriter  # noqa: PLC0415 - as above
+    from goqueue.spark.writing.writers import GoQueueBatchWriter  # noqa: PLC0415 - as above
 
     class HangingWriter(GoQueueBatchWriter):
         def write(self, iterator: Any) -> Any:

@@ -48,7 +48,7 @@ class TopicWriter:
 
     def append_batch(self, topic: str, partition: int, batch: bytes | bytearray) -> int:
         data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
-        answer = self._cluster.patiently(
+        answer = self._cluster.retry(
             "producing",
             lambda: self._cluster.to_any().call(
                 ApiKey.PRODUCE,

@@ -133,7 +133,7 @@ class AsyncClient:
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Time | None = None
     ) -> AsyncTransaction:
-        """Messages that count all together or not at all, with the offsets of what was read.
+        """Messages, and the offsets of what was read, that are committed together or not at all.
 
         Args:
             transactional_id: Names the producer across restarts of the program: a new instance
@@ -142,8 +142,8 @@ class AsyncClient:
             timeout: After so many seconds an open transaction is aborted; otherwise a minute.
 
         Returns:
-            A transaction to be used in `async with`: it commits at the end of the block, and
-            aborts when an exception leaves it.
+            A transaction, to be used as a context manager: it commits at the end of the block,
+            and aborts when an exception leaves it.
         """
         return AsyncTransaction(self._transactional, transactional_id, timeout)
 
@@ -186,7 +186,7 @@ class AsyncClient:
             client_id: Shown to those who look at the group.
 
         Returns:
-            A consumer to be used in `async with`, and iterated over inside.
+            A consumer, to be used as a context manager and iterated over inside.
         """
         return AsyncConsumer(
             self.channels,
@@ -210,25 +210,26 @@ class AsyncClient:
         start: Literal["earliest", "latest"] = "earliest",
         client_id: str = "",
     ) -> AsyncQueue:
-        """Take messages one by one as a member of a queue group, and say what became of each.
+        """Take messages one by one as a member of a queue group, and acknowledge each.
 
         Args:
             group: Its name; it is made when its first member joins.
             topics: What to take from.
             assignment: `shared`, every member takes from every partition; or `exclusive`, each
                 partition has one owner, which gets its messages in order.
-            visibility: How many seconds a message is this member's before somebody else gets it.
-            prefetch: How many messages may be on their way, wait here, or be in hand unsettled.
-            max_deliveries: After so many in vain a message is dead.
-            max_unacked: How many messages a member of the group may have unsettled.
+            visibility: After so many seconds an unacknowledged message is redelivered.
+            prefetch: How many messages may be on their way, buffered here, or in hand and not
+                acknowledged.
+            max_deliveries: After so many failed deliveries a message is dead-lettered.
+            max_unacked: How many unacknowledged messages a member of the group may have.
             start: Where to begin in topics that the group has not read.
             client_id: Shown to those who look at the group.
 
         `visibility` is this member's and, like `max_deliveries`, `max_unacked` and `start`, the
-        group's if this member is its first; where nothing is said, the group's or the broker's.
+        group's if this member is its first; otherwise the group's or the broker's hold.
 
         Returns:
-            A queue to be used in `async with`, and iterated over inside.
+            A queue, to be used as a context manager and iterated over inside.
         """
         join = queue_join(
             group,

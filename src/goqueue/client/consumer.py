@@ -12,27 +12,25 @@ from grpc import aio
 
 from goqueue.client.errors import BrokerUnavailableError, from_wire
 from goqueue.client.inbox import Inbox
+from goqueue.client.membership import Membership
 from goqueue.client.reading import to_message
-from goqueue.client.rejoining import one_session
 from goqueue.client.types import Message, Place
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from goqueue.client.channels import Channels
 
 logger = logging.getLogger(__name__)
 
 AUTO_COMMIT_MS: Final = 5_000
-_LEAVING_S: Final = 2.0
-"""How long the broker may take to say goodbye."""
 WINDOW: Final = 500
 """Messages that are on their way or wait to be taken; the broker sends no more than that."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(Membership):
     """Iterate over it, inside of `async with`; see `AsyncClient.subscribe`."""
 
     def __init__(
@@ -45,29 +43,21 @@ class AsyncConsumer:
         auto_commit_ms: float | None,
         client_id: str,
     ) -> None:
-        self._channels = channels
-        self._auto_commit_ms = auto_commit_ms
-        self._join = pb.SubscribeJoin(
+        join = pb.SubscribeJoin(
             group=group,
             topics=topics,
             client_id=client_id,
             start_at_latest=start == "latest",
             window=WINDOW,
         )
+        super().__init__(channels, join)
+        self._auto_commit_ms = auto_commit_ms
         self.inbox = Inbox()
-        self.assignment: frozenset[Place] = frozenset()
-        """The partitions that this member reads at the moment."""
         self._revoked: frozenset[Place] = frozenset()
-        self._call: Any = None
         self._writing = asyncio.Lock()
-        self._news = asyncio.Event()
-        self._is_joined = asyncio.Event()
-        self._failure: GoQueueError | None = None
         self._commits: dict[int, asyncio.Future[pb.CommitResult]] = {}
         self._numbers = count(1)
         self._committed: dict[Place, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
 
     @property
     def group(self) -> str:
@@ -92,18 +82,8 @@ class AsyncConsumer:
         Raises:
             GoQueueError: the group refuses, or no broker answers.
         """
-        self._start(self._run())
-        if self._auto_commit_ms is not None:
-            self._start(self._commit_now_and_then(self._auto_commit_ms / 1000))
-        try:
-            async with asyncio.timeout(self._channels.settings.call_timeout_ms / 1000):
-                await self._is_joined.wait()
-        except TimeoutError:
-            await self._end()
-            raise BrokerUnavailableError(f"no answer from {self._channels.address}") from None
-        if self._failure is not None:
-            await self._end()
-            raise self._failure
+        interval_ms = self._auto_commit_ms
+        await self._enter(*([] if interval_ms is None else [self._auto_commit(interval_ms / 1000)]))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
@@ -119,24 +99,6 @@ class AsyncConsumer:
                     await self._commit(finished_only=True)
         finally:
             await self._end()
-
-    async def _end(self) -> None:
-        self._is_closed = True
-        self._news.set()
-        call = self._call
-        if call is not None:
-            with suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                async with asyncio.timeout(_LEAVING_S):
-                    await call.done_writing()
-                    await call.code()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- Taking ----------------------------------------------------------------------------------
 
@@ -159,7 +121,7 @@ class AsyncConsumer:
         self.taken()
         if self._failure is not None:
             raise self._failure
-        if self._is_closed:
+        if self.is_closed:
             return False
         await self._news.wait()
         self._news.clear()
@@ -220,7 +182,7 @@ class AsyncConsumer:
                 raise from_wire(outcome.error)
         self._committed |= positions
 
-    async def _commit_now_and_then(self, interval_s: float) -> None:
+    async def _auto_commit(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
             try:
@@ -247,28 +209,8 @@ class AsyncConsumer:
 
     # --- The stream ------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        """Be a member for as long as the consumer is in use."""
-        failures = 0
-        while not self._is_closed:
-            try:
-                failures = await one_session(
-                    self._session, self._channels, self._join.group, failures
-                )
-            except GoQueueError as error:
-                self._give_up(error)
-                return
-            self._forget_session()
-            await asyncio.sleep(self._channels.settings.backoff_s(max(failures, 1)))
-
-    def _give_up(self, error: GoQueueError) -> None:
-        self._failure = error
-        self._is_joined.set()
-        self._news.set()
-
     def _forget_session(self) -> None:
-        self._call = None
-        self._is_joined.clear()
+        super()._forget_session()
         self._revoked = self.assignment = frozenset()
         self.inbox.clear()
         self._committed.clear()

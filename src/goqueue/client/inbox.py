@@ -85,7 +85,7 @@ class Inbox:
                     del positions[place]
 
     def clear(self) -> None:
-        """Forget what has come; it will come again."""
+        """Drop the buffered messages; the next session delivers them again."""
         with self._lock:
             self._messages.clear()
             self._freed = 0

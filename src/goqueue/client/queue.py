@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
+from goqueue.client.acknowledging import (
+    Acknowledgement,
+    PendingAcknowledgement,
+)
 from goqueue.client.errors import ClientClosedError
 from goqueue.client.outgoing import to_ms
 from goqueue.client.queue_messages import AsyncQueueMessage
-from goqueue.client.queue_stream import QueueStream
-from goqueue.client.settling import Judgement, Settling
+from goqueue.client.queue_stream import M, QueueStream
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from goqueue.client.channels import Channels
+    from goqueue.client.delivered_messages import Run
     from goqueue.client.types import Place, Time
 
 logger = logging.getLogger(__name__)
@@ -38,10 +43,14 @@ class AsyncQueue:
     """
 
     def __init__(self, channels: Channels, join: pb.SubscribeJoin) -> None:
-        self._stream: QueueStream[AsyncQueueMessage] = QueueStream(
-            channels, join, lambda run, at: AsyncQueueMessage(self, run, at)
-        )
+        self._channels = channels
+        self._join = join
+        self._stream = self.stream(partial(AsyncQueueMessage, self))
         self._in_a_row = 0
+
+    def stream(self, make: Callable[[Run, int], M]) -> QueueStream[M]:
+        """The stream behind the queue, for messages of one class or another."""
+        return QueueStream(self._channels, self._join, make)
 
     async def __aenter__(self) -> Self:
         """Join the group.
@@ -53,7 +62,7 @@ class AsyncQueue:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Leave the group. What is not settled goes back, for others to take."""
+        """Leave the group. Unacknowledged messages are redelivered, to others."""
         await self._stream.close()
 
     def __aiter__(self) -> Self:
@@ -87,7 +96,7 @@ class AsyncQueue:
         """Do something with each message, several at a time, until the queue is closed.
 
         When `work` returns, the message is acknowledged; when it raises, it is handed back with
-        the error as the reason, and comes again later. What `work` itself has settled stays so.
+        the error as the reason, and is redelivered. What `work` itself has acknowledged stays so.
         """
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
@@ -99,7 +108,7 @@ class AsyncQueue:
             try:
                 await work(message)
             except Exception as error:  # noqa: BLE001 - whatever it is, the message has failed
-                logger.warning("%r comes again: %r", message, error)
+                logger.warning("%r is redelivered: %r", message, error)
                 failure = error
             if message.is_settled:
                 continue
@@ -115,17 +124,17 @@ class AsyncQueue:
         verdict: pb.Verdict.ValueType,
         reason: str = "",
         delay_ms: int | None = None,
-    ) -> Settling:
+    ) -> PendingAcknowledgement:
         """What the methods of a message do."""
-        return self._stream.settle(message, Judgement(verdict, reason, delay_ms))
+        return self._stream.settle(message, Acknowledgement(verdict, reason, delay_ms))
 
     async def flush(self) -> None:
-        """Return when everything said so far of messages is stored.
+        """Return when every acknowledgement so far is stored.
 
         Raises:
             GoQueueError: the first that was not, since the last flush.
         """
-        await self._stream.settlements.flush()
+        await self._stream.acknowledger.flush()
 
     @property
     def assignment(self) -> frozenset[Place]:

@@ -1,9 +1,9 @@
-"""A member of a queue group: takes messages, says what became of them, and comes back when it must.
+"""A member of a queue group: takes messages, acknowledges them, and joins again when it must.
 
 Messages wait here until the program asks for them, no more than `prefetch` of them. While they do,
-their visibility timeout is renewed; when the queue is closed they go back as if they had never been
-delivered. What the program has been given and says nothing of goes back too, and that delivery
-counts.
+their visibility timeout is renewed; when the queue is closed they are returned as if they had never
+been delivered. What the program has taken and not acknowledged is redelivered too, and that
+delivery counts.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from grpc import aio
 
-from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
-from goqueue.client.queue_messages import Delivered, Run
-from goqueue.client.rejoining import one_session
-from goqueue.client.settling import Judgement, Settlements, Settling
+from goqueue.client.acknowledging import Acknowledgement, Acknowledger, PendingAcknowledgement
+from goqueue.client.delivered_messages import Delivered, Run
+from goqueue.client.errors import ClientClosedError
+from goqueue.client.membership import Membership
 from goqueue.client.types import Place
 from goqueue.model.errors import GoQueueError, ReceiptError
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from goqueue.client.channels import Channels
 
 logger = logging.getLogger(__name__)
 
-_LEAVING_S: Final = 2.0
-"""How long the broker may take to say goodbye."""
 _RENEWALS: Final = 4
 """How often the time of a message that waits here is renewed before it would be over."""
 _SHORTEST_RENEWAL_S: Final = 0.02
@@ -41,33 +39,25 @@ _SHORTEST_RENEWAL_S: Final = 0.02
 M = TypeVar("M", bound=Delivered)
 
 
-class QueueStream(Generic[M]):
+class QueueStream(Membership, Generic[M]):
     """The stream behind a queue, whoever takes from it."""
 
     def __init__(
         self, channels: Channels, join: pb.SubscribeJoin, make: Callable[[Run, int], M]
     ) -> None:
-        self._channels = channels
-        self._join = join
+        super().__init__(channels, join)
         self._make = make
         self.messages: deque[M] = deque()
         """What has come and was not taken; other threads may take from it."""
         self._work = asyncio.Event()
         """There is something to send, perhaps."""
         timeout_s = channels.settings.call_timeout_ms / 1000
-        self.settlements = Settlements(timeout_s, self._work.set)
-        self._news = asyncio.Event()
-        """There is something to take, or there never will be."""
-        self._is_joined = asyncio.Event()
-        self._session = 0
-        self._call: Any = None
+        self.acknowledger = Acknowledger(timeout_s, self._work.set)
+        self._number = 0
+        """Of the session."""
         self._visibility_s = 0.0
         self._returning: list[M] = []
         """Messages of a lost stream that nobody has looked at."""
-        self._failure: GoQueueError | None = None
-        self.is_closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.assignment: frozenset[Place] = frozenset()
 
     # --- From joining to leaving -----------------------------------------------------------------
 
@@ -77,20 +67,10 @@ class QueueStream(Generic[M]):
         Raises:
             GoQueueError: the group refuses, or no broker answers.
         """
-        self._start(self._run())
-        self._start(self._renew())
-        try:
-            async with asyncio.timeout(self._channels.settings.call_timeout_ms / 1000):
-                await self._is_joined.wait()
-        except TimeoutError:
-            await self._end()
-            raise BrokerUnavailableError(f"no answer from {self._channels.address}") from None
-        if self._failure is not None:
-            await self._end()
-            raise self._failure
+        await self._enter(self._renew())
 
     async def close(self) -> None:
-        """Give back what nobody has looked at, send what was said, and leave the group."""
+        """Return what nobody has taken, send acknowledgements, and leave the group."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -101,36 +81,21 @@ class QueueStream(Generic[M]):
             self._give_back(self.messages)
             if self._call is not None:
                 try:
-                    await self.settlements.flush()
+                    await self.acknowledger.flush()
                 except GoQueueError as error:
-                    logger.warning("not everything that was said is settled: %s", error)
+                    logger.warning("some acknowledgements were not stored: %s", error)
         finally:
             await self._end()
 
     async def _end(self) -> None:
-        self.is_closed = True
-        self._news.set()
-        call = self._call
-        if call is not None:
-            with suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                async with asyncio.timeout(_LEAVING_S):
-                    await call.done_writing()
-                    await call.code()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.settlements.fail_all(ClientClosedError("the queue was closed"))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await super()._end()
+        self.acknowledger.fail_all(ClientClosedError("the queue was closed"))
 
     def _give_back(self, messages: deque[M] | list[M]) -> None:
         """Make as if messages had never been delivered."""
-        said = Judgement(pb.VERDICT_RETURN, is_quiet=True)
+        said = Acknowledgement(pb.VERDICT_RETURN, is_quiet=True)
         while messages:
-            self.settlements.add(messages.pop(), said)
+            self.acknowledger.add(messages.pop(), said)
 
     # --- Taking and settling ---------------------------------------------------------------------
 
@@ -149,13 +114,13 @@ class QueueStream(Generic[M]):
             await self._news.wait()
         return True
 
-    def settle(self, message: M, judgement: Judgement) -> Settling:
-        """Say what became of a message."""
+    def settle(self, message: M, acknowledgement: Acknowledgement) -> PendingAcknowledgement:
+        """Acknowledge a message."""
         if self.is_closed:
             raise ClientClosedError("the queue was closed, and its messages were handed back")
-        if judgement.verdict != pb.VERDICT_EXTEND:
+        if acknowledgement.verdict != pb.VERDICT_EXTEND:
             message.is_settled = True
-        return Settling(self.settlements.add(message, judgement), message)
+        return PendingAcknowledgement(self.acknowledger.add(message, acknowledgement), message)
 
     async def _renew(self) -> None:
         """Keep what waits here from being handed to somebody else."""
@@ -163,8 +128,8 @@ class QueueStream(Generic[M]):
         while True:
             await asyncio.sleep(max(self._visibility_s / _RENEWALS, _SHORTEST_RENEWAL_S))
             delay_ms = round(self._visibility_s * 1000)
-            said = Judgement(pb.VERDICT_EXTEND, "", delay_ms, is_quiet=True)
-            for frame in {self.settlements.add(message, said) for message in tuple(self.messages)}:
+            said = Acknowledgement(pb.VERDICT_EXTEND, "", delay_ms, is_quiet=True)
+            for frame in {self.acknowledger.add(message, said) for message in tuple(self.messages)}:
                 await frame.done()
                 for message, error in frame.failures.items():
                     if isinstance(error, ReceiptError) and message in self.messages:
@@ -172,38 +137,21 @@ class QueueStream(Generic[M]):
 
     # --- The stream ------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        """Be a member for as long as the queue is in use."""
-        failures = 0
-        while not self.is_closed:
-            try:
-                failures = await one_session(
-                    self._serve, self._channels, self._join.group, failures
-                )
-            except GoQueueError as error:
-                self._give_up(error)
-                return
-            self._forget_session()
-            await asyncio.sleep(self._channels.settings.backoff_s(max(failures, 1)))
-
     def _give_up(self, error: GoQueueError) -> None:
-        self._failure = error
         self._call = None
-        self.settlements.fail_all(error)
-        self._is_joined.set()
-        self._news.set()
+        self.acknowledger.fail_all(error)
+        super()._give_up(error)
 
     def _forget_session(self) -> None:
-        """What was said is said again; what nobody has looked at comes again."""
-        self._call = None
-        self._is_joined.clear()
+        """Acknowledgements under way are sent again; what nobody has taken is returned."""
+        super()._forget_session()
         self._returning += self.messages
         self.messages.clear()
-        self.settlements.lost()
+        self.acknowledger.lost()
 
-    async def _serve(self) -> None:
+    async def _session(self) -> None:
         call: Any = self._channels.next().consume.Subscribe(wait_for_ready=True)
-        self._session += 1
+        self._number += 1
         writer: asyncio.Task[None] | None = None
         try:
             await call.write(pb.SubscribeRequest(join=self._join))
@@ -212,7 +160,7 @@ class QueueStream(Generic[M]):
                     case "columns":
                         self._received(response.columns)
                     case "settled":
-                        self.settlements.answered(response.settled)
+                        self.acknowledger.answered(response.settled)
                     case "assignment":
                         self._assigned(response.assignment)
                         if writer is None:
@@ -228,7 +176,7 @@ class QueueStream(Generic[M]):
     def _received(self, batch: pb.ColumnBatch) -> None:
         make = self._make
         for columns in batch.runs:
-            run = Run.of(columns, self._session)
+            run = Run.of(columns, self._number)
             self.messages.extend([make(run, at) for at in range(len(run.offsets))])
         if self.is_closed:
             self._give_back(self.messages)
@@ -245,7 +193,7 @@ class QueueStream(Generic[M]):
         self._give_back(others)
 
     async def _write(self, call: Any) -> None:
-        """Send what is said, as it is said."""
+        """Send acknowledgements as they are made."""
         with suppress(aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads hears of it
             has_drained = False
             while True:
@@ -253,6 +201,6 @@ class QueueStream(Generic[M]):
                 if self.is_closed and not has_drained:
                     has_drained = True
                     await call.write(pb.SubscribeRequest(drain=pb.SubscribeDrain()))
-                while (settle := self.settlements.next_frame(self._session)) is not None:
+                while (settle := self.acknowledger.next_frame(self._number)) is not None:
                     await call.write(pb.SubscribeRequest(settle=settle))
                 await self._work.wait()

@@ -1,4 +1,4 @@
-"""Settling messages by their receipts, away from the queue that they came from."""
+"""Acknowledging messages by their receipts, away from the queue that they came from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncReceipts:
-    """`client.receipts`: whoever has a receipt may say what became of its message.
+    """`client.receipts`: whoever has a receipt may acknowledge its message.
 
     All of them raise `UnknownReceiptError` for a receipt that was used, was never given or expired
     before a restart of the broker, and `ExpiredReceiptError` for one whose time is over.
@@ -34,14 +34,14 @@ class AsyncReceipts:
     async def nack(
         self, receipt_handle: str, *, delay: Time | None = None, reason: str = ""
     ) -> None:
-        """It failed for now. It comes again after a delay (seconds), or as the group says."""
+        """It failed for now. It is redelivered after a delay (seconds), or the group's back-off."""
         request = pb.NackRequest(
             receipt_handle=receipt_handle, reason=reason, delay_ms=to_ms(delay)
         )
         await self._channels.ask(lambda s: s.acks.Nack, request, pb.NackResponse, again=False)
 
     async def reject(self, receipt_handle: str, reason: str) -> None:
-        """It will never succeed: it is put with the dead letters."""
+        """It will never succeed: it is dead-lettered."""
         request = pb.RejectRequest(receipt_handle=receipt_handle, reason=reason)
         await self._channels.ask(lambda s: s.acks.Reject, request, pb.RejectResponse, again=False)
 

@@ -70,7 +70,7 @@ class TransactionalProducer:
         """Let the transaction count. It is asked for again where the answer got lost.
 
         Raises:
-            TransactionOutcomeUnknownError: nobody answers whether it counts.
+            TransactionOutcomeUnknownError: no broker answers whether it is committed.
             GoQueueError: it does not.
         """
         request = pb.TransactionRequest(producer=self.identity)
@@ -92,7 +92,7 @@ class TransactionalProducer:
         self._is_fit = True
 
     async def heartbeat(self) -> None:
-        """Be heard of."""
+        """Send a heartbeat."""
         request = pb.TransactionRequest(producer=self.identity)
         await self._channels.ask(lambda s: s.transactions.Heartbeat, request, pb.Transaction)
 

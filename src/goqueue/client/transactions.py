@@ -64,7 +64,7 @@ class AsyncTransaction:
             self._producers.give_back(producer, self._timeout_ms)
             raise
         self._producer = producer
-        self._heartbeats = asyncio.create_task(self._be_heard(producer))
+        self._heartbeats = asyncio.create_task(self._send_heartbeats(producer))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
@@ -120,13 +120,13 @@ class AsyncTransaction:
             raise ClientClosedError("the transaction is over, or was not begun: use `with`")
         return self._producer
 
-    async def _be_heard(self, producer: TransactionalProducer) -> None:
+    async def _send_heartbeats(self, producer: TransactionalProducer) -> None:
         while True:
             await asyncio.sleep(producer.heartbeat_s)
             try:
                 await producer.heartbeat()
             except GoQueueError as error:
-                logger.info("%s was not heard: %s", producer.transactional_id, error)
+                logger.info("the heartbeat of %s failed: %s", producer.transactional_id, error)
 
     # --- What belongs to it ----------------------------------------------------------------------
 

@@ -5,27 +5,23 @@ Importing this package costs nothing; what needs pyspark or pyarrow is imported 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from goqueue.spark.lake.source import LakeDataSource
-    from goqueue.spark.pipelines.running import run_pipeline
+    from goqueue.spark.monitoring.tracking import track
+    from goqueue.spark.pipelines.execution.running import run_pipeline
     from goqueue.spark.source import GoQueueDataSource
-    from goqueue.spark.tracking import track
 
 _HOMES = {
     "GoQueueDataSource": "goqueue.spark.source",
-    "run_pipeline": "goqueue.spark.pipelines.running",
+    "run_pipeline": "goqueue.spark.pipelines.execution.running",
     "LakeDataSource": "goqueue.spark.lake.source",
-    "track": "goqueue.spark.tracking",
+    "track": "goqueue.spark.monitoring.tracking",
 }
 
 __all__ = ["GoQueueDataSource", "LakeDataSource", "run_pipeline", "track"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

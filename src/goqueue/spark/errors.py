@@ -15,7 +15,7 @@ class SparkSourceError(GoQueueError):
 
 
 class OptionsError(SparkSourceError):
-    """Options that make no sense; all of them, so that one run is enough to mend them."""
+    """Options that make no sense; all of them, so that one run is enough to fix them."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -75,7 +75,7 @@ class TransactionLostError(SparkSourceError):
 
 
 class LakeError(SparkSourceError):
-    """A table on disk cannot be read, written or looked after."""
+    """A table on disk cannot be read, written or maintained."""
 
 
 class VerificationError(SparkSourceError):

@@ -32,34 +32,34 @@ class GoQueueDataSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The columns of a query that names none."""
-        from goqueue.spark.options import parse_read_options  # noqa: PLC0415 - as said above
-        from goqueue.spark.shape import default_schema  # noqa: PLC0415 - as said above
+        from goqueue.spark.options.read_options import parse_read_options  # noqa: PLC0415 - as said above
+        from goqueue.spark.reading.shape import default_schema  # noqa: PLC0415 - as said above
 
         return default_schema(parse_read_options(self.options, "either"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        from goqueue.spark.batch_reader import GoQueueBatchReader  # noqa: PLC0415 - as above
-        from goqueue.spark.options import parse_read_options  # noqa: PLC0415 - as above
-        from goqueue.spark.shape import shape_of  # noqa: PLC0415 - as above
+        from goqueue.spark.options.read_options import parse_read_options  # noqa: PLC0415 - as above
+        from goqueue.spark.reading.batch_reader import GoQueueBatchReader  # noqa: PLC0415 - as above
+        from goqueue.spark.reading.shape import shape_of  # noqa: PLC0415 - as above
 
         options = parse_read_options(self.options, "batch")
         return GoQueueBatchReader(options, shape_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """For `spark.readStream`."""
-        from goqueue.spark.options import parse_read_options  # noqa: PLC0415 - as above
-        from goqueue.spark.shape import shape_of  # noqa: PLC0415 - as above
-        from goqueue.spark.stream_reader import GoQueueStreamReader  # noqa: PLC0415 - as above
+        from goqueue.spark.options.read_options import parse_read_options  # noqa: PLC0415 - as above
+        from goqueue.spark.reading.shape import shape_of  # noqa: PLC0415 - as above
+        from goqueue.spark.reading.stream_reader import GoQueueStreamReader  # noqa: PLC0415 - as above
 
         options = parse_read_options(self.options, "stream")
         return GoQueueStreamReader(options, shape_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's own
         """For `df.write`."""
-        from goqueue.spark.write_options import parse_write_options  # noqa: PLC0415 - as above
-        from goqueue.spark.write_shape import write_columns  # noqa: PLC0415 - as above
-        from goqueue.spark.writers import GoQueueBatchWriter  # noqa: PLC0415 - as above
+        from goqueue.spark.options.write_options import parse_write_options  # noqa: PLC0415 - as above
+        from goqueue.spark.writing.shape import write_columns  # noqa: PLC0415 - as above
+        from goqueue.spark.writing.writers import GoQueueBatchWriter  # noqa: PLC0415 - as above
 
         if overwrite:
             raise SparkSourceError(
@@ -70,9 +70,9 @@ class GoQueueDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 - Spark's own
         """For `df.writeStream`."""
-        from goqueue.spark.write_options import parse_write_options  # noqa: PLC0415 - as above
-        from goqueue.spark.write_shape import write_columns  # noqa: PLC0415 - as above
-        from goqueue.spark.writers import GoQueueStreamWriter  # noqa: PLC0415 - as above
+        from goqueue.spark.options.write_options import parse_write_options  # noqa: PLC0415 - as above
+        from goqueue.spark.writing.shape import write_columns  # noqa: PLC0415 - as above
+        from goqueue.spark.writing.writers import GoQueueStreamWriter  # noqa: PLC0415 - as above
 
         if overwrite:
             raise SparkSourceError(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.model import Pipeline
-from goqueue.spark.pipelines.only_run import only_run
 from support.commands import parsed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from grpc import aio
 from goqueue.client.async_client import AsyncClient
 from goqueue.client.errors import ClientClosedError, TransactionOutcomeUnknownError
 from goqueue.client.settings import ClientSettings
-from goqueue.client.sync_client import Client
+from goqueue.client.sync.client import Client
 from goqueue.client.types import Place
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (

@@ -15,8 +15,8 @@ from rich.console import Console
 from goqueue.cli.calls import Call, Globals
 from goqueue.cli.errors import CliError
 from goqueue.cli.spark import pipeline_run
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport, RunState
 from goqueue.spark.pipelines.model import Pipeline
-from goqueue.spark.pipelines.progress import QueryProgress, RunProgress, RunReport, RunState
 
 RUNNING = QueryProgress(
     name="revenue",

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 import goqueue
+from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 PAGE = Path(__file__).parents[3] / "docs" / "delay.md"
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.spark.pipelines.checking import MAX_PARTS
-from goqueue.spark.pipelines.checking_options import MESSAGE_COLUMNS
-from goqueue.spark.pipelines.loading import checked
-from goqueue.spark.pipelines.yaml_file import read_yaml
+from goqueue.spark.pipelines.checks.checking import MAX_PARTS
+from goqueue.spark.pipelines.checks.options import MESSAGE_COLUMNS
+from goqueue.spark.pipelines.files.loaded import checked
+from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.values.ddl import ddl_problem
 
 if TYPE_CHECKING:
@@ -354,12 +354,12 @@ def test_the_registry_stands_in_for_a_schema() -> None:
 
 
 def test_the_columns_of_a_message_are_those_of_the_data_source() -> None:
-    columns = pytest.importorskip("goqueue.spark.columns", reason="needs pyarrow")
+    columns = pytest.importorskip("goqueue.spark.reading.columns", reason="needs pyarrow")
     assert tuple(columns.SPARK_TYPES) == MESSAGE_COLUMNS
 
 
 def test_what_is_not_installed_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goqueue.spark.pipelines.checking_options.find_spec", lambda _: None)
+    monkeypatch.setattr("goqueue.spark.pipelines.checks.options.find_spec", lambda _: None)
     text = "name: n\nsources: {t: {topic: t}}\nsinks: {x: {from: t, iceberg: ./x}}\n"
     ((line, path, message, is_warning),) = judged(text)
     assert (line, path, is_warning) == (3, "sinks.x.iceberg", True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.spark.pipelines.loading import load_file
+from goqueue.spark.pipelines.files.loading import load_file
 from goqueue.spark.pipelines.model import show_problem
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from goqueue.cli.spark.pipeline_view import plan_lines, query_rows
 from goqueue.model.pipeline_reports import QueryReport
+from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.planning import Plan, plan_of
 from goqueue.spark.pipelines.surveying import Survey, TopicState, read_checkpoint
-from goqueue.spark.pipelines.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path

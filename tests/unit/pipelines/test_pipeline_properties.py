@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.spark.pipelines.durations import duration_us
-from goqueue.spark.pipelines.loading import checked
+from goqueue.spark.pipelines.files.loaded import checked
+from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     JoinStep,
@@ -32,7 +33,6 @@ from goqueue.spark.pipelines.model import (
     WindowStep,
 )
 from goqueue.spark.pipelines.sql_tables import read_query
-from goqueue.spark.pipelines.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Sink, Source, Step

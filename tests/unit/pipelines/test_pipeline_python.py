@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.spark import pipelines as gp
-from goqueue.spark.pipelines.loading import load_file
+from goqueue.spark.pipelines.files.loading import load_file
 from goqueue.spark.pipelines.model import PythonStep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from goqueue.spark.pipelines.yaml_file import Loaded
+    from goqueue.spark.pipelines.files.loaded import Loaded
 
 START = "from goqueue.spark import pipelines as gp\n"
 

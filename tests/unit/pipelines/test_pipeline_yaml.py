@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.spark.pipelines.loading import load_file, load_pipeline
+from goqueue.spark.pipelines.files.loading import load_file, load_pipeline
+from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     JoinStep,
@@ -26,8 +28,10 @@ from goqueue.spark.pipelines.model import (
     Watermark,
     WindowStep,
 )
-from goqueue.spark.pipelines.yaml_file import Loaded, read_yaml
 from goqueue.spark.pipelines.yaml_nodes import MAX_BYTES
+
+if TYPE_CHECKING:
+    from goqueue.spark.pipelines.files.loaded import Loaded
 
 FILE = "/files/orders.yaml"
 MINIMAL = "name: n\nsources: {a: {topic: a}}\nsinks: {b: {from: a, topic: b}}\n"

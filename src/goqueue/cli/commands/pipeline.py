@@ -21,10 +21,10 @@ from goqueue.model.pipeline_reports import PipelineReport
 from goqueue.protocols.http.operations.operation_shapes import PipelineList
 
 if TYPE_CHECKING:
+    from goqueue.spark.pipelines.files.loaded import Loaded
     from goqueue.spark.pipelines.model import Pipeline, Problem
     from goqueue.spark.pipelines.planning import Plan
     from goqueue.spark.pipelines.surveying import Survey
-    from goqueue.spark.pipelines.yaml_file import Loaded
 
 _MAX_SHOWN: Final = 100
 
@@ -220,7 +220,7 @@ def run_demo(
 
 
 def _load(file: str) -> Loaded:
-    from goqueue.spark.pipelines.loading import load_file  # noqa: PLC0415 - start-up stays light
+    from goqueue.spark.pipelines.files.loading import load_file  # noqa: PLC0415 - start-up stays light
 
     if not Path(file).exists():
         raise UsageError(f"there is no file {file}")

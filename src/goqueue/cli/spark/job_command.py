@@ -170,7 +170,7 @@ class JobCall:
     def require_letters(self, topics: Sequence[str]) -> None:
         """The same for topics with dead letters, or whose letters are meant."""
         self._look_up()
-        from goqueue.spark.jobs.letters import find_letter_topics  # noqa: PLC0415 - an extra
+        from goqueue.spark.jobs.dead_letters.letters import find_letter_topics  # noqa: PLC0415 - an extra
         from goqueue.spark.jobs.link import Link  # noqa: PLC0415 - start-up stays light
 
         find_letter_topics(Link(self.servers, self.options), topics)
@@ -296,7 +296,7 @@ def _reported(
         failed = False
         raise CliError(str(error)) from error
     except Exception as error:
-        from goqueue.spark.pipelines.failures import (  # noqa: PLC0415 - an extra
+        from goqueue.spark.monitoring.failures import (  # noqa: PLC0415 - an extra
             SPARK_ERRORS,
             reason_of,
         )

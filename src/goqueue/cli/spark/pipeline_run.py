@@ -27,9 +27,9 @@ from goqueue.cli.spark.pipeline_view import query_rows
 from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
+from goqueue.spark.monitoring.progress import RunProgress, RunReport, RunState
+from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.model import ConsoleSink
-from goqueue.spark.pipelines.only_run import only_run
-from goqueue.spark.pipelines.progress import RunProgress, RunReport, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +133,7 @@ class _Running(threading.Thread):
     def run(self) -> None:
         """Whatever goes wrong is kept for the other thread."""
         try:
-            from goqueue.spark.pipelines.running import run_pipeline  # noqa: PLC0415 - needs Spark
+            from goqueue.spark.pipelines.execution.running import run_pipeline  # noqa: PLC0415 - needs Spark
 
             self.report = run_pipeline(
                 self._pipeline,
@@ -171,7 +171,7 @@ def _stopping(running: _Running) -> Iterator[None]:
 
 def _keep_or_remove(log: Path, running: _Running) -> None:
     """What Spark has said is of use when it explains more than our own sentence does."""
-    from goqueue.spark.pipelines.sessions import SessionError  # noqa: PLC0415 - needs Spark
+    from goqueue.spark.pipelines.execution.sessions import SessionError  # noqa: PLC0415 - needs Spark
 
     error, report = running.error, running.report
     has_failed = report is not None and report.state is RunState.FAILED
@@ -190,7 +190,7 @@ def _finish(call: Call, running: _Running) -> None:
     if isinstance(error, ImportError):
         raise CliError(f"pipelines run on Spark: pip install 'goqueue[spark]' ({error})") from error
     if error is not None:
-        from goqueue.spark.pipelines.failures import reason_of  # noqa: PLC0415 - needs Spark
+        from goqueue.spark.monitoring.failures import reason_of  # noqa: PLC0415 - needs Spark
 
         raise CliError(reason_of(error)) from error
     assert report is not None

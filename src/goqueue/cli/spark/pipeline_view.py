@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.model.pipeline_reports import QueryReport
+    from goqueue.spark.monitoring.progress import QueryProgress
     from goqueue.spark.pipelines.planning import Plan, QueryPlan
-    from goqueue.spark.pipelines.progress import QueryProgress
     from goqueue.spark.pipelines.surveying import Survey, TopicState
 
 

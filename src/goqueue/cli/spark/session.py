@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import SparkSession
 
 from goqueue.cli.spark.redirects import stderr_to_file
-from goqueue.spark.pipelines.failures import ERROR_LOGGERS
-from goqueue.spark.pipelines.sessions import (
+from goqueue.spark.monitoring.failures import ERROR_LOGGERS
+from goqueue.spark.pipelines.execution.sessions import (
     CONNECT_EXTRA,
     SessionError,
     configure,

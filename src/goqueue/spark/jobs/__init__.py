@@ -6,46 +6,47 @@ among them `options` (of the connection) and `progress`. It returns a `JobReport
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from goqueue.spark.jobs.archiving import archive
-    from goqueue.spark.jobs.audit import schema_audit
-    from goqueue.spark.jobs.deduping import compact, dedupe
+    from goqueue.spark.jobs.dead_letters.redriving import dlq_redrive
+    from goqueue.spark.jobs.dead_letters.selection import Selection
+    from goqueue.spark.jobs.dead_letters.triage import dlq_triage
     from goqueue.spark.jobs.http import Http
-    from goqueue.spark.jobs.lag import lag_report
-    from goqueue.spark.jobs.redriving import dlq_redrive
-    from goqueue.spark.jobs.repartitioning import repartition
-    from goqueue.spark.jobs.replaying import replay
     from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
-    from goqueue.spark.jobs.restoring import restore
-    from goqueue.spark.jobs.selecting import Selection
-    from goqueue.spark.jobs.skew import skew_report
-    from goqueue.spark.jobs.skew_plot import text_plot
-    from goqueue.spark.jobs.traces import trace_report
-    from goqueue.spark.jobs.triage import dlq_triage
+    from goqueue.spark.jobs.reports.audit import schema_audit
+    from goqueue.spark.jobs.reports.lag import lag_report
+    from goqueue.spark.jobs.reports.skew import skew_report
+    from goqueue.spark.jobs.reports.skew_plot import text_plot
+    from goqueue.spark.jobs.reports.traces import trace_report
+    from goqueue.spark.jobs.topics.archiving import archive
+    from goqueue.spark.jobs.topics.deduping import compact, dedupe
+    from goqueue.spark.jobs.topics.repartitioning import repartition
+    from goqueue.spark.jobs.topics.replaying import replay
+    from goqueue.spark.jobs.topics.restoring import restore
 
 _HOMES = {
-    "archive": "archiving",
-    "compact": "deduping",
-    "dedupe": "deduping",
-    "dlq_redrive": "redriving",
-    "dlq_triage": "triage",
-    "lag_report": "lag",
-    "repartition": "repartitioning",
-    "replay": "replaying",
-    "restore": "restoring",
-    "schema_audit": "audit",
-    "skew_report": "skew",
-    "text_plot": "skew_plot",
-    "trace_report": "traces",
-    "Http": "http",
-    "JobReport": "report",
-    "Progress": "report",
-    "Selection": "selecting",
-    "Table": "report",
-    "silent": "report",
+    "archive": ".topics.archiving",
+    "compact": ".topics.deduping",
+    "dedupe": ".topics.deduping",
+    "dlq_redrive": ".dead_letters.redriving",
+    "dlq_triage": ".dead_letters.triage",
+    "lag_report": ".reports.lag",
+    "repartition": ".topics.repartitioning",
+    "replay": ".topics.replaying",
+    "restore": ".topics.restoring",
+    "schema_audit": ".reports.audit",
+    "skew_report": ".reports.skew",
+    "text_plot": ".reports.skew_plot",
+    "trace_report": ".reports.traces",
+    "Http": ".http",
+    "JobReport": ".report",
+    "Progress": ".report",
+    "Selection": ".dead_letters.selection",
+    "Table": ".report",
+    "silent": ".report",
 }
 """Which module has what: a job is imported when it is used. No module may have a job's name."""
 
@@ -71,8 +72,4 @@ __all__ = [
     "trace_report",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -23,7 +23,7 @@ class Http:
         """The JSON that is answered to a GET, or to a POST where there is a body.
 
         Raises:
-            OSError: nobody answers, or nobody that speaks as a broker does; an `HTTPError` when
+            OSError: cannot connect, or what answers is no broker; an `HTTPError` when
                 the answer is a refusal.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

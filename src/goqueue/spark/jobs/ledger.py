@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
-from goqueue.spark.admission import admit_offsets
 from goqueue.spark.errors import DataLossError, OptionsError
 from goqueue.spark.jobs.link import TopicRange
 from goqueue.spark.lake.disk import Disk
+from goqueue.spark.reading.admission import admit_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,11 +69,6 @@ class Ledger:
         self.entries: Final = entries
         self._file = file
         self._disk: Final = disk or Disk()
-
-    @property
-    def is_resumable(self) -> bool:
-        """Whether another run can go on where this one ends."""
-        return self._file is not None
 
     # --- Pieces ----------------------------------------------------------------------------------
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.resolving import find_ends
+from goqueue.spark.options.link_options import link_settings
+from goqueue.spark.reading.resolving import find_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from goqueue.spark.kafka.cluster import Place, TopicView
+    from goqueue.spark.kafka.cluster import TopicView
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,20 @@ class Link:
         Raises:
             OptionsError: the address or an option makes no sense.
         """
-        reader = OptionReader(self.as_options(), LINK_OPTIONS)
-        settings = parse_link(reader)
-        reader.finish()
-        cluster = Cluster(settings)
+        cluster = Cluster(link_settings(self.as_options()))
         try:
             yield cluster
         finally:
             cluster.close()
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic, which one that is made anew does not have.
+
+        Raises:
+            TopicMissingError: there is none of that name.
+        """
+        with self.cluster() as cluster:
+            return find_topic(cluster, topic).topic_id
 
     def read(
         self,
@@ -123,12 +129,14 @@ def ranges_of(
 
 
 def offsets_between(
-    cluster: Cluster, places: Sequence[Place], start_ms: int | None, end_ms: int | None
-) -> dict[Place, tuple[int, int]]:
+    cluster: Cluster, places: Sequence[TopicPartition], start_ms: int | None, end_ms: int | None
+) -> dict[TopicPartition, tuple[int, int]]:
     """Of each partition, the first offset of a time range and the one behind its last."""
     earliest, latest = find_ends(cluster, places, READ_COMMITTED)
 
-    def at(moment_ms: int | None, otherwise: Mapping[Place, int]) -> Mapping[Place, int]:
+    def at(
+        moment_ms: int | None, otherwise: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         if moment_ms is None:
             return otherwise
         found = cluster.offsets_at(dict.fromkeys(places, moment_ms), READ_COMMITTED)
@@ -141,7 +149,7 @@ def offsets_between(
     return {place: (starts[place], max(starts[place], ends[place])) for place in places}
 
 
-def assigned(ranges: Mapping[Place, tuple[int, int]]) -> dict[str, str]:
+def assigned(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[str, str]:
     """The options that let a query read these offsets, and no others."""
     numbers: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}

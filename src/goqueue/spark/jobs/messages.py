@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.jobs.link import TopicRange, ranges_of
-from goqueue.spark.options import default_parallelism
+from goqueue.spark.options.read_options import default_parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
+
+from goqueue.spark import clock
 
 Moment: TypeAlias = datetime | timedelta | int
 """A time, how long ago it was, or milliseconds since 1970."""
@@ -21,7 +22,7 @@ def as_ms(moment: Moment | None, now_ms: int | None = None) -> int | None:
     those from then on and those before then are the right ones.
     """
     if isinstance(moment, timedelta):
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now = clock.now_ms() if now_ms is None else now_ms
         return now - moment // _MS
     if isinstance(moment, datetime):
         return -((_EPOCH - moment.astimezone(UTC)) // _MS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
+from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.task_progress import rows_done
 
@@ -92,7 +92,7 @@ def do_pieces(work: Work) -> Outcome:
         DataLossError: what was to be done is gone.
     """
     outcome = Outcome()
-    started = time.monotonic()
+    started = clock.monotonic_s()
     outcome.there = there = work.there()
     total = work.ledger.left(there)
     while True:
@@ -108,7 +108,7 @@ def do_pieces(work: Work) -> Outcome:
             break
         outcome.there = there = work.there()
         total = outcome.offsets + work.ledger.left(there)
-    outcome.seconds = time.monotonic() - started
+    outcome.seconds = clock.monotonic_s() - started
     return outcome
 
 
@@ -132,7 +132,7 @@ def _has_ended(work: Work) -> bool:
     if work.stop is not None:
         return work.stop.wait(_LOOK_AGAIN_S)
     try:
-        time.sleep(_LOOK_AGAIN_S)
+        clock.sleep(_LOOK_AGAIN_S)
     except KeyboardInterrupt:  # between two pieces: nothing is left half done
         return True
     return False

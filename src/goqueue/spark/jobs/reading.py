@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from goqueue.spark.columns import SPARK_TYPES
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs.link import assigned, offsets_between
-from goqueue.spark.options import parse_read_options
-from goqueue.spark.ranges import OffsetRange
-from goqueue.spark.shape import default_schema, shape_of
-from goqueue.spark.task import read_ranges
+from goqueue.spark.kafka.ranges import OffsetRange
+from goqueue.spark.options.read_options import parse_read_options
+from goqueue.spark.reading.columns import SPARK_TYPES
+from goqueue.spark.reading.shape import default_schema, shape_of
+from goqueue.spark.reading.task import read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from goqueue.spark.jobs.link import Link
-    from goqueue.spark.kafka.cluster import Place
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 STRETCHES: Final = 8
 """A sample of a partition is so many pieces of it, evenly far apart."""
 
-Ranges: TypeAlias = "Mapping[Place, tuple[int, int]]"
+Ranges: TypeAlias = "Mapping[TopicPartition, tuple[int, int]]"
 """By topic and partition: the first offset, and the one behind the last."""
 
 
@@ -60,7 +60,7 @@ def resolve(
     topics: Iterable[str],
     since_ms: int | None = None,
     until_ms: int | None = None,
-) -> dict[Place, tuple[int, int]]:
+) -> dict[TopicPartition, tuple[int, int]]:
     """What there is of some topics between two moments; empty partitions are left out.
 
     Raises:
@@ -97,7 +97,7 @@ def sample_of(ranges: Ranges, share: float | None, stretches: int = STRETCHES) -
     total = size(ranges)
     if share is None or share == 1:
         return Sampled([ranges] if ranges else [], total, total)
-    pieces: list[dict[Place, tuple[int, int]]] = [{} for _ in range(stretches)]
+    pieces: list[dict[TopicPartition, tuple[int, int]]] = [{} for _ in range(stretches)]
     for place, (first, end) in ranges.items():
         for at, piece in enumerate(_stretches(first, end, share, stretches)):
             pieces[at][place] = piece

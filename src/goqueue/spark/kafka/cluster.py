@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+
+from goqueue.spark import clock
 from goqueue.spark.errors import (
     BrokerAwayError,
     BrokerRefusedError,
@@ -21,6 +22,7 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
     from goqueue.wire.kafka.reading import Struct
 
@@ -30,7 +32,6 @@ METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 7
 FIND_COORDINATOR_VERSION: Final = 4
 OFFSET_COMMIT_VERSION: Final = 8
-CREATE_TOPICS_VERSION: Final = 7
 """All of them are old enough for every broker that names topics by id, and new enough to do so."""
 
 LATEST: Final = -1
@@ -43,8 +44,6 @@ TRANSACTION_KEY: Final = 1
 _NO_GENERATION: Final = -1
 
 T = TypeVar("T")
-Place: TypeAlias = tuple[str, int]
-"""A topic and the number of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Cluster:
         self.settings: Final = settings
         self._open: dict[tuple[str, int], Connection] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
-        self._leaders: dict[Place, int] = {}
+        self._leaders: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
         """Hang up everywhere; the next call connects anew."""
@@ -93,14 +92,14 @@ class Cluster:
 
     # --- Trying again ----------------------------------------------------------------------------
 
-    def patiently(self, what: str, action: Callable[[], T]) -> T:
+    def retry(self, what: str, action: Callable[[], T]) -> T:
         """Do it again, on new connections, until it works or `patience_s` has passed.
 
         Raises:
             BrokerAwayError: it never worked; says what happened last.
         """
         settings = self.settings
-        started = time.monotonic()
+        started = clock.monotonic_s()
         pause_s = settings.retry_backoff_s
         while True:
             try:
@@ -108,19 +107,19 @@ class Cluster:
             except BrokerAwayError as error:
                 self.close()
                 self._leaders.clear()
-                waited_s = time.monotonic() - started
+                waited_s = clock.monotonic_s() - started
                 if waited_s + pause_s > settings.patience_s:
                     raise BrokerAwayError(
                         f"{what}: gave up on {settings.addresses} after {waited_s:.0f} s "
                         f"(kafka.default.api.timeout.ms); last: {error}"
                     ) from None  # it is in the sentence, and Spark would print every chain of it
                 _log.info("%s: %s; trying again in %.1f s", what, error, pause_s)
-            time.sleep(pause_s)
+            clock.sleep(pause_s)
             pause_s = min(pause_s * 2, settings.max_backoff_s)
 
     # --- Connections -----------------------------------------------------------------------------
 
-    def leader_of(self, place: Place) -> int:
+    def leader_of(self, place: TopicPartition) -> int:
         """The id of the broker that leads a partition.
 
         Raises:
@@ -189,7 +188,7 @@ class Cluster:
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicView]:
         """The topics of these names that exist; None asks for all."""
         wanted = None if names is None else sorted(set(names))
-        return self.patiently("looking up topics", lambda: self._describe(wanted))
+        return self.retry("looking up topics", lambda: self._describe(wanted))
 
     def _describe(self, names: list[str] | None) -> dict[str, TopicView]:
         answer = self.to_any().call(
@@ -214,51 +213,26 @@ class Cluster:
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         return TopicView(topic.name, str(topic.topic_id), tuple(numbers), topic.is_internal)
 
-    def create_topic(
-        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
-    ) -> bool:
-        """Make a topic; says whether it is new. One that is there stays as it is."""
-        what = f"creating topic {name!r}"
-        return self.patiently(what, lambda: self._create_topic(name, partitions, settings or {}))
-
-    def _create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> bool:
-        wanted = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": -1,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in settings.items()],
-        }
-        answer = self.to_any().call(
-            ApiKey.CREATE_TOPICS,
-            CREATE_TOPICS_VERSION,
-            topics=[wanted],
-            timeout_ms=round(self.settings.request_timeout_s * 1000),
-            validate_only=False,
-        )
-        (made,) = answer.topics
-        if made.error_code == ErrorCode.topic_already_exists:
-            return False
-        reason = f" ({made.error_message})" if made.error_message else ""
-        check_code(made.error_code, f"topic {name!r}{reason}")
-        return True
-
     # --- Offsets ---------------------------------------------------------------------------------
 
-    def offsets_at(self, moments: Mapping[Place, int], isolation: int) -> dict[Place, int]:
+    def offsets_at(
+        self, moments: Mapping[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, int]:
         """The offset of a moment in each partition, `LATEST` and `EARLIEST` among them.
 
         -1 where no message is that young.
         """
-        return self.patiently("looking up offsets", lambda: self._offsets_at(moments, isolation))
+        return self.retry("looking up offsets", lambda: self._offsets_at(moments, isolation))
 
-    def _offsets_at(self, moments: Mapping[Place, int], isolation: int) -> dict[Place, int]:
+    def _offsets_at(
+        self, moments: Mapping[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, int]:
         by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
         for (topic, number), moment in moments.items():
             topics = by_leader.setdefault(self.leader_of((topic, number)), {})
             asked = {"partition_index": number, "timestamp": moment}
             topics.setdefault(topic, []).append(asked)
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for node_id, topics in by_leader.items():
             answer = self.to_node(node_id).call(
                 ApiKey.LIST_OFFSETS,
@@ -275,11 +249,11 @@ class Cluster:
 
     # --- Groups ----------------------------------------------------------------------------------
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store how far a group has read, as a consumer without a membership."""
-        self.patiently(f"committing for group {group!r}", lambda: self._commit(group, offsets))
+        self.retry(f"committing for group {group!r}", lambda: self._commit(group, offsets))
 
-    def _commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, number), offset in offsets.items():
             place = {"partition_index": number, "committed_offset": offset}

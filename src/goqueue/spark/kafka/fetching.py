@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
-    from goqueue.spark.ranges import OffsetRange
+    from goqueue.spark.kafka.ranges import OffsetRange
     from goqueue.wire.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class RangeFetcher:
         """
         try:
             while self._open:
-                found = self._cluster.patiently("reading", self._next)
+                found = self._cluster.retry("reading", self._next)
                 self._open = [each for each in self._open if not each.is_done]
                 if self._open:
                     self._ask_ahead()

@@ -13,9 +13,10 @@ from goqueue.wire.kafka.primitives import Cursor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
     from goqueue.spark.kafka.groups import GroupLine
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 _DESCRIBE_GROUPS_VERSION: Final = 5
 _CONSUMER_GROUP_DESCRIBE_VERSION: Final = 0
@@ -26,7 +27,7 @@ _CONSUMER: Final = "consumer"
 class Reading(NamedTuple):
     """What the members of one group read."""
 
-    assigned: frozenset[Place] = frozenset()
+    assigned: frozenset[TopicPartition] = frozenset()
     is_subscriber: bool = False
     """Its members subscribe to topics, or did; False: offsets were committed from outside."""
 
@@ -41,7 +42,7 @@ def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading
     found: dict[str, Reading] = {}
     for at in range(0, len(wanted), AT_ONCE):
         asking = partial(_some, cluster, wanted[at : at + AT_ONCE])
-        found |= cluster.patiently("looking up members", asking)
+        found |= cluster.retry("looking up members", asking)
     return found
 
 
@@ -100,12 +101,12 @@ def _consumer(connection: Connection, names: list[str]) -> dict[str, Reading]:
     }
 
 
-def _places(assignment: Any) -> list[Place]:
+def _places(assignment: Any) -> list[TopicPartition]:
     """The partitions in what a member of a classic group was told; none where it is opaque."""
     if not assignment:
         return []
     cursor = Cursor(memoryview(assignment))
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     try:
         cursor.int16()  # the version; later ones only add to the end
         for _ in range(cursor.required_array_length(compact=False)):

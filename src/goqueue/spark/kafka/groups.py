@@ -17,8 +17,9 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from goqueue.spark.kafka.cluster import Cluster, Place
+    from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 _LIST_GROUPS_VERSION: Final = 5
 _OFFSET_FETCH_VERSION: Final = 8
@@ -45,7 +46,7 @@ def list_groups(cluster: Cluster) -> list[GroupLine]:
     Raises:
         SparkSourceError: a broker is away, or refuses.
     """
-    return cluster.patiently("listing groups", lambda: _list_groups(cluster))
+    return cluster.retry("listing groups", lambda: _list_groups(cluster))
 
 
 def _list_groups(cluster: Cluster) -> list[GroupLine]:
@@ -60,21 +61,23 @@ def _list_groups(cluster: Cluster) -> list[GroupLine]:
     return [found[name] for name in sorted(found)]
 
 
-def committed(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place, int]]:
+def committed(
+    cluster: Cluster, groups: Sequence[GroupLine]
+) -> dict[str, dict[TopicPartition, int]]:
     """How far each group has read: the first offset that it is not done with.
 
     Raises:
         SparkSourceError: a broker is away, or refuses.
     """
-    found: dict[str, dict[Place, int]] = {each.name: {} for each in groups}
+    found: dict[str, dict[TopicPartition, int]] = {each.name: {} for each in groups}
     for at in range(0, len(groups), AT_ONCE):
         asking = partial(_some, cluster, groups[at : at + AT_ONCE])
-        found |= cluster.patiently("looking up offsets", asking)
+        found |= cluster.retry("looking up offsets", asking)
     return found
 
 
-def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[Place, int]]:
-    found: dict[str, dict[Place, int]] = {}
+def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[TopicPartition, int]]:
+    found: dict[str, dict[TopicPartition, int]] = {}
     for connection, names in coordinators(cluster, [each.name for each in groups]):
         shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
         # Of share groups, this tells where they begin to read what they have not read yet.
@@ -99,7 +102,7 @@ def coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, l
     return [(cluster.to_address(*address), some) for address, some in by_address.items()]
 
 
-def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, int]]:
+def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[TopicPartition, int]]:
     if not names:
         return {}
     answer = connection.call(
@@ -108,7 +111,7 @@ def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, 
         groups=[{"group_id": name, "topics": None} for name in names],
         require_stable=False,
     )
-    found: dict[str, dict[Place, int]] = {}
+    found: dict[str, dict[TopicPartition, int]] = {}
     for group in answer.groups:
         places = found.setdefault(group.group_id, {})
         if group.error_code in {ErrorCode.group_id_not_found, ErrorCode.group_authorization_failed}:
@@ -121,7 +124,9 @@ def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, 
     return found
 
 
-def _share_offsets(connection: Connection, names: list[str]) -> dict[str, dict[Place, int]]:
+def _share_offsets(
+    connection: Connection, names: list[str]
+) -> dict[str, dict[TopicPartition, int]]:
     if not names:
         return {}
     answer = connection.call(
@@ -129,7 +134,7 @@ def _share_offsets(connection: Connection, names: list[str]) -> dict[str, dict[P
         _SHARE_OFFSETS_VERSION,
         groups=[{"group_id": name, "topics": None} for name in names],
     )
-    found: dict[str, dict[Place, int]] = {}
+    found: dict[str, dict[TopicPartition, int]] = {}
     for group in answer.groups:
         places = found.setdefault(group.group_id, {})
         for topic in group.topics:
@@ -143,31 +148,34 @@ def _share_offsets(connection: Connection, names: list[str]) -> dict[str, dict[P
 
 
 def times_at(
-    cluster: Cluster, ids: Mapping[str, str], places: Iterable[tuple[Place, int]], isolation: int
-) -> dict[tuple[Place, int], int]:
+    cluster: Cluster,
+    ids: Mapping[str, str],
+    places: Iterable[tuple[TopicPartition, int]],
+    isolation: int,
+) -> dict[tuple[TopicPartition, int], int]:
     """When the messages at some offsets, or the first ones behind them, were written, in ms.
 
     Raises:
         SparkSourceError: a broker is away, or refuses.
     """
-    found: dict[tuple[Place, int], int] = {}
+    found: dict[tuple[TopicPartition, int], int] = {}
     waiting = set(places)
     while waiting:
         # A request has room for one offset of a partition.
         one_each = dict(sorted(waiting, reverse=True))
         waiting -= set(one_each.items())
         asking = partial(_times, cluster, ids, one_each, isolation)
-        times = cluster.patiently("looking at messages", asking)
+        times = cluster.retry("looking at messages", asking)
         found |= {(place, one_each[place]): at_ms for place, at_ms in times.items()}
     return found
 
 
 def _times(
-    cluster: Cluster, ids: Mapping[str, str], wanted: Mapping[Place, int], isolation: int
-) -> dict[Place, int]:
+    cluster: Cluster, ids: Mapping[str, str], wanted: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, int]:
     names = {topic_id: name for name, topic_id in ids.items()}
-    found: dict[Place, int] = {}
-    by_leader: dict[int, list[Place]] = {}
+    found: dict[TopicPartition, int] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
     for place in wanted:
         by_leader.setdefault(cluster.leader_of(place), []).append(place)
     for node_id, places in by_leader.items():

@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.records import Record
-    from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.ranges import TopicPartition
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
 END_VERSION: Final = 3
-DESCRIBE_CONFIGS_VERSION: Final = 4
-_TOPIC: Final = 2
 _SEQUENCES: Final = 1 << 31
 _MAX_IN_FLIGHT: Final = 4
 """Requests without an answer. A partition remembers the last five batches of a producer, so none
@@ -64,27 +62,7 @@ class _Sent(NamedTuple):
     """Batches of one request, each for another partition of the same leader."""
 
     node_id: int
-    batches: tuple[tuple[Place, bytearray], ...]
-
-
-def topic_setting(cluster: Cluster, topic: str, name: str) -> str | None:
-    """What a topic's setting is; None where the broker has no such setting, or no such topic."""
-    resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [name]}
-    answer = cluster.patiently(
-        f"looking at the settings of {topic!r}",
-        lambda: cluster.to_any().call(
-            ApiKey.DESCRIBE_CONFIGS,
-            DESCRIBE_CONFIGS_VERSION,
-            resources=[resource],
-            include_synonyms=False,
-            include_documentation=False,
-        ),
-    )
-    for result in answer.results:
-        for each in result.configs:
-            if each.name == name:
-                return str(each.value)
-    return None
+    batches: tuple[tuple[TopicPartition, bytearray], ...]
 
 
 def check_transaction_code(code: int, what: str) -> None:
@@ -117,11 +95,11 @@ class TaskProducer:
         self._cluster = cluster
         self._compression = compression
         self._timeout_ms = timeout_ms
-        self._sequences: dict[Place, int] = {}
-        self._added: set[Place] = set()
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
         self._in_flight: deque[_Sent] = deque()
         self._must_resend = False
-        self.who = self._cluster.patiently(
+        self.who = self._cluster.retry(
             "initialising a producer", lambda: self._init(transactional_id)
         )
 
@@ -150,16 +128,16 @@ class TaskProducer:
 
     # --- The transaction -------------------------------------------------------------------------
 
-    def add_partitions(self, places: Iterable[Place]) -> None:
+    def add_partitions(self, places: Iterable[TopicPartition]) -> None:
         """Say where the transaction may write; what is never written to costs nothing."""
         wanted = sorted(set(places) - self._added)
         if not wanted or self.who.transactional_id is None:
             return
         self._settle_all()  # their answers come over the same connections
-        self._cluster.patiently("adding partitions", lambda: self._add(wanted))
+        self._cluster.retry("adding partitions", lambda: self._add(wanted))
         self._added.update(wanted)
 
-    def _add(self, places: Sequence[Place]) -> None:
+    def _add(self, places: Sequence[TopicPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic, number in places:
             topics.setdefault(topic, []).append(number)
@@ -199,7 +177,7 @@ class TaskProducer:
 
     # --- Batches ---------------------------------------------------------------------------------
 
-    def batch(self, place: Place, records: Sequence[Record]) -> bytearray:
+    def batch(self, place: TopicPartition, records: Sequence[Record]) -> bytearray:
         """A record batch with the next numbers of its partition."""
         first = self._sequences.get(place, 0)
         self._sequences[place] = (first + len(records)) % _SEQUENCES
@@ -212,13 +190,13 @@ class TaskProducer:
             base_sequence=first,
         )
 
-    def send(self, batches: Sequence[tuple[Place, bytearray]]) -> None:
+    def send(self, batches: Sequence[tuple[TopicPartition, bytearray]]) -> None:
         """Send batches for different partitions; answers are taken later.
 
         Raises:
             SparkSourceError: something that was sent before could not be stored.
         """
-        by_leader = self._cluster.patiently("finding leaders", lambda: self._by_leader(batches))
+        by_leader = self._cluster.retry("finding leaders", lambda: self._by_leader(batches))
         for sent in by_leader:
             while len(self._in_flight) >= _MAX_IN_FLIGHT:
                 self._settle_oldest()
@@ -229,7 +207,7 @@ class TaskProducer:
                 except BrokerAwayError:
                     self._must_resend = True
 
-    def offer(self, place: Place, records: Sequence[Record]) -> BrokerRefusedError | None:
+    def offer(self, place: TopicPartition, records: Sequence[Record]) -> BrokerRefusedError | None:
         """Write one batch and wait for it; a refusal is returned, and the next one takes its place.
 
         Raises:
@@ -260,8 +238,8 @@ class TaskProducer:
         while self._in_flight:
             self._settle_oldest()
 
-    def _by_leader(self, batches: Iterable[tuple[Place, bytearray]]) -> list[_Sent]:
-        found: dict[int, list[tuple[Place, bytearray]]] = {}
+    def _by_leader(self, batches: Iterable[tuple[TopicPartition, bytearray]]) -> list[_Sent]:
+        found: dict[int, list[tuple[TopicPartition, bytearray]]] = {}
         for place, batch in batches:
             try:
                 leader = self._cluster.leader_of(place)
@@ -285,7 +263,7 @@ class TaskProducer:
         )
 
     def _settle_oldest(self) -> None:
-        self._cluster.patiently("writing", self._take_answer)
+        self._cluster.retry("writing", self._take_answer)
 
     def _take_answer(self) -> None:
         if self._must_resend:
@@ -314,7 +292,7 @@ class TaskProducer:
 _NOT_TRIED: Final = ErrorCode.operation_not_attempted
 
 
-def _check_stored(code: int, message: str | None, place: Place) -> None:
+def _check_stored(code: int, message: str | None, place: TopicPartition) -> None:
     what = f"writing to {place[0]}-{place[1]}" + (f" ({message})" if message else "")
     if code in {ErrorCode.none, ErrorCode.duplicate_sequence_number}:
         return

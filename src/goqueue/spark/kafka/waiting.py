@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from goqueue.records.batch import HEADER_BYTES, peek_header
+from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
 from goqueue.spark.kafka.cluster import TryAgainError
 from goqueue.spark.kafka.fetching import FETCH_VERSION
@@ -15,8 +15,8 @@ from goqueue.wire.kafka.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from goqueue.spark.bounds import Place
     from goqueue.spark.kafka.cluster import Cluster
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.wire.kafka.reading import Struct
 
 _SAMPLE_BYTES: Final = 16 * 1024
@@ -28,7 +28,7 @@ _SHARED_WAIT_S: Final = 0.1
 def wait_for_news(
     cluster: Cluster,
     ids: Mapping[str, str],
-    ends: Mapping[Place, int],
+    ends: Mapping[TopicPartition, int],
     isolation: int,
     wait_s: float,
 ) -> None:
@@ -38,7 +38,7 @@ def wait_for_news(
     wait early: whoever asks next finds out, and has the patience for it.
     """
     if not ends:
-        time.sleep(wait_s)
+        clock.sleep(wait_s)
         return
     try:
         leaders = _by_leader(cluster, ends)
@@ -52,16 +52,16 @@ def wait_for_news(
 
 
 def sample_record_bytes(
-    cluster: Cluster, ids: Mapping[str, str], starts: Mapping[Place, int], isolation: int
-) -> dict[Place, float]:
+    cluster: Cluster, ids: Mapping[str, str], starts: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, float]:
     """How many stored bytes a record takes, at the place where each partition is read next."""
-    return cluster.patiently("sampling", lambda: _sample(cluster, ids, starts, isolation))
+    return cluster.retry("sampling", lambda: _sample(cluster, ids, starts, isolation))
 
 
 def _sample(
-    cluster: Cluster, ids: Mapping[str, str], starts: Mapping[Place, int], isolation: int
-) -> dict[Place, float]:
-    found: dict[Place, float] = {}
+    cluster: Cluster, ids: Mapping[str, str], starts: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, float]:
+    found: dict[TopicPartition, float] = {}
     for node_id, places in _by_leader(cluster, starts).items():
         # A batch that is longer than the sample comes only to whoever is first in line.
         waiting = list(places)
@@ -76,8 +76,8 @@ def _sample(
     return found
 
 
-def _sizes(answer: Struct, names: Mapping[str, str]) -> dict[Place, float]:
-    found: dict[Place, float] = {}
+def _sizes(answer: Struct, names: Mapping[str, str]) -> dict[TopicPartition, float]:
+    found: dict[TopicPartition, float] = {}
     for topic in answer.responses:
         for part in topic.partitions:
             if part.records is not None and len(part.records) >= HEADER_BYTES:
@@ -87,8 +87,10 @@ def _sizes(answer: Struct, names: Mapping[str, str]) -> dict[Place, float]:
     return found
 
 
-def _by_leader(cluster: Cluster, places: Iterable[Place]) -> dict[int, list[Place]]:
-    found: dict[int, list[Place]] = {}
+def _by_leader(
+    cluster: Cluster, places: Iterable[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    found: dict[int, list[TopicPartition]] = {}
     for place in places:
         found.setdefault(cluster.leader_of(place), []).append(place)
     return found
@@ -98,7 +100,7 @@ def _fetch(
     cluster: Cluster,
     node_id: int,
     ids: Mapping[str, str],
-    wanted: Mapping[Place, int],
+    wanted: Mapping[TopicPartition, int],
     isolation: int,
     *,
     wait_s: float = 0.0,
@@ -121,7 +123,7 @@ def _fetch(
 
 
 def asked_topics(
-    ids: Mapping[str, str], wanted: Mapping[Place, int], max_bytes: int
+    ids: Mapping[str, str], wanted: Mapping[TopicPartition, int], max_bytes: int
 ) -> list[dict[str, Any]]:
     """The part of a fetch request that says where to read, and how much of each partition."""
     topics: dict[str, list[dict[str, int]]] = {}

@@ -18,7 +18,9 @@ imported when it is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from goqueue.spark.errors import LakeError
@@ -33,17 +35,18 @@ if TYPE_CHECKING:
     from goqueue.spark.lake.source import LakeDataSource
 
 _HOMES = {
-    "LakeDataSource": "source",
-    "LakeTable": "address",
-    "MergeReport": "maintenance",
-    "TableState": "reading",
-    "VacuumReport": "maintenance",
-    "describe_table": "reading",
-    "lake_table": "address",
-    "last_number": "reading",
-    "merge_small_files": "maintenance",
-    "read_table": "reading",
-    "vacuum": "maintenance",
+    "LakeDataSource": ".source",
+    "LakeTable": ".address",
+    "MergeReport": ".maintenance",
+    "TableState": ".reading",
+    "VacuumReport": ".maintenance",
+    "describe_table": ".reading",
+    "lake_table": ".address",
+    "last_number": ".reading",
+    "merge_small_files": ".maintenance",
+    "read_table": ".reading",
+    "vacuum": ".maintenance",
+    "LakeError": "goqueue.spark.errors",
 }
 
 __all__ = [
@@ -61,12 +64,4 @@ __all__ = [
     "vacuum",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
-
-    if name == "LakeError":
-        return import_module("goqueue.spark.errors").LakeError
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import check_format
 from goqueue.spark.lake.disk import locked, saying_where
+from goqueue.spark.lake.opening import open_store
 from goqueue.spark.lake.shape import check_partitions, merged_schema
 from goqueue.spark.lake.staging import STAGED_FOLDER
-from goqueue.spark.lake.stores import Change, Columns, Store, lock_path, open_store
+from goqueue.spark.lake.stores import Change, Columns, Store, lock_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from goqueue.spark import clock
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import value_text
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
@@ -126,7 +126,7 @@ class DeltaStore:
         return AddAction(file.path, file.size_bytes, file.partition, written_ms, is_new, file.stats)
 
     def _removals(self, change: Change) -> list[RemoveAction]:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         return [
             RemoveAction(
                 each.path, not change.is_rearranged, now_ms, each.size_bytes, each.partition

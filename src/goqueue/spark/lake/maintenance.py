@@ -1,4 +1,4 @@
-"""Looking after a table: small files become large ones, and what nobody will commit goes."""
+"""Maintenance of a table: small files become large ones, and what nobody will commit is deleted."""
 
 from __future__ import annotations
 

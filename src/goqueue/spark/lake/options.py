@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.lake.address import CATALOG_PREFIX, FORMATS, LakeTable, lake_table
-from goqueue.spark.option_reader import OptionReader
-from goqueue.spark.write_options import Mode, application_of
+from goqueue.spark.options.option_reader import OptionReader
+from goqueue.spark.options.write_options import Mode, application_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,9 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import INTENT_FILE
 from goqueue.spark.lake.committing import opened
 from goqueue.spark.lake.disk import locked
+from goqueue.spark.lake.opening import open_store
 from goqueue.spark.lake.partitions import values_of
-from goqueue.spark.lake.stores import Columns, LiveFile, Store, lock_path, open_store
+from goqueue.spark.lake.stores import Columns, LiveFile, Store, lock_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

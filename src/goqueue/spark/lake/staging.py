@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from goqueue.spark import clock
 from goqueue.spark.lake.disk import Disk
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Staging:
 
     def older_than(self, seconds: float) -> Callable[[str, Path], bool]:
         """What nobody has written to for so long."""
-        oldest = time.time() - seconds
+        oldest = clock.now_ms() / 1000 - seconds
 
         def is_old(_: str, entry: Path) -> bool:
             place = self._place(entry)

@@ -1,4 +1,4 @@
-"""What the three kinds of tables have in common, and which one an address means."""
+"""What the three kinds of tables have in common."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goqueue.spark.errors import LakeError
-from goqueue.spark.lake.address import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,26 +82,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
-
-
-def open_store(table: LakeTable) -> Store:
-    """The table at an address.
-
-    Raises:
-        LakeError: another one is there, or a library is missing.
-    """
-    check_format(table)
-    if table.format == "delta":
-        from goqueue.spark.lake.delta_store import DeltaStore  # noqa: PLC0415 - heavy
-
-        return DeltaStore(table)
-    if table.format == "iceberg":
-        from goqueue.spark.lake.iceberg_store import IcebergStore  # noqa: PLC0415 - heavy
-
-        return IcebergStore(table)
-    from goqueue.spark.lake.parquet_store import ParquetStore  # noqa: PLC0415 - as its siblings
-
-    return ParquetStore(table)
 
 
 def check_there(table: LakeTable, change: Change, live: Iterable[LiveFile]) -> None:

@@ -22,7 +22,7 @@ from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.lake.committing import Batch, commit, discard
 from goqueue.spark.lake.staging import Attempt, DataFile
 from goqueue.spark.lake.task import write_files
-from goqueue.spark.task_identity import micro_batch, task_context
+from goqueue.spark.writing.task_identity import micro_batch, task_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

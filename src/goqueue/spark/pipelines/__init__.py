@@ -11,23 +11,25 @@ Importing this package costs nothing; what needs Spark is imported when it is us
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from goqueue.spark.pipelines.drafting import Draft, pipeline
-    from goqueue.spark.pipelines.loading import load_file, load_pipeline
+    from goqueue.spark.pipelines.execution.running import run_pipeline
+    from goqueue.spark.pipelines.files.drafting import Draft, pipeline
+    from goqueue.spark.pipelines.files.loading import load_file, load_pipeline
     from goqueue.spark.pipelines.model import Pipeline, PipelineError, Problem
-    from goqueue.spark.pipelines.running import run_pipeline
 
 _HOMES = {
-    "Draft": "drafting",
-    "Pipeline": "model",
-    "PipelineError": "model",
-    "Problem": "model",
-    "load_file": "loading",
-    "load_pipeline": "loading",
-    "pipeline": "drafting",
-    "run_pipeline": "running",
+    "Draft": ".files.drafting",
+    "Pipeline": ".model",
+    "PipelineError": ".model",
+    "Problem": ".model",
+    "load_file": ".files.loading",
+    "load_pipeline": ".files.loading",
+    "pipeline": ".files.drafting",
+    "run_pipeline": ".execution.running",
 }
 
 __all__ = [
@@ -41,10 +43,4 @@ __all__ = [
     "run_pipeline",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - nothing is paid for before it is used
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -72,10 +72,18 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSource:
-    """Messages of topics as a table."""
+class Part:
+    """What every source, step, rule and sink has."""
 
     name: str
+    line: int | None = None
+    """Of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource(Part):
+    """Messages of topics as a table."""
+
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     value_format: str = "binary"
@@ -90,63 +98,53 @@ class TopicSource:
     """With a value format: the fields of the value become columns of the table."""
     streaming: bool = True
     options: Options = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSource:
+class TableSource(Part):
     """A table on disk, read once when the pipeline starts: what streams are joined with."""
 
-    name: str
     format: TableFormat
     path: str
     """A folder or file; of an Iceberg table, its name in the catalogue."""
     schema: str | None = None
     options: Options = field(default_factory=dict)
-    line: int | None = None
 
 
 Source: TypeAlias = TopicSource | TableSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Part):
     """What every row of a table must be."""
 
-    name: str
     expect: str
     """A condition in SQL; a row for which it is false or null breaks the rule."""
     otherwise: Otherwise = Otherwise.DEAD_LETTER
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlStep:
+class SqlStep(Part):
     """A query over other tables of the pipeline."""
 
-    name: str
     sql: str
     watermark: Watermark | None = None
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PythonStep:
+class PythonStep(Part):
     """A function from data frames to a data frame."""
 
-    name: str
     inputs: tuple[str, ...]
     function: StepFunction | str
     """The function, or where it is: `module:name` or `file.py:name`."""
     watermark: Watermark | None = None
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowStep:
+class WindowStep(Part):
     """An aggregate over windows of time."""
 
-    name: str
     input: str
     on: str
     """The column of time."""
@@ -157,14 +155,12 @@ class WindowStep:
     by: tuple[str, ...] = ()
     select: Options = field(default_factory=dict)
     """Name of a column to an aggregate in SQL, as in `revenue: sum(amount)`."""
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinStep:
+class JoinStep(Part):
     """Two tables side by side."""
 
-    name: str
     left: str
     right: str
     on: str
@@ -174,19 +170,16 @@ class JoinStep:
     """Two streams: at most so far apart in time, by their watermarks' columns."""
     select: Options = field(default_factory=dict)
     """Name of a column to an expression over `left.x` and `right.y`; none: all columns."""
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RulesStep:
+class RulesStep(Part):
     """A table without the rows that break its rules."""
 
-    name: str
     input: str
     rules: tuple[Rule, ...]
     dead_letters: str | None = None
     """The topic for rows of rules that say `dead-letter`."""
-    line: int | None = None
 
 
 Step: TypeAlias = SqlStep | PythonStep | WindowStep | JoinStep | RulesStep
@@ -203,50 +196,44 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSink:
+class SinkPart(Part):
+    """What every sink has."""
+
+    input: str
+    mode: OutputMode = OutputMode.APPEND
+    trigger: Trigger | None = None
+    """None: the pipeline's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSink(SinkPart):
     """Rows become messages, exactly once."""
 
-    name: str
-    input: str
     topic: str
     key: str | None = None
     """An expression in SQL; none: messages without keys."""
     value: str | None = None
     """An expression in SQL; by default all columns as one JSON object."""
-    mode: OutputMode = OutputMode.APPEND
-    trigger: Trigger | None = None
-    """None: the pipeline's."""
     create: int | None = None
     """Make the topic with so many partitions if it is not there."""
     options: Options = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSink:
+class TableSink(SinkPart):
     """Rows become files of a table, exactly once."""
 
-    name: str
-    input: str
     format: TableFormat
     path: str
     partition_by: tuple[str, ...] = ()
-    mode: OutputMode = OutputMode.APPEND
-    trigger: Trigger | None = None
     options: Options = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleSink:
+class ConsoleSink(SinkPart):
     """Rows are printed."""
 
-    name: str
-    input: str
     rows: int = 20
-    mode: OutputMode = OutputMode.APPEND
-    trigger: Trigger | None = None
-    line: int | None = None
 
 
 Sink: TypeAlias = TopicSink | TableSink | ConsoleSink

@@ -8,20 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.spark.bounds import WORDS, parse_moment, parse_offsets
 from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
-from goqueue.spark.link_options import LINK_OPTIONS, parse_link
-from goqueue.spark.offsets import StreamOffset
-from goqueue.spark.option_reader import OptionReader
+from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
+from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.model import TopicSource
 from goqueue.spark.pipelines.naming import checkpoint_of
 from goqueue.spark.pipelines.planning import topics_of
+from goqueue.spark.reading.stream_offset import StreamOffset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.spark.kafka.cluster import Place, TopicView
+    from goqueue.spark.kafka.cluster import TopicView
+    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.pipelines.model import Pipeline
     from goqueue.spark.pipelines.planning import QueryPlan
 
@@ -63,11 +63,7 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
     Raises:
         SparkSourceError: it does not answer within `patience_s`, or not to us.
     """
-    reader = OptionReader(
-        {"bootstrap.servers": pipeline.servers, **pipeline.connection}, LINK_OPTIONS
-    )
-    link = parse_link(reader)
-    reader.finish()
+    link = link_settings({"bootstrap.servers": pipeline.servers, **pipeline.connection})
     impatient = replace(link, patience_s=patience_s, connect_timeout_s=patience_s)
     cluster = Cluster(impatient)
     try:
@@ -112,8 +108,8 @@ def _patterns(pipeline: Pipeline) -> list[re.Pattern[str]]:
 def _states(
     pipeline: Pipeline,
     known: Mapping[str, TopicView],
-    starts: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> list[TopicState]:
     named = topics_of(pipeline)
     found = []
@@ -135,10 +131,13 @@ def _states(
 
 
 def _first_offsets(
-    pipeline: Pipeline, cluster: Cluster, starts: Mapping[Place, int], ends: Mapping[Place, int]
-) -> dict[Place, int]:
+    pipeline: Pipeline,
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
     """Where a first run begins to read; of sources that read the same, the earliest."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for source in pipeline.sources:
         if isinstance(source, TopicSource):
             places = [place for place in starts if _reads(source, place[0])]
@@ -156,10 +155,10 @@ def _reads(source: TopicSource, topic: str) -> bool:
 def _located(
     cluster: Cluster,
     source: TopicSource,
-    places: Sequence[Place],
-    starts: Mapping[Place, int],
-    ends: Mapping[Place, int],
-) -> dict[Place, int]:
+    places: Sequence[TopicPartition],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
     said = (source.starting or "earliest").strip()
     words = {EARLIEST: starts, LATEST: ends}
     if said.startswith("{") or said.lower() in WORDS:
@@ -180,8 +179,8 @@ def _waiting(
     pipeline: Pipeline,
     query: QueryPlan,
     known: Mapping[str, TopicView],
-    first: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    first: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> int:
     """From where the checkpoint is, or from where a first run begins."""
     done = read_checkpoint(checkpoint_of(pipeline, query.name))
@@ -203,7 +202,7 @@ def _is_like(pipeline: Pipeline, pattern: str, name: str) -> bool:
     return any(each.pattern == pattern and each.fullmatch(name) for each in _patterns(pipeline))
 
 
-def read_checkpoint(folder: str) -> dict[Place, int]:
+def read_checkpoint(folder: str) -> dict[TopicPartition, int]:
     """What the last finished micro-batch of a query had read; nothing where nothing is known.
 
     Spark keeps a file a micro-batch: a version, a line about the batch, then a line a source.
@@ -215,7 +214,7 @@ def read_checkpoint(folder: str) -> dict[Place, int]:
             lines = opened.read(_MAX_LOG_BYTES).splitlines()[2:]
     except (OSError, ValueError):  # no such folder, no batch yet, or none that can be read
         return {}
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for line in lines:
         try:
             offsets = StreamOffset.from_json(json.loads(line)).offsets

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from goqueue.spark.options import ReadOptions, ValueOptions
-    from goqueue.spark.ranges import OffsetRange
+    from goqueue.spark.kafka.ranges import OffsetRange
+    from goqueue.spark.options.read_options import ReadOptions, ValueOptions
 
 _MAX_SHOWN: Final = 5
 _KINDS: Final = {"json": "JSON", "protobuf": "PROTOBUF"}

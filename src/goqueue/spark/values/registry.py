@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Final, NamedTuple
 
+from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, ValueFormatError
 
 _TIMEOUT_S: Final = 10.0
@@ -97,7 +97,7 @@ class SchemaRegistry:
                     raise BrokerAwayError(f"{self._url} does not answer: {error}") from error
             else:
                 return answer
-            time.sleep(pause_s)
+            clock.sleep(pause_s)
             pause_s *= 2
         raise AssertionError("the last try returns or raises")
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.topics.catalogue import Topic
     from goqueue.groups.topics import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.topics.catalogue import Topic
 
 
 async def describe_groups(

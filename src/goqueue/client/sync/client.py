@@ -1,0 +1,263 @@
+"""The client for programs without asyncio: the other one, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from goqueue.client.async_client import AsyncClient
+from goqueue.client.errors import BufferFullError, ClientClosedError
+from goqueue.client.outgoing import Handling, Item
+from goqueue.client.reading import read_batches
+from goqueue.client.settings import DEFAULT_ADDRESS
+from goqueue.client.sync.administration import Groups, Offsets, Receipts, Topics, Transactions
+from goqueue.client.sync.blocking import Blocking, wrapping
+from goqueue.client.sync.consumer import Consumer
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.queue import Queue
+from goqueue.client.sync.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from goqueue.client.settings import ClientSettings
+    from goqueue.client.types import (
+        Content,
+        Headers,
+        Message,
+        Receipt,
+        SendStats,
+        Start,
+        Time,
+    )
+    from goqueue.model.delivery import Priority
+
+_AT_ONCE: Final = 500
+"""Messages taken over before the loop does something else."""
+
+_ROOM: Final = 0.75
+"""Publishers that wait for room go on when no more than this share of the buffer is in use."""
+
+
+class _Publish(NamedTuple):
+    """A message on its way from the caller's thread to the loop's."""
+
+    topic: str
+    item: Item
+    partition: int | None
+
+
+class Client(Blocking[AsyncClient]):
+    """One broker, as a program without asyncio sees it. May be shared between threads.
+
+    with Client("127.0.0.1:9000") as client:
+        client.publish("orders", b"an order", key=b"42")
+    """
+
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, settings: ClientSettings | None = None
+    ) -> None:
+        thread = LoopThread()
+        super().__init__(thread, thread.call(_make(address, settings, self._settled)))
+        self.settings = self._inner.settings
+        self._handing_over: deque[_Publish] = deque()
+        self._room = threading.Condition()
+        self._unsettled = 0
+        self._is_awake = False
+        """Somebody will look at what is handed over."""
+        self._draining = asyncio.Lock()
+        """Held by whoever does, so that messages stay in their order."""
+        self._failure: Exception | None = None
+        self._is_closed = False
+        self.topics = Topics(self._thread, self._inner.topics)
+        self.groups = Groups(self._thread, self._inner.groups)
+        self.offsets = Offsets(self._thread, self._inner.offsets)
+        self.transactions = Transactions(self._thread, self._inner.transactions)
+        self.receipts = Receipts(self._thread, self._inner.receipts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what was published, wait for its acknowledgement, and disconnect.
+
+        Raises:
+            GoQueueError: a message that was published since the last `flush` was not stored.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.call(self._close())
+        finally:
+            self._thread.stop()
+
+    async def _close(self) -> None:
+        try:
+            await self._flush()
+        finally:
+            await self._inner.close()
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        delay: Time | None = None,
+        deliver_at: datetime | None = None,
+        priority: Priority | str | None = None,
+        ttl: Time | None = None,
+    ) -> Future[Receipt]:
+        """Hand a message over; it is sent with others in a moment.
+
+        Args:
+            topic: Where it goes.
+            value: What it says; text is sent as UTF-8, None is a tombstone.
+            key: Messages of one key go to one partition, and keep their order.
+            headers: What goes with it.
+            partition: The partition, in place of the key's choice.
+            timestamp_ms: When it came to be; otherwise the broker says.
+            delay: Deliver it so many seconds later.
+            deliver_at: Or deliver it then; a moment that has passed is now.
+            priority: How urgent it is to queue groups: critical, high, normal, low or background.
+            ttl: For how many seconds it is worth delivering to queue groups.
+
+        Returns when there is room for it. The `result()` of what it returns tells where the message
+        was stored, or raises why it was not; `flush` waits for all.
+
+        Raises:
+            BufferFullError: there is no room, and the settings say not to wait for it.
+        """
+        delivery: Future[Receipt] = Future()
+        delivery.set_running_or_notify_cancel()  # what is handed over cannot be called back
+        handling = Handling.of(delay, deliver_at, priority, ttl)
+        item = Item.of(delivery, value, key, headers, timestamp_ms, handling=handling)
+        with self._room:
+            if self._is_closed:
+                raise ClientClosedError("the client was closed: make another one")
+            self._wait_for_room()
+            self._unsettled += 1
+            self._handing_over.append(_Publish(topic, item, partition))
+            if self._is_awake:
+                return delivery
+            self._is_awake = True
+        self._thread.loop.call_soon_threadsafe(self._wake)
+        return delivery
+
+    def _wait_for_room(self) -> None:
+        bound = self.settings.buffer_messages
+        if self._unsettled < bound:
+            return
+        if self.settings.when_full == "raise":
+            raise BufferFullError(f"{bound} messages wait to be acknowledged: publish more slowly")
+        # To wake up for each message that is settled would cost more than the messages do.
+        self._room.wait_for(lambda: self._unsettled <= bound * _ROOM)
+
+    def _wake(self) -> None:
+        self._drainer = self._thread.loop.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Take over what the callers have left, in the order they left it."""
+        async with self._draining:
+            while True:
+                with self._room:
+                    if not self._handing_over:
+                        self._is_awake = False
+                        return
+                    count = min(len(self._handing_over), _AT_ONCE)
+                    taken = [self._handing_over.popleft() for _ in range(count)]
+                for each in taken:
+                    await self._take_over(each)
+                await asyncio.sleep(0)  # let the sender have its turn
+
+    async def _take_over(self, message: _Publish) -> None:
+        try:
+            await self._inner.producer.put(*message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the publisher's to know
+            self._failure = self._failure or error
+            self._settled(1)
+            message.item.delivery.set_exception(error)
+
+    def _settled(self, count: int) -> None:
+        with self._room:
+            self._unsettled -= count
+            if self._unsettled <= self.settings.buffer_messages * _ROOM:
+                self._room.notify_all()
+
+    def flush(self) -> None:
+        """Send everything now, and return when all of it is acknowledged.
+
+        Raises:
+            GoQueueError: the first of the messages since the last flush that was not stored.
+        """
+        self._thread.call(self._flush())
+
+    async def _flush(self) -> None:
+        await self._drain()
+        failure, self._failure = self._failure, None
+        await self._inner.flush()
+        if failure is not None:
+            raise failure
+
+    @property
+    def send_stats(self) -> SendStats:
+        """What became of the messages that were published."""
+        return self._inner.send_stats
+
+    transaction = wrapping(Transaction, AsyncClient.transaction)
+
+    # --- Consuming -------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        topic: str,
+        *,
+        partition: int = 0,
+        start: Start = "earliest",
+        until_end: bool = False,
+    ) -> Iterator[Message]:
+        """The messages of one partition, from a place on; nothing is kept about the reader.
+
+        It waits for further messages for ever, or with `until_end` ends where the partition ended
+        at the beginning. A lost connection is made again, and nothing is missed or repeated.
+        """
+        batches = read_batches(
+            self._inner.channels,
+            topic,
+            partition,
+            start,
+            until_end=until_end,
+        )
+        try:
+            while batch := self._thread.call(_next(batches)):
+                yield from batch
+        finally:
+            self._thread.call(batches.aclose())
+
+    subscribe = wrapping(Consumer, AsyncClient.subscribe)
+    queue = wrapping(Queue, AsyncClient.queue)
+
+
+async def _make(
+    address: str, settings: ClientSettings | None, on_settled: Callable[[int], None]
+) -> AsyncClient:
+    client = AsyncClient(address, settings)
+    client.producer.on_settled = on_settled
+    return client
+
+
+async def _next(batches: Any) -> list[Message] | None:
+    return await anext(batches, None)

@@ -1,0 +1,122 @@
+"""A member of a queue group, for programs without asyncio."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+from goqueue.client.acknowledging import Acknowledgement
+from goqueue.client.errors import ClientClosedError
+from goqueue.client.queue_messages import QueueMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.client.queue import AsyncQueue
+    from goqueue.client.sync.loop_thread import LoopThread
+    from goqueue.client.types import Place
+    from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
+
+
+class Queue:
+    """Iterate over it, inside of `with`; see `Client.queue`.
+
+    Several threads may take from it at once, each its own messages.
+    """
+
+    def __init__(self, thread: LoopThread, inner: AsyncQueue) -> None:
+        self._thread = thread
+        self._acknowledged: list[tuple[QueueMessage, Acknowledgement]] = []
+        """Acknowledgements of other threads that the loop has not taken over."""
+        self._is_awake = False
+        self._lock = Lock()
+        """Of the two; nothing waits under it."""
+        self._stream = inner.stream(partial(QueueMessage, self))
+
+    def __enter__(self) -> Self:
+        self._thread.call(self._stream.open())
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._thread.call(self._close())
+
+    async def _close(self) -> None:
+        self._take_over()
+        await self._stream.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> QueueMessage:
+        while True:
+            try:
+                return self._stream.messages.popleft()
+            except IndexError:
+                if not self._thread.call(self._stream.wait()):
+                    raise StopIteration from None
+
+    def batches(self, size: int = 100) -> Iterator[list[QueueMessage]]:
+        """What is there, up to so many messages at a time, waiting for the first."""
+        for message in self:
+            batch = [message]
+            messages = self._stream.messages
+            while messages and len(batch) < size:
+                try:
+                    batch.append(messages.popleft())
+                except IndexError:
+                    break  # another thread was faster
+            yield batch
+
+    def settle(
+        self,
+        message: QueueMessage,
+        verdict: pb.Verdict.ValueType,
+        reason: str = "",
+        delay_ms: int | None = None,
+        *,
+        wait: bool,
+    ) -> None:
+        """What the methods of a message do."""
+        if self._stream.is_closed:
+            raise ClientClosedError("the queue was closed, and its messages were handed back")
+        acknowledgement = Acknowledgement(verdict, reason, delay_ms)
+        if wait:
+            self._thread.call(self._settle(message, acknowledgement))
+            return
+        with self._lock:
+            self._acknowledged.append((message, acknowledgement))
+            if self._is_awake:
+                return
+            self._is_awake = True
+        self._thread.loop.call_soon_threadsafe(self._take_over)
+
+    async def _settle(self, message: QueueMessage, acknowledgement: Acknowledgement) -> None:
+        self._take_over()
+        await self._stream.settle(message, acknowledgement)
+
+    def _take_over(self) -> None:
+        """Take over what other threads have said, in the order in which they said it."""
+        with self._lock:
+            said, self._acknowledged, self._is_awake = self._acknowledged, [], False
+        with suppress(ClientClosedError):  # whoever closes a queue has handed its messages back
+            for message, acknowledgement in said:
+                self._stream.settle(message, acknowledgement)
+
+    def flush(self) -> None:
+        """Return when every acknowledgement so far is stored.
+
+        Raises:
+            GoQueueError: the first that was not, since the last flush.
+        """
+        self._thread.call(self._flush())
+
+    async def _flush(self) -> None:
+        self._take_over()
+        await self._stream.acknowledger.flush()
+
+    @property
+    def assignment(self) -> frozenset[Place]:
+        """The partitions that this member takes from at the moment."""
+        return self._stream.assignment

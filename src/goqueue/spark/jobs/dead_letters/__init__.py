@@ -1,0 +1,1 @@
+"""Jobs over dead-letter queues: triage and redrive."""

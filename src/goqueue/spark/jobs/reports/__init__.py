@@ -1,0 +1,1 @@
+"""Jobs that only read: schema audit, lag, skew and trace reports."""

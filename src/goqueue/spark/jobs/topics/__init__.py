@@ -1,0 +1,1 @@
+"""Jobs over whole topics: copy, archive, restore, replay, dedupe, compact, repartition."""

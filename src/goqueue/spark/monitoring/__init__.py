@@ -1,0 +1,1 @@
+"""How streaming queries do, reported to the broker: progress, lag, failures."""

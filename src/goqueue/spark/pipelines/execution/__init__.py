@@ -1,0 +1,1 @@
+"""From the description of a pipeline to running queries."""

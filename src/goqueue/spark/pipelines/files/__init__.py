@@ -1,0 +1,1 @@
+"""From a YAML or a Python file to the description of a pipeline."""

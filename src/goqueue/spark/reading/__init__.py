@@ -1,0 +1,1 @@
+"""Reading topics: plans on the driver, tasks that fetch, rows as Arrow."""
