@@ -7,6 +7,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.broker.ack import Settler
@@ -41,6 +42,7 @@ from goqueue.broker.record_reader import RecordReader
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
+from goqueue.broker.state_logs import StateLogs
 from goqueue.broker.stored_messages import MessageReader
 from goqueue.broker.topics import Topics
 from goqueue.broker.tracer import Tracer
@@ -196,6 +198,11 @@ class Broker:
         """Changes of topics under way; as many as there are requests for them."""
         self.growing: dict[str, int] = {}
         """Topics that are being given partitions, and how many they will have."""
+
+    @cached_property
+    def state_logs(self) -> StateLogs:
+        """Where coordinators keep their state, and the clock that they count by."""
+        return StateLogs(self.partitions, self.disk, self.clock, self.measures)
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""

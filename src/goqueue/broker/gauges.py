@@ -11,7 +11,6 @@ from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.broker.queue_views import queue_views
 from goqueue.broker.queues import QUEUES_NAME
-from goqueue.broker.schemas import SCHEMAS_NAME
 from goqueue.broker.transactions import TRANSACTIONS_NAME
 from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer_protocol import assigned_partitions
@@ -19,6 +18,7 @@ from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
+from goqueue.state.kinds import SnapshotKind
 from goqueue.storage.compaction import dirty_ratio
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class BrokerGauges:
         samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
         samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
-        samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SCHEMAS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SnapshotKind.SCHEMAS.label)
         samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
 
     def _put_topics(self, samples: Samples) -> Iterator[None]:
