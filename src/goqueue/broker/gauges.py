@@ -11,7 +11,6 @@ from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.broker.queue_views import queue_views
 from goqueue.broker.queues import QUEUES_NAME
-from goqueue.broker.transactions import TRANSACTIONS_NAME
 from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
@@ -64,7 +63,9 @@ class BrokerGauges:
         samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SnapshotKind.SCHEMAS.label)
-        samples.put(names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, TRANSACTIONS_NAME)
+        samples.put(
+            names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, SnapshotKind.TRANSACTIONS.label
+        )
 
     def _put_topics(self, samples: Samples) -> Iterator[None]:
         broker = self._broker

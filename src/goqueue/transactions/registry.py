@@ -101,6 +101,11 @@ class TransactionRegistry:
         self._by_producer.pop(transaction.producer_id, None)
         self._open.pop(transaction.transactional_id, None)
 
+    def share(self, by_producer: dict[int, Transaction]) -> None:
+        """Let others find these transactions in a map that several coordinators share."""
+        by_producer.update(self._by_producer)
+        self._by_producer = by_producer
+
     def clear(self) -> None:
         """Forget everything, also what others find by producer id."""
         for transaction in list(self.by_id.values()):
