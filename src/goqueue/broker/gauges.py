@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.group_views import is_listed, shared_state
 from goqueue.broker.lag import group_lag
 from goqueue.broker.partition import LOG_STATE_NAME
@@ -61,7 +60,7 @@ class BrokerGauges:
         jump = broker.clock_guard.jump()
         samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
         samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
-        samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, GROUPS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, SnapshotKind.GROUPS.label)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SnapshotKind.SCHEMAS.label)
         samples.put(
             names.SNAPSHOT_SIZE, broker.transactions.snapshot_bytes, SnapshotKind.TRANSACTIONS.label

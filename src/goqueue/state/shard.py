@@ -93,6 +93,8 @@ class StateShard:
         self._unsent: deque[tuple[int, Callable[[GoQueueError | None], None]]] = deque()
         """Replies that wait for what they stand on to be committed; one for each request."""
         self._sending: asyncio.Task[None] | None = None
+        self._refused: list[Callable[[GoQueueError], None]] = []
+        """Of those whose changes were applied and not stored; they wait for the replay."""
 
     # --- Opening and closing ---------------------------------------------------------------------
 
@@ -143,11 +145,16 @@ class StateShard:
         """Whether what happens now can be stored."""
         return self.status is ShardStatus.ACTIVE and self.log.partition.failure is None
 
+    @property
+    def is_built(self) -> bool:
+        """Whether the state is whole, to be read at least."""
+        return self._loading is None and self.status is not ShardStatus.CLOSED
+
     async def active(self) -> None:
         """Return when the shard may act; raises the refusal when it may not for a while."""
         if self.is_active:
             return
-        self._look()
+        self.look()
         if self._loading is not None and self.log.partition.failure is None:
             await self._ended(self._loading)
         self.check()
@@ -155,10 +162,10 @@ class StateShard:
     def check(self) -> None:
         """Raise the refusal, unless the shard may act."""
         if not self.is_active:
-            self._look()
+            self.look()
             raise self._refusal()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Build the state again when the log has failed, and once more when it takes appends."""
         has_failed = self.log.partition.failure is not None
         if has_failed and self.status is ShardStatus.ACTIVE:
@@ -167,11 +174,11 @@ class StateShard:
             if not has_failed:
                 self._load()
             elif self._retry is None:
-                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._look_again)
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._retry_now)
 
-    def _look_again(self) -> None:
+    def _retry_now(self) -> None:
         self._retry = None
-        self._look()
+        self.look()
 
     def _load(self, end: int | None = None) -> None:
         self.status = ShardStatus.LOADING
@@ -189,8 +196,11 @@ class StateShard:
             self._machine.loaded(self.log.lost_count)
         finally:
             self._loading = None
+        refused, self._refused = self._refused, []
+        for send in refused:
+            send(self._refusal())
         if self.log.partition.failure is not None:
-            self._look()  # the state is what the log says; to change it must wait
+            self.look()  # the state is what the log says; to change it must wait
             return
         self.status = ShardStatus.ACTIVE
         self._on_active()
@@ -207,15 +217,20 @@ class StateShard:
             self.replayed_slices += 1
             await asyncio.sleep(0)
 
-    def failed(self, error: StorageError) -> GoQueueError:
+    def failed(
+        self, error: StorageError, send: Callable[[GoQueueError], None] | None = None
+    ) -> GoQueueError:
         """What was applied is not stored: build the state anew. Returns what to tell whoever asked.
 
-        Done twice for one failure, it is done once.
+        `send` is called with it when the state knows nothing of it any more. Done twice for one
+        failure, it is done once.
         """
         if self.status is ShardStatus.ACTIVE:
             _log.error("%s: state could not be stored: %s", self.log.partition.name, error)
             partition = self.log.partition
             self._load(None if partition.failure is None else partition.high_watermark)
+        if send is not None:
+            self._refused.append(send)
         return self._refusal()
 
     async def rebuilt(self) -> None:
