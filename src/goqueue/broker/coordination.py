@@ -28,7 +28,7 @@ from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
 from goqueue.model.lag import PartitionLag
-from goqueue.state.kinds import SnapshotKind
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.group_views import is_listed, shared_state
 from goqueue.broker.lag import group_lag
-from goqueue.broker.partition import LOG_STATE_NAME
 from goqueue.broker.queue_views import queue_views
-from goqueue.broker.queues import QUEUES_NAME
 from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer_protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
 from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
-from goqueue.state.kinds import SnapshotKind
 from goqueue.storage.compaction import dirty_ratio
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +57,7 @@ class BrokerGauges:
         samples.put(names.ACTIVE_CONSUMERS, consumers)
         jump = broker.clock_guard.jump()
         samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
-        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, QUEUES_NAME)
+        samples.put(names.SNAPSHOT_SIZE, broker.queues.snapshot_bytes, SnapshotKind.QUEUES.label)
         samples.put(names.SNAPSHOT_SIZE, broker.groups.snapshot_bytes, SnapshotKind.GROUPS.label)
         samples.put(names.SNAPSHOT_SIZE, broker.schemas.snapshot_bytes, SnapshotKind.SCHEMAS.label)
         samples.put(
@@ -177,7 +175,9 @@ def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) ->
             ratio = dirty_ratio(partition.log)
             samples.put(names.COMPACTION_DIRTY_RATIO, ratio, topic, number)
     samples.put(
-        names.SNAPSHOT_SIZE, sum(each.snapshot_bytes for each in partitions), LOG_STATE_NAME
+        names.SNAPSHOT_SIZE,
+        sum(each.snapshot_bytes for each in partitions),
+        SnapshotKind.PRODUCERS.label,
     )
     counts = zip(*(_counts(partition.log) for partition in partitions), strict=True)
     for (name, kind), values in zip(_COUNTS, counts, strict=bool(partitions)):

@@ -17,8 +17,8 @@ from goqueue.model.errors import (
     TooManyPipelinesError,
     UnknownPipelineError,
 )
-from goqueue.state.kinds import SnapshotKind
 from goqueue.state.serial import SerialShard
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,10 +23,10 @@ from goqueue.model.errors import CorruptQueueStateError, InvariantError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.lane_index import LaneIndex
     from goqueue.delivery.operations import Operation
+    from goqueue.state.log import StateEntry
 
 _GROUP: Final = b"g"
 _QUEUE: Final = b"q"
@@ -49,14 +49,14 @@ class QueueSource(NamedTuple):
     log_start: int
 
 
-def settings_entry(group: QueueGroup) -> tuple[bytes, bytes]:
+def settings_entry(group_id: str, settings: QueueSettings) -> tuple[bytes, bytes]:
     """A group's settings."""
-    return group_key(group), msgspec.json.encode(group.settings)
+    return group_key(group_id), msgspec.json.encode(settings)
 
 
-def group_key(group: QueueGroup) -> bytes:
+def group_key(group_id: str) -> bytes:
     """Where a group's settings are stored."""
-    return _GROUP + group.group_id.encode()
+    return _GROUP + group_id.encode()
 
 
 def queue_key(group: QueueGroup, place: QueueKey) -> bytes:
@@ -74,7 +74,7 @@ def changes_entry(
 def dump(groups: Iterable[QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
     """Everything, for a snapshot."""
     for group in groups:
-        yield settings_entry(group)
+        yield settings_entry(group.group_id, group.settings)
         for place, queue in group.queues.items():
             whole = msgspec.msgpack.encode(queue.dump())
             yield queue_key(group, place), bytes((_WHOLE,)) + whole
@@ -96,18 +96,19 @@ class QueueReplay:
         """Keys of groups and queues that were given up. What is said of them later, by requests
         that were under way, has no meaning."""
 
-    def run(self, state: StateLog) -> dict[str, QueueGroup]:
-        """Replay everything; returns the groups."""
-        for key, value in state.replay():
+    def take(self, entries: Iterable[StateEntry], *, is_damaged: bool) -> None:
+        """Take in entries in the order of the log; some before them may be lost."""
+        for key, value in entries:
             try:
-                self._apply(key, value, is_damaged=state.lost_count > 0)
+                self._apply(key, value, is_damaged=is_damaged)
             except _UNREADABLE as error:
                 self._on_lost(f"an entry of {_name(key)} is lost: {error}")
-        if state.lost_count:
-            for group in self.groups.values():
-                for queue in group.queues.values():
-                    queue.line.regain(queue.window)
-        return self.groups
+
+    def regain(self) -> None:
+        """Entries were lost: offer everything again that is available."""
+        for group in self.groups.values():
+            for queue in group.queues.values():
+                queue.line.regain(queue.window)
 
     def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
         self._note_end(key, value)

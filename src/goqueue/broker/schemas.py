@@ -13,8 +13,8 @@ from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError
 from goqueue.runtime.tasks import in_thread
 from goqueue.schemas.registry import Registry
-from goqueue.state.kinds import SnapshotKind
 from goqueue.state.serial import SerialShard
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

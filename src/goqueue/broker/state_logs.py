@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
-    from goqueue.state.kinds import SnapshotKind
     from goqueue.storage.region import Chunk
+    from goqueue.storage.snapshot_kinds import SnapshotKind
 
 
 class CoordinatedPartition:

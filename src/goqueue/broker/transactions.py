@@ -17,7 +17,7 @@ from goqueue.broker.transaction_shard import TransactionShard
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.runtime.tasks import PeriodicTasks
-from goqueue.state.kinds import SnapshotKind
+from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import series_of
 from goqueue.transactions.together import SeriesCoordinator

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.state.kinds import SnapshotKind
     from goqueue.state.partition import StatePartition
     from goqueue.storage.region import Chunk
+    from goqueue.storage.snapshot_kinds import SnapshotKind
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from goqueue.broker.new_messages import NewMessage
 from goqueue.broker.partition import PartitionId
 from goqueue.broker.queue_members import QueueMember
-from goqueue.broker.record_reader import around
 from goqueue.broker.whole_batches import acquired, batches
+from goqueue.delivery.operations import around
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority

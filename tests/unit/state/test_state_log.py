@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from goqueue.broker.partition import Partition, PartitionId
 from goqueue.broker.partition_log import open_partition_log
 from goqueue.broker.state_logs import CoordinatedPartition
-from goqueue.state.kinds import SnapshotKind
 from goqueue.state.log import StateLog
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
+from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import HastyDisk
 

@@ -16,11 +16,11 @@ from goqueue.broker.partition import Partition, PartitionId
 from goqueue.broker.partition_log import open_partition_log
 from goqueue.broker.state_logs import CoordinatedPartition
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
-from goqueue.state.kinds import SnapshotKind
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles
+from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
 
