@@ -144,8 +144,8 @@ class DelayKeeper:
                 return slot_entries(sizes)
 
             try:
-                await self._ledger.log.save_snapshot(
-                    self._ledger.book.dump(), self._executor, before
+                await self._ledger.log.save_snapshot_with(
+                    before, self._ledger.book.dump(), self._executor
                 )
             except StorageError as error:
                 logger.warning("delayed messages: no snapshot, the logs hold everything: %s", error)

@@ -24,7 +24,7 @@ from goqueue.model.errors import CoordinatorUnavailableError, StorageError
 from goqueue.state.shard import RETRY_S, StateShard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.queue_entries import QueueSource
@@ -93,9 +93,9 @@ class QueueShard:
             if group_id in self.groups:
                 self.groups[group_id].members = group.members
 
-    def dump(self) -> Iterable[StateEntry]:
+    def dump(self) -> Iterator[StateEntry]:
         """Everything, as entries that would build it."""
-        return dump(self.groups.values())
+        return dump(self.groups)
 
     # --- Changing --------------------------------------------------------------------------------
 

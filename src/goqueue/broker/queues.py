@@ -135,7 +135,7 @@ class Queues:
     async def _open_shard(self, number: int) -> QueueShard:
         """This node leads a partition of the topic: load what is in it."""
         broker = self._broker
-        log = broker.state_logs.log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
+        log = broker.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
         shard = QueueShard(
             log,
             self._source,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.broker.partition import PartitionId
+from goqueue.state.change_log import ChangeLog
 from goqueue.state.clock import StateClock
 from goqueue.state.log import StateLog
 
@@ -118,3 +119,9 @@ class StateLogs:
         partition = self._partitions.partition(PartitionId(topic, number))
         saved = on_saved or partial(self._measures.snapshot_saved, kind.label)
         return StateLog(CoordinatedPartition(partition), kind, self._disk, self._clock, saved)
+
+    def change_log(self, topic: str, number: int, kind: SnapshotKind) -> ChangeLog:
+        """The same, of a log of changes."""
+        partition = CoordinatedPartition(self._partitions.partition(PartitionId(topic, number)))
+        saved = partial(self._measures.snapshot_saved, kind.label)
+        return ChangeLog(partition, kind, self._disk, self._clock, saved)

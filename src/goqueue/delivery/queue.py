@@ -345,8 +345,12 @@ class PartitionQueue:
 
     # --- Keeping ---------------------------------------------------------------------------------
 
-    def dump(self) -> dict[str, Any]:
-        """Everything, for a snapshot; what is reserved may be handed out."""
+    def dump(self, dead: Iterable[int] | None = None) -> dict[str, Any]:
+        """Everything, for a snapshot; what is reserved may be handed out.
+
+        Of dead messages only some, if they are named: the others go to `add_dead`.
+        """
+        named = self.dooms if dead is None else dead
         cursors, back = self.line.dump()
         for reservation in self.reserved.values():
             for lane, first, end in reservation.ranges:
@@ -356,7 +360,7 @@ class PartitionQueue:
             "line": (cursors, back),
             "due": [(offset, due_ms) for offset, (due_ms, _) in self._due.items()],
             "errors": list(self._errors.items()),
-            "dooms": list(self.dooms.items()),
+            "dooms": [(each, self.dooms[each]) for each in named if each in self.dooms],
             "moving": list(self.moving),
             "next_lease": self.next_lease,
             "is_read": self.is_read,
@@ -380,6 +384,12 @@ class PartitionQueue:
         queue.next_lease = dumped["next_lease"]
         queue.is_read = dumped.get("is_read", True)
         return queue
+
+    def add_dead(self, dooms: Iterable[tuple[int, Sequence[Any]]]) -> None:
+        """Why messages died; of those that are dead no more nothing is kept."""
+        for offset, doom in dooms:
+            if self.window.state(offset) is MessageState.DOOMED:
+                self.dooms.setdefault(offset, Doom(*doom))
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when what is kept beside the window contradicts it."""

@@ -6,6 +6,7 @@ on. So there is one way to make state durable and one way to get it back, whoeve
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,10 @@ _PUT = 0
 SLICE_ENTRIES: Final = 1000
 """Entries of a replay that are applied before other work has its turn."""
 
+BEGIN: Final = b"\x00begin"
+END: Final = b"\x00end"
+"""The keys of the markers around a snapshot that is in the log; see `change_log`."""
+
 StateEntry: TypeAlias = tuple[bytes, bytes | None]
 """A key and its value; None removes the key."""
 
@@ -59,6 +64,7 @@ class StateLog:
         self._on_saved = on_saved
         self._snapshots = SnapshotFolder(disk, partition.folder, kind, earlier=kind.earlier)
         self._records_since_snapshot = 0
+        self.bytes_since_snapshot = 0
         self._snapshot_at_s = clock.monotonic_s()
         self.lost_count = 0
         """Entries that the last replay had to leave out, because they are damaged."""
@@ -78,7 +84,7 @@ class StateLog:
         A damaged batch is reported and left out: what was said before and after it still counts,
         and `lost_count` grows where it is met, which is always between two slices.
         """
-        self.lost_count = self._records_since_snapshot = 0
+        self.lost_count = self._records_since_snapshot = self.bytes_since_snapshot = 0
         start = self.partition.log_start
         snapshot = self._snapshots.load(self.partition.log_end)
         self.partition.report_damaged_snapshots(self._snapshots.damaged)
@@ -87,11 +93,14 @@ class StateLog:
             while some := [(each.key, each.value) for each in islice(entries, SLICE_ENTRIES)]:
                 yield some
             start = snapshot.last_offset + 1
-        elif start > 0:
-            self._lost(DamagedRangeError(0, start, "no snapshot of what was trimmed is whole"))
+        is_headless = snapshot is None and start > 0
         for chunk in self.partition.chunks(start, self._lost):
             found = list(_entries(chunk, start, end))
+            if is_headless and found and found[0][0] != BEGIN:
+                self._lost(DamagedRangeError(0, start, "no snapshot of what was trimmed is whole"))
+            is_headless = is_headless and not found
             self._records_since_snapshot += len(found)
+            self.bytes_since_snapshot += len(chunk.data)
             for at in range(0, len(found), SLICE_ENTRIES):
                 yield found[at : at + SLICE_ENTRIES]
 
@@ -107,12 +116,18 @@ class StateLog:
         Raises:
             DiskError, LogFailedError: nothing was stored.
         """
+        self._records_since_snapshot += len(entries)
+        end_offset, size_bytes = self._append(entries)
+        self.bytes_since_snapshot += size_bytes
+        return end_offset
+
+    def _append(self, entries: Sequence[StateEntry]) -> tuple[int, int]:
+        """Returns where the log ends, and how many bytes it has more."""
         now_ms = self._clock.now_ms()
         batch = encode(
             [Record(number, now_ms, key, value) for number, (key, value) in enumerate(entries)]
         )
-        self._records_since_snapshot += len(entries)
-        return self.partition.append(batch, peek(batch)).end_offset
+        return self.partition.append(batch, peek(batch)).end_offset, len(batch)
 
     # --- Snapshots -------------------------------------------------------------------------------
 
@@ -127,40 +142,61 @@ class StateLog:
         since_ms = round((self._clock.monotonic_s() - self._snapshot_at_s) * 1000)
         return snapshot_due(self._records_since_snapshot, since_ms)
 
-    async def save_snapshot(
-        self,
-        entries: Iterable[StateEntry],
-        executor: Executor,
-        before: Callable[[], Awaitable[Iterable[tuple[bytes, bytes]]]] | None = None,
-    ) -> None:
+    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> None:
         """Keep the whole state as it is after the last append, if the disk lets us.
 
-        The entries are collected at once; encoding and writing them is done in a thread. What is
-        appended meanwhile is not in the snapshot. What must be on the disk before a snapshot may
-        speak of it is brought there by `before`, which returns further entries, and whose errors
-        are the caller's.
+        For entries that are newest values: they are drawn in slices, between which they may change.
+        A replay goes on where the log ended before the first was drawn, and ends at the same.
         """
         if self.is_empty:
             return
-        snapshot = self._snapshot(entries)
-        if before is not None:
-            more = tuple(Entry(_PUT, key, value) for key, value in await before())
-            snapshot = replace(snapshot, entries=snapshot.entries + more)
+        empty = self._snapshot(())
+        kept: list[Entry] = []
+        for count, (key, value) in enumerate(entries, 1):
+            if value is not None:
+                kept.append(Entry(_PUT, key, value))
+            if count % SLICE_ENTRIES == 0:
+                await asyncio.sleep(0)
+        await self._write(replace(empty, entries=tuple(kept)), executor)
+
+    async def save_snapshot_with(
+        self,
+        more: Callable[[], Awaitable[Iterable[tuple[bytes, bytes]]]],
+        entries: Iterable[StateEntry],
+        executor: Executor,
+    ) -> None:
+        """Keep entries that are drawn at once, and those that `more` returns when it is done.
+
+        It brings to the disk what a snapshot may not speak of before; its errors are the caller's.
+        """
+        if not self.is_empty:
+            snapshot = self._snapshot(entries)
+            late = tuple(Entry(_PUT, key, value) for key, value in await more())
+            await self._write(replace(snapshot, entries=snapshot.entries + late), executor)
+
+    async def _write(self, snapshot: Snapshot, executor: Executor) -> None:
         try:
-            await self.partition.committed(snapshot.last_offset + 1)
+            # Everything that it may speak of: a power cut must not leave less in the log.
+            await self.partition.synced(self.partition.log_end)
         except StorageError as error:
             _log.warning("%s: no snapshot of what is not stored: %s", self.partition.name, error)
             return
         await in_thread(executor, partial(self._save, snapshot))
 
     def _snapshot(self, entries: Iterable[StateEntry]) -> Snapshot:
+        self._begin_snapshot()
         now_ms = self._clock.now_ms()
-        # Before the attempt: a disk that refuses is asked again when the next one is due, not at
-        # every change.
-        self._records_since_snapshot = 0
-        self._snapshot_at_s = self._clock.monotonic_s()
         kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
         return Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept)
+
+    def _begin_snapshot(self) -> float:
+        """Count anew, before the attempt; returns the time.
+
+        A disk that refuses is asked again when the next one is due, not at every change.
+        """
+        self._records_since_snapshot = self.bytes_since_snapshot = 0
+        self._snapshot_at_s = self._clock.monotonic_s()
+        return self._snapshot_at_s
 
     def _save(self, snapshot: Snapshot) -> None:
         started_s = self._clock.monotonic_s()

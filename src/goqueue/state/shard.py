@@ -24,7 +24,7 @@ from goqueue.model.errors import GoQueueError, StorageError
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.state.log import StateEntry, StateLog
@@ -58,7 +58,7 @@ class StateMachine(Protocol):
         """The replay is over, and so many entries were lost."""
 
     def dump(self) -> Iterable[StateEntry]:
-        """Everything, as entries that would build it."""
+        """Everything, as entries that would build it. They may be drawn while it changes."""
 
 
 class StateShard:
@@ -83,6 +83,7 @@ class StateShard:
         """The leader epoch that the shard was opened in; it takes appends in no other."""
         self.replayed_slices = 0
         """Since the shard was made. The event loop turns after each."""
+        self._loads = 0
         self._machine = machine
         self._executor = executor
         self._refusal = refusal
@@ -135,8 +136,8 @@ class StateShard:
             await self._sending
         if self._saving is not None:
             await self._saving
-        if self.is_active:
-            await self.log.save_snapshot(self._machine.dump(), self._executor)
+        if self.is_active and self.log.records_since_snapshot:
+            await self._save()
 
     # --- Loading ---------------------------------------------------------------------------------
 
@@ -181,6 +182,7 @@ class StateShard:
         self.look()
 
     def _load(self, end: int | None = None) -> None:
+        self._loads += 1
         self.status = ShardStatus.LOADING
         self._loading = asyncio.get_running_loop().create_task(self._replay(end))
 
@@ -309,7 +311,16 @@ class StateShard:
 
     async def _save(self) -> None:
         try:
-            if self.is_active:
-                await self.log.save_snapshot(self._machine.dump(), self._executor)
+            await self.log.save_snapshot(self._dump(), self._executor)
+        except GoQueueError as error:
+            _log.warning("%s: no snapshot: %s", self.log.partition.name, error)
         finally:
             self._saving = None
+
+    def _dump(self) -> Iterator[StateEntry]:
+        """Everything; raises the refusal once the state is being built anew."""
+        loads = self._loads
+        for entry in self._machine.dump():
+            if self.status is not ShardStatus.ACTIVE or self._loads != loads:
+                raise self._refusal()
+            yield entry

@@ -189,8 +189,8 @@ class TransactionRegistry:
 
     def dump(self) -> Iterator[Entry]:
         """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
-        yield from (transaction.stored() for transaction in self.by_id.values())
-        yield from (series.stored() for series in self.series.values())
+        yield from (each.stored() for each in list(self.by_id.values()))
+        yield from (each.stored() for each in list(self.series.values()))
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where an id is not found by what it should be found by."""

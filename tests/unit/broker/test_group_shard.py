@@ -16,6 +16,7 @@ from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, 
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
+from goqueue.state import log as state_log
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
 from support.clocks import ManualClock
@@ -306,5 +307,32 @@ def test_the_offsets_topic_is_compacted_and_the_brokers_own(tmp_path: Path) -> N
             ]
             assert sum(ends) == 20
             assert min(ends) > 0, "the groups are spread"
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_that_is_made_while_groups_change_is_as_good_as_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_log, "SLICE_ENTRIES", 1)
+
+    async def scenario() -> None:
+        groups = [f"g-{number}" for number in range(30)]
+        async with running_broker(tmp_path, clean=False) as broker:
+            for group in groups:
+                await broker.groups.commit(commit_of(group, 1, partitions=3))
+            saving = asyncio.ensure_future(shard_of(broker, "g").state.save())
+            turns = 0
+            while not saving.done():
+                await broker.groups.commit(commit_of(groups[turns % 30], 2 + turns))
+                if turns % 7 == 3:
+                    await broker.groups.delete(groups[turns % 30])
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns > 30, "others had their turns"
+            expected = {group: committed(broker, group) for group in groups}
+        assert len(snapshots_in(tmp_path)) == 1
+        async with running_broker(tmp_path) as broker:
+            assert {group: committed(broker, group) for group in groups} == expected
 
     asyncio.run(scenario())

@@ -291,9 +291,7 @@ def test_owners_get_nothing_of_a_lane_before_what_came_earlier(partitions, steps
         number = which % len(partitions)
         member = "ab"[which % 2]
         queue = bench.queue(number)
-        held = [at for first, end in queue.held_by(member) for at in range(first, end)][
-            :amount
-        ]
+        held = [at for first, end in queue.held_by(member) for at in range(first, end)][:amount]
         if what == "take":
             mine = [each for each, owner in owners.items() if owner == member]
             check_order(bench, member, bench.take(member, amount, mine))
