@@ -85,10 +85,10 @@ class Judgement(NamedTuple):
 
 
 class _Applied(NamedTuple):
-    """What was done in a group, and must be stored before anybody is told."""
+    """What was done in a group, and must be committed before anybody is told."""
 
     group: QueueGroup
-    changes: dict[QueueKey, list[Operation]]
+    end_offset: int
     has_news: bool
     """Somebody may be handed more now."""
     traced: list[TracedVerdict]
@@ -114,6 +114,7 @@ class Settler:
         """
         started_s = self._services.clock.monotonic_s()
         _check(judgement)
+        await self._queues.ready()
         outcomes: list[GoQueueError | None] = []
         accepted: _Accepted = defaultdict(lambda: defaultdict(list))
         seen: set[Receipt] = set()
@@ -159,14 +160,24 @@ class Settler:
             if looks >= MOST_LOOKS:
                 break
         # All of them at once: what was looked at before a pause need not be so after it.
-        applied = [
-            self._apply(name, by_queue, judgement, now_ms) for name, by_queue in mine.items()
-        ]
-        await _all([self._store(each, judgement) for each in applied])
+        await self._store_all(mine, judgement, now_ms)
         for name, by_queue in mine.items():
             for key, offsets in by_queue.items():
                 accepted[name][key] += offsets
         return outcomes
+
+    async def _store_all(self, accepted: _Accepted, judgement: Judgement, now_ms: int) -> None:
+        """Let everything be stored that can be. Raises like `settle`, when something cannot."""
+        applied: list[_Applied] = []
+        refusal: GoQueueError | None = None
+        for name, by_queue in accepted.items():
+            try:
+                applied.append(self._apply(name, by_queue, judgement, now_ms))
+            except GoQueueError as error:
+                refusal = error
+        await _all([self._store(each, judgement) for each in applied])
+        if refusal is not None:
+            raise refusal
 
     async def settle_runs(
         self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Judgement
@@ -177,8 +188,8 @@ class Settler:
         """
         started_s = self._services.clock.monotonic_s()
         _check(judgement)
+        await self._queues.ready()
         group = self._queues.group(group_id)
-        generation = self._queues.shard_of(group).generation
         now_ms = self._queues.now_ms()
         accepted: defaultdict[QueueKey, list[int]] = defaultdict(list)
         seen: set[Receipt] = set()
@@ -186,7 +197,7 @@ class Settler:
         for run, places in named:
             offsets = [run.offsets[place] for place in places]
             queue = group.queues.get(run.key)
-            if queue is None or run.generation != generation:
+            if queue is None or run.queue is not queue:
                 is_held = False
             else:
                 is_held = run.is_held(queue, offsets, now_ms)
@@ -225,6 +236,7 @@ class Settler:
             PartitionNotAssignedError: a partition is not this member's.
             InvalidGroupRequestError: nothing has been published at that offset.
         """
+        await self._queues.ready()
         group = self._queues.group(member.group_id)
         mine = set(self._services.queue_members.partitions_of(member))
         if member.owner is not None:
@@ -242,8 +254,6 @@ class Settler:
             start = group.queues[key].start
             if offset > start:
                 changes[key] = [ops.Settled([(start, offset)])]
-        for key, (settled,) in changes.items():
-            group.queues[key].apply(settled)
         await self._queues.shard_of(group).store(group, changes)
         if self._services.queue_traces.is_on:
             self._services.queue_traces.committed(member, changes)
@@ -269,16 +279,14 @@ class Settler:
             if traces.is_on and (place := traces.traced_place(key)) is not None:
                 ranges = ops.ranges_of(offsets)
                 traced.append(traces.judged(place, group_id, queue, ranges, judgement))
-            operations = decide(group, queue, offsets, judgement, now_ms)
-            for operation in operations:
-                queue.apply(operation)
-            changes[key] = operations
-        return _Applied(group, changes, has_news, traced)
+            changes[key] = decide(group, queue, offsets, judgement, now_ms)
+        end_offset = self._queues.shard_of(group).change(group, changes)
+        return _Applied(group, end_offset, has_news, traced)
 
     async def _store(self, applied: _Applied, judgement: Judgement) -> None:
-        group, changes, has_news, traced = applied
+        group, end_offset, has_news, traced = applied
         shard = self._queues.shard_of(group)
-        await shard.store(group, changes)
+        await shard.state.committed(end_offset)
         self._services.queue_traces.settled(traced)
         if judgement.verdict is not Verdict.ACK:
             deadline_ms = group.next_deadline_ms()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
@@ -25,6 +25,7 @@ from goqueue.broker.queues import Queues
 from goqueue.broker.redrive import Redrives
 from goqueue.broker.schema_validation import SchemaValidator
 from goqueue.broker.schemas import Schemas
+from goqueue.broker.state_logs import StateLogs
 from goqueue.broker.transaction_writer import TransactionWriter
 from goqueue.broker.transactions import Transactions
 from goqueue.configs.broker_configs import BrokerConfigs
@@ -191,6 +192,11 @@ class Broker:
         self.backlogs = Backlogs(self)
         self.history = History(self)
         self.pipelines = Pipelines(self)
+
+    @cached_property
+    def state_logs(self) -> StateLogs:
+        """Where coordinators keep their state, and the clock that they count by."""
+        return StateLogs(self.partitions, self.disk, self.clock, self.measures)
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import mmh3
 
 from goqueue.broker.group_shard import GroupShard
-from goqueue.broker.state_log import StateLog
 from goqueue.broker.streams_topics import with_internal_topics
 from goqueue.delivery.settings import Mode
 from goqueue.groups.member_memory import MemberMemory
@@ -30,6 +28,7 @@ from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
 from goqueue.model.lag import PartitionLag
 from goqueue.partitions.partition import PartitionId
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +52,6 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 OFFSETS_PARTITIONS: Final = 50
-GROUPS: Final = 1
-"""The kind of snapshot that holds groups."""
-GROUPS_NAME: Final = "groups"
 
 
 class Groups:
@@ -72,8 +68,6 @@ class Groups:
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         self._memory = MemberMemory(settings)
-        clock = broker.clock
-        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
         self._catalogue = TopicCatalogue()
 
     async def start(self) -> None:
@@ -82,44 +76,32 @@ class Groups:
         await self._broker.create_internal_topic(OFFSETS_TOPIC, self._partition_count)
         self._partition_count = topics.catalogue.topic(OFFSETS_TOPIC).partition_count
         for number in range(self._partition_count):
-            partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))
-            if partition.log_end > 0:
-                self._shard(number)
+            await self._open_shard(number)
 
     async def stop(self) -> None:
         """Send everyone away and keep the state."""
-        await asyncio.gather(*(shard.stop() for shard in self._shards.values()))
+        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
 
     def follow_settings(self, group_id: str) -> None:
         """Let a group follow its changed settings from its next event on."""
         self.coordinator(group_id).follow_settings(group_id)
 
-    def _now_ms(self) -> int:
-        """Wall-clock milliseconds that never go back."""
-        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
-
-    def _shard(self, number: int) -> GroupShard:
-        shard = self._shards.get(number)
-        if shard is None:
-            partition = self._broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number))
-            state = StateLog(
-                partition,
-                GROUPS,
-                self._broker.disk,
-                self._broker.clock,
-                partial(self._broker.measures.snapshot_saved, GROUPS_NAME),
-            )
-            shard = self._shards[number] = GroupShard(
-                state,
-                self.settings,
-                self._memory,
-                self._now_ms,
-                settings_of=self._broker.coordinated_group_configs.settings_of,
-                on_rebalance=self._broker.log_group_traces.rebalanced,
-                on_gone=self._on_gone,
-                on_moved=self._on_moved,
-            )
-        return shard
+    async def _open_shard(self, number: int) -> None:
+        """This node leads a partition of the topic: load what is in it."""
+        broker = self._broker
+        log = broker.state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
+        shard = self._shards[number] = GroupShard(
+            log,
+            self.settings,
+            self._memory,
+            broker.state_logs.clock.now_ms,
+            broker.executor,
+            settings_of=broker.coordinated_group_configs.settings_of,
+            on_rebalance=broker.log_group_traces.rebalanced,
+            on_gone=self._on_gone,
+            on_moved=self._on_moved,
+        )
+        await shard.state.open(log.partition.leader_epoch)
 
     def _on_moved(self, moves: Sequence[OffsetMove]) -> None:
         """Offsets were committed: what lies between the old and the new one was consumed.
@@ -150,11 +132,15 @@ class Groups:
         return number % self._partition_count
 
     def _shard_of(self, group_id: str) -> GroupShard:
-        return self._shard(self.shard_number(group_id))
+        return self._shards[self.shard_number(group_id)]
 
     def coordinator(self, group_id: str) -> GroupCoordinator:
-        """The coordinator of a group, for reading."""
-        return self._shard_of(group_id).coordinator
+        """The coordinator of a group, for reading.
+
+        Raises:
+            CoordinatorUnavailableError: its state is being built.
+        """
+        return self._shard_of(group_id).read()
 
     def coordinators(self) -> Iterator[GroupCoordinator]:
         """Every coordinator that has groups, for reading."""
@@ -163,7 +149,7 @@ class Groups:
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all groups."""
-        return sum(shard.snapshot_bytes for shard in self._shards.values())
+        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
 
     @contextmanager
     def _timed(self, latency: Histogram) -> Iterator[None]:
@@ -301,7 +287,7 @@ class Groups:
         Raises:
             CoordinatorUnavailableError: it could not be stored; try again.
         """
-        shard = self._shard(number)
+        shard = self._shards[number]
 
         def complete(token: Token, _: int) -> Effects:
             effects = shard.coordinator.complete_transaction(producer_id, commit=commit)
@@ -331,4 +317,4 @@ class Groups:
     def forget_topic(self, name: str) -> None:
         """A topic is gone, and so is how far anyone has read it."""
         for shard in self._shards.values():
-            shard.perform(shard.coordinator.delete_topics([name]))
+            shard.forget_topic(name)

@@ -264,7 +264,6 @@ class DeadLetters:
         queue = group.queues.get(key)
         if queue is None:
             return  # its topic was just deleted, and nobody asks any more
-        queue.apply(operation)
         await self._queues.shard_of(group).store(group, {key: [operation]})
 
 

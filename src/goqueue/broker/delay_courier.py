@@ -213,9 +213,11 @@ class Courier:
             return 0
         # The producer with every intention: one without the other would say nothing of whether the
         # batch is in its partition, and the entry in which it was said first may be damaged.
-        placed = self._ledger.change(ProducerGiven(self._required_handover().producer_id), *deltas)
+        end_offset = self._ledger.change(
+            ProducerGiven(self._required_handover().producer_id), *deltas
+        )
         try:
-            await self._ledger.durable(placed)
+            await self._ledger.durable(end_offset)
         except StorageError:
             self._to_release += [intent for intent, _, _, _ in batches]
             raise

@@ -138,16 +138,14 @@ class DelayKeeper:
             async def before() -> list[tuple[bytes, bytes]]:
                 await in_thread(self._executor, partial(self._slots.append, unsaved))
                 await self._store.durable(ends)
-                changes = self._ledger.log.partition
-                while changes.log.flushed_offset < changes_end:
-                    await changes.flusher.flush()
+                await self._ledger.log.partition.synced(changes_end)
                 nonlocal sizes
                 sizes = await in_thread(self._executor, self._slots.measured)
                 return slot_entries(sizes)
 
             try:
-                await self._ledger.log.save_snapshot_aside(
-                    self._ledger.book.dump(), self._executor, before
+                await self._ledger.log.save_snapshot_with(
+                    before, self._ledger.book.dump(), self._executor
                 )
             except StorageError as error:
                 logger.warning("delayed messages: no snapshot, the logs hold everything: %s", error)

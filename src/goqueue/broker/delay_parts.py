@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.delay_courier import Courier
@@ -12,27 +13,28 @@ from goqueue.broker.delay_recovery import Targets, recover, restore_half_done
 from goqueue.broker.delay_repeats import RepeatedBatches
 from goqueue.broker.delay_slots import DelaySlots
 from goqueue.broker.delay_store import DelayLedger, DelayStore
-from goqueue.broker.state_log import StateLog
 from goqueue.delay.due_index import DueIndex
 from goqueue.delay.entries import CLASSES
 from goqueue.delay.slots import SlotFiles
 from goqueue.model import internal_topics
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.handover import Handover
+from goqueue.runtime.tasks import in_thread
+from goqueue.state.log import StateLog
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from goqueue.broker.broker import Broker
     from goqueue.broker.delay_courier import OnFired
     from goqueue.broker.delay_recovery import Recovered
     from goqueue.delay.book import DelayBook
+    from goqueue.state.log import StateEntry, StateLog
 
 DELAYED_TOPIC: Final = internal_topics.DELAYED
 STATE_TOPIC: Final = internal_topics.DELAY_STATE
-DELAYS: Final = 9
-"""The kind of snapshot that holds delayed messages."""
-DELAYS_NAME: Final = "delays"
 SLOTS_FOLDER: Final = "delay-slots"
 
 
@@ -59,7 +61,7 @@ async def open_parts(
 ) -> DelayParts:
     """Find out what waits, and what was on its way."""
     store, log = await _open_logs(broker, on_saved)
-    found = recover(store, log.replay())
+    found = recover(store, await _replayed(log, broker.executor))
     ledger, index = DelayLedger(log, found.book), DueIndex(broker.clock.now_ms())
     intake = DelayIntake(store, found.book, index, broker.clock)
     files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
@@ -96,8 +98,16 @@ async def _open_logs(
     await broker.create_internal_topic(STATE_TOPIC, 1)
     partition = broker.partitions.partition
     store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
-    state = partition(PartitionId(STATE_TOPIC, 0))
-    return store, StateLog(state, DELAYS, broker.disk, broker.clock, on_saved)
+    return store, broker.state_logs.log(STATE_TOPIC, 0, SnapshotKind.DELAYS, on_saved)
+
+
+async def _replayed(log: StateLog, executor: Executor) -> list[StateEntry]:
+    """Every change that counts, read slice by slice beside other work."""
+    found: list[StateEntry] = []
+    following = partial(next, log.slices(), None)
+    while (entries := await in_thread(executor, following)) is not None:
+        found += entries
+    return found
 
 
 async def _fill_index(parts: DelayParts, found: Recovered, now_ms: int) -> None:

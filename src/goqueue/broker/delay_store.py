@@ -15,11 +15,11 @@ from goqueue.records.batch import walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.broker.state_log import StateLog
     from goqueue.delay.book import DelayBook
     from goqueue.delay.deltas import Delta
     from goqueue.delay.entries import Waiting
-    from goqueue.partitions.partition import Partition, Placed
+    from goqueue.partitions.partition import Partition
+    from goqueue.state.log import StateLog
     from goqueue.storage.region import Chunk
 
 BATCH_RECORDS: Final = 100
@@ -159,17 +159,17 @@ class DelayLedger:
         self.log = log
         self.book = book
 
-    def change(self, *deltas: Delta) -> Placed:
-        """Store changes, all or none, and let them be so.
+    def change(self, *deltas: Delta) -> int:
+        """Store changes, all or none, then apply them; returns what must be committed to tell.
 
         Raises:
             DiskError, LogFailedError: nothing has changed.
         """
-        placed = self.log.append([encode_delta(delta) for delta in deltas])
+        end_offset = self.log.append([encode_delta(delta) for delta in deltas])
         for delta in deltas:
             self.book.apply(delta)
-        return placed
+        return end_offset
 
-    async def durable(self, placed: Placed) -> None:
+    async def durable(self, end_offset: int) -> None:
         """Return when changes are on the disk. Raises `LogFailedError` when it refused."""
-        await self.log.partition.durable(placed)
+        await self.log.partition.committed(end_offset)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from goqueue.broker.delay_courier import AHEAD_MS
-from goqueue.broker.delay_parts import DELAYS_NAME, open_parts
+from goqueue.broker.delay_parts import open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.delay.deltas import Ended, ProducerGiven
 from goqueue.delay.entries import DelayedState
@@ -30,6 +30,7 @@ from goqueue.model.errors import (
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -204,10 +205,10 @@ class Delays:
                 f"delayed message {delayed_id} of topic {topic_name!r} is {state.name.lower()}"
             )
         ended = Ended(message.topic_id.bytes, DelayedState.CANCELLED, (delayed_id,))
-        placed = parts.ledger.change(ended)
+        end_offset = parts.ledger.change(ended)
         parts.index.cancel(delayed_id)
         parts.courier.forget(delayed_id)
-        await parts.ledger.durable(placed)
+        await parts.ledger.durable(end_offset)
         topic = self._broker.topics.catalogue.by_name.get(topic_name)
         if self._broker.delay_traces.is_on and topic is not None:
             self._broker.delay_traces.cancelled(topic, message)
@@ -253,7 +254,7 @@ class Delays:
     def _saved(self, took_s: float) -> None:
         if self._parts is not None:
             self._parts.keeper.on_saved(took_s)
-        self._broker.measures.snapshot_saved(DELAYS_NAME, took_s)
+        self._broker.measures.snapshot_saved(SnapshotKind.DELAYS.label, took_s)
 
     # --- Topics that go --------------------------------------------------------------------------
 

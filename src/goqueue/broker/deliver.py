@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.broker.ack import MAX_REASON_CHARS
-from goqueue.broker.portions import Portion, cut, marks_of, take_expired
+from goqueue.broker.portions import Portion, cut, take_expired
 from goqueue.broker.queue_start import isolation_of
 from goqueue.broker.runs import runs_of
 from goqueue.broker.whole_batches import cut_whole, round_up
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Delivery, Marks
+    from goqueue.broker.portions import Delivery
     from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.queue_shard import QueueShard
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
+    from goqueue.delivery.reservations import Reservation
+    from goqueue.model.ids import Range
     from goqueue.partitions.partition import PartitionId
     from goqueue.records import Record
     from goqueue.records.salvage import Fault
@@ -99,8 +102,7 @@ class Deliverer:
         await self._broker.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms)
-        shard = self._queues.shard_of(self._queues.group(member.group_id))
-        runs = runs_of(portions, shard.generation)
+        runs = runs_of(portions)
         self._measure(member, portions, sum(len(records) for _, records in runs))
         return runs
 
@@ -154,6 +156,7 @@ class Deliverer:
         heard: set[PartitionId] = set()
         try:
             while True:
+                await self._queues.ready()
                 group = self._queues.group(member.group_id)
                 mine = (
                     self._broker.queue_members.partitions_of(member)
@@ -220,105 +223,118 @@ class Deliverer:
         partitions: Sequence[PartitionId],
         wanted: _Wanted,
     ) -> list[Portion]:
-        """What there is now. Messages that turn out not to be there are passed over."""
+        """What there is now. Messages that turn out not to be there are passed over.
+
+        Decided on a reservation: the queues change when the decision is stored, not before.
+        """
+        shard = self._queues.shard_of(group)
         while True:
-            shard = self._queues.shard_of(group)
-            shard.check_writable()
-            sources, changes = self._sources(group, partitions, wanted)
-            now_ms = self._queues.now_ms()
-            taken = group.take(
-                member_id,
-                sources,
-                wanted.limit,
-                now_ms=now_ms,
-                visibility_ms=wanted.visibility_ms or group.settings.visibility_ms,
-                draw=lambda: os.urandom(_SEED_BYTES),
-            )
-            if not taken:
-                await shard.store(group, changes)
+            shard.state.check()
+            sources, trimmed = self._sources(group, partitions, wanted)
+            if trimmed:
+                await shard.store(group, trimmed)
+                continue
+            reserved = group.reserve(member_id, sources, wanted.limit, self._queues.now_ms())
+            if not reserved:
                 return []
-            generation = shard.generation
-            marks = [marks_of(group.queues[key], operation) for key, operation in taken]
-            portions = await self._load_all(group, taken, marks, wanted)
-            if shard.generation != generation:
-                raise CoordinatorUnavailableError("the queue's state was built anew; try again")
-            # What it took the disk too long to read is somebody else's again.
-            portions = [each for each in portions if each.is_held]
-            for portion in portions:
-                changes.setdefault(portion.key, []).extend((portion.taken, *portion.changes))
-            await shard.store(group, changes)
-            shard.wake_at(taken[0][1].deadline_ms)
+            portions = await self._decided(group, shard, reserved, wanted)
             if any(isinstance(each, ops.Doomed) for p in portions for each in p.changes):
                 self._broker.dead_letters.look(group)
-            portions = [portion for portion in portions if portion.loaded.parts]
+            portions = [portion for portion in portions if portion.marks]
             if portions:
                 return portions
 
-    async def _load_all(
+    async def _decided(
         self,
         group: QueueGroup,
-        taken: list[tuple[QueueKey, ops.Taken]],
-        marks: list[list[Marks]],
+        shard: QueueShard,
+        reserved: dict[QueueKey, Reservation],
         wanted: _Wanted,
     ) -> list[Portion]:
-        """Read what was taken, cut to the size that is wanted; nothing is taken if that fails."""
+        """Read what was reserved, decide what is handed out, store that, and make it true.
+
+        Raises:
+            CoordinatorUnavailableError: nothing of it has happened.
+        """
+        queues = {key: group.queues[key] for key in reserved}
+        back: dict[QueueKey, list[Range]] = {}
+        try:
+            portions = await self._load_all(group, reserved, wanted)
+            portions = [each for each in portions if group.queues.get(each.key) is each.queue]
+            now_ms = self._queues.now_ms()
+            visibility_ms = wanted.visibility_ms or group.settings.visibility_ms
+            decided = {
+                portion.key: portion.decide(now_ms, visibility_ms, os.urandom(_SEED_BYTES))
+                for portion in portions
+                if not portion.reservation.is_void
+            }
+            end_offset = shard.change(group, decided)
+            portions = [portion for portion in portions if portion.key in decided]
+            for portion in portions:
+                back[portion.key] = portion.back
+                portion.taken()
+        finally:
+            for key, reservation in reserved.items():
+                given_back = back[key] if key in back else _ranges(reservation)
+                group.end_reservation(queues[key], reservation, given_back)
+        shard.wake_at(now_ms + visibility_ms)
+        await shard.state.committed(end_offset)
+        return portions
+
+    async def _load_all(
+        self, group: QueueGroup, reserved: dict[QueueKey, Reservation], wanted: _Wanted
+    ) -> list[Portion]:
+        """Read what was reserved, cut to the size that is wanted."""
         portions: list[Portion] = []
         is_shared = wanted.grant is not None
         fit = cut_whole if is_shared else cut
-        try:
-            left_bytes = wanted.max_bytes
-            if wanted.grant is not None:
-                left_bytes = wanted.grant(left_bytes)
-            for (key, operation), marked in zip(taken, marks, strict=True):
-                portion = await self._load(group, key, operation, marked, opened=not is_shared)
-                portions.append(portion)
-                left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
-                if wanted.rounds_up:
-                    seed = os.urandom(_SEED_BYTES)
-                    round_up(group, portion, self._broker.record_reader, seed)
-                self._sift(group, portion)
-        except BaseException:
-            self._untake(group, taken, portions)
-            raise
+        left_bytes = wanted.max_bytes
+        if wanted.grant is not None:
+            left_bytes = wanted.grant(left_bytes)
+        for key, reservation in reserved.items():
+            portion = await self._load(group, key, reservation, opened=not is_shared)
+            portions.append(portion)
+            left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
+            if wanted.rounds_up:
+                round_up(group, portion, self._broker.record_reader)
+            self._sift(group, portion)
         return portions
 
     def _sources(
         self, group: QueueGroup, partitions: Sequence[PartitionId], wanted: _Wanted
     ) -> tuple[list[Source], dict[QueueKey, list[Operation]]]:
-        """Where to take from; what retention has taken away meanwhile is done with."""
+        """Where to take from; first, what retention has taken away must be done with."""
         isolation, locks = isolation_of(group.settings), group.settings.partition_locks
         sources: list[Source] = []
-        changes: dict[QueueKey, list[Operation]] = {}
+        trimmed: dict[QueueKey, list[Operation]] = {}
         for each in partitions:
             partition = self._broker.partitions.partition(each)
             key = self._queues.key(each)
             queue = group.queues[key]
             queue.follow(partition.state.lanes)
             if partition.log_start > queue.start:
-                settled = ops.Settled([(queue.start, partition.log_start)])
-                queue.apply(settled)
-                changes[key] = [settled]
+                trimmed[key] = [ops.Settled([(queue.start, partition.log_start)])]
             room = None
             if wanted.grant is not None:
-                room = max(locks - queue.total(MessageState.IN_FLIGHT), 0)
+                on_their_way = sum(each.count for each in queue.reserved.values())
+                room = max(locks - queue.total(MessageState.IN_FLIGHT) - on_their_way, 0)
             sources.append(Source(key, partition.readable_to(isolation), room))
-        return sources, changes
+        return sources, trimmed
 
     async def _load(
         self,
         group: QueueGroup,
         key: QueueKey,
-        taken: ops.Taken,
-        marks: list[Marks],
+        reservation: Reservation,
         *,
         opened: bool,
     ) -> Portion:
-        """Read what was taken, and open it: what does not decode is known before it is stored."""
+        """Read what was reserved, and open it: what does not decode is known before it is taken."""
         partition = self._queues.partition(key)
         queue = group.queues.get(key)
         if partition is None or queue is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
-        ranges = [(first, end) for _, first, end in taken.ranges]
+        ranges = _ranges(reservation)
         topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
         opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
         loaded = await self._broker.record_reader.load(
@@ -328,10 +344,7 @@ class Deliverer:
             max_bytes=MAX_CACHED_BYTES,
             isolation=isolation_of(group.settings),
         )
-        portion = Portion(partition, queue, key, taken, marks, loaded)
-        if loaded.rest:
-            portion.change(ops.Untaken(loaded.rest, taken.lease))
-        return portion
+        return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))
 
     def _sift(self, group: QueueGroup, portion: Portion) -> None:
         """Be done with what is not there, does not decode, or whose TTL expired.
@@ -341,7 +354,7 @@ class Deliverer:
         """
         now_ms = self._broker.clock.now_ms()
         if portion.loaded.gone:
-            portion.change(ops.Settled(list(portion.loaded.gone)))
+            portion.changes.append(ops.Settled(list(portion.loaded.gone)))
         for fault in portion.loaded.faults:
             self._reject(group, portion, fault, now_ms)
         topic = portion.partition.id.topic
@@ -355,34 +368,19 @@ class Deliverer:
         ranges = ops.ranges_of(expired)
         if self._broker.queue_traces.is_on:
             self._broker.queue_traces.outlived(group.group_id, portion.key, ranges)
-        portion.change(ops.Untaken(ranges))
-        if not settings.dead_letters_expired:
-            portion.change(ops.Settled(ranges))
-            return
-        for operation in doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms):
-            portion.change(operation)
+        if settings.dead_letters_expired:
+            portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
+        else:
+            portion.changes.append(ops.Settled(ranges))
 
     def _reject(self, group: QueueGroup, portion: Portion, fault: Fault, now_ms: int) -> None:
         """Dead-letter records that do not decode, as one letter at the first of their offsets."""
         first, end = fault.first, fault.end
-        portion.change(ops.Untaken([(first, end)]))
         if first + 1 < end:
-            portion.change(ops.Settled([(first + 1, end)]))
+            portion.changes.append(ops.Settled([(first + 1, end)]))
         why = describe(fault)[:MAX_REASON_CHARS]
-        for operation in doom([first], Reason.POISON_MESSAGE, group.settings, now_ms, why):
-            portion.change(operation)
+        portion.changes += doom([first], Reason.POISON_MESSAGE, group.settings, now_ms, why)
 
-    def _untake(
-        self,
-        group: QueueGroup,
-        taken: list[tuple[QueueKey, ops.Taken]],
-        portions: list[Portion],
-    ) -> None:
-        """Make as if nothing had been taken; nothing of it was stored."""
-        changed = {portion.key for portion in portions if portion.changes}
-        for key, operation in taken:
-            queue = group.queues.get(key)
-            if queue is None or key in changed:
-                continue  # gone, or its lease ends by itself
-            ranges = [(first, end) for _, first, end in operation.ranges]
-            queue.apply(ops.Untaken(ranges, operation.lease))
+
+def _ranges(reservation: Reservation) -> list[Range]:
+    return [(first, end) for _, first, end in reservation.ranges]

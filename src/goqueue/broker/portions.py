@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.delivery import operations as ops
+from goqueue.delivery.operations import around
+from goqueue.delivery.pages import MessageState
 from goqueue.delivery.receipts import Receipt
 from goqueue.model.delivery import TTL_HEADER, milliseconds
-from goqueue.reading.record_reader import around
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
     from goqueue.delivery.group import QueueKey
-    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.operations import LaneRange, Operation
     from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.reservations import Reservation
     from goqueue.model.ids import Range
     from goqueue.partitions.partition import Partition
     from goqueue.reading.record_reader import Loaded, StoredBatch
@@ -45,7 +46,7 @@ class Delivery(NamedTuple):
 class Marks(NamedTuple):
     """What the receipts of a range of messages say, as it was when they were taken.
 
-    By the time that the delivery is stored and told, some may be somebody else's already.
+    By the time that the delivery is committed and told, some may be somebody else's already.
     """
 
     lane: int
@@ -68,26 +69,76 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Portion:
-    """What one partition has given to one poll."""
+    """What one partition has for one poll: reserved and read, then decided on and taken."""
 
     partition: Partition
     queue: PartitionQueue
     key: QueueKey
-    taken: ops.Taken
-    marks: list[Marks]
-    """One for each range that was taken."""
+    reservation: Reservation
     loaded: Loaded
     changes: list[Operation] = field(default_factory=list)
+    """What is to become of messages that cannot be handed out."""
+    back: list[Range] = field(default_factory=list)
+    """Messages for which there is no room: they are offered again."""
+    deadline_ms: int = 0
+    marks: list[Marks] = field(default_factory=list)
+    """One for each range that was taken."""
 
-    def change(self, operation: Operation) -> None:
-        """Let something happen to the messages, to be stored with their being taken."""
-        self.queue.apply(operation)
-        self.changes.append(operation)
+    def decide(self, now_ms: int, visibility_ms: int, seed: bytes) -> list[Operation]:
+        """What is to be stored: the messages are the member's, the others done with or dead."""
+        if self.reservation.is_touched:
+            self._leave_out_what_is_gone()
+        ranges = self._lane_ranges()
+        if not ranges:
+            return self.changes
+        reservation = self.reservation
+        taken = self.queue.taken(
+            ranges, reservation.member, now_ms, visibility_ms, seed, lease=reservation.lease
+        )
+        self.deadline_ms = taken.deadline_ms
+        return [taken, *self.changes]
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the messages are still with the member that they were taken for."""
-        return self.taken.lease in self.queue.window.leases or bool(self.changes)
+    def _leave_out_what_is_gone(self) -> None:
+        """Somebody was done with messages while they were read."""
+        window = self.queue.window
+        self.loaded.parts[:] = [
+            (batch, *part)
+            for batch, first, end in self.loaded.parts
+            for part in window.in_state(first, end, MessageState.AVAILABLE)
+        ]
+
+    def _lane_ranges(self) -> list[LaneRange]:
+        """What is to be handed out, in as few ranges as possible."""
+        found: list[LaneRange] = []
+        reserved = iter(self.reservation.ranges)
+        lane, from_, to = next(reserved)
+        for _, first, end in self.loaded.parts:
+            while not from_ <= first < to:
+                lane, from_, to = next(reserved)
+            if found and found[-1][0] == lane and found[-1][2] == first:
+                found[-1] = lane, found[-1][1], end
+            else:
+                found.append((lane, first, end))
+        return found
+
+    def batches_by_lane(self) -> dict[tuple[int, int], StoredBatch]:
+        """The batches that messages come from, by lane and first offset."""
+        found: dict[tuple[int, int], StoredBatch] = {}
+        reserved = iter(self.reservation.ranges)
+        lane, from_, to = next(reserved)
+        for batch, first, _ in self.loaded.parts:
+            while not from_ <= first < to:
+                lane, from_, to = next(reserved)
+            found[lane, batch.info.base_offset] = batch
+        return found
+
+    def taken(self) -> None:
+        """The messages are the member's now."""
+        window = self.queue.window
+        self.marks = [
+            Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
+            for lane, first, end in self._lane_ranges()
+        ]
 
     def spans(self) -> Iterator[Span]:
         """The messages as they lie in their batches, in the order in which they were taken."""
@@ -105,20 +156,11 @@ class Portion:
     def deliveries(self) -> Iterator[Delivery]:
         """The messages one by one."""
         topic, number = self.partition.id
-        deadline_ms = self.taken.deadline_ms
+        deadline_ms = self.deadline_ms
         for lane, batch, first, end, counts, nonces in self.spans():
             for record in batch.rows(first, end):
                 at = record.offset - first
                 yield Delivery(topic, number, record, lane, counts[at], nonces[at], deadline_ms)
-
-
-def marks_of(queue: PartitionQueue, taken: ops.Taken) -> list[Marks]:
-    """What the receipts of messages say that were just taken."""
-    window = queue.window
-    return [
-        Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
-        for lane, first, end in taken.ranges
-    ]
 
 
 def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
@@ -136,21 +178,13 @@ def cut(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
             left_bytes -= (upto - first) * per_record
         if end > upto:
             back += around(upto, end, portion.loaded.gone)
-    give_back(portion, kept, back)
+    portion.loaded.parts[:] = kept
+    portion.back += back
     return left_bytes
 
 
-def give_back(
-    portion: Portion, kept: list[tuple[StoredBatch, int, int]], back: list[Range]
-) -> None:
-    """Keep some of what was loaded, and make as if the rest had not been taken."""
-    portion.loaded.parts[:] = kept
-    if back:
-        portion.change(ops.Untaken(back, portion.taken.lease))
-
-
 def take_expired(portion: Portion, ttl_ms: int, now_ms: int) -> list[int]:
-    """Take out the messages that have outlived themselves; returns their offsets.
+    """Take out the messages whose TTL has expired; returns their offsets.
 
     Only batches that say so, or topics in which messages have a life, are looked into.
     """

@@ -19,20 +19,25 @@ from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.settings import QueueSettings
 from goqueue.model.errors import CorruptQueueStateError, InvariantError
+from goqueue.state.log import BEGIN, END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from goqueue.broker.state_log import StateLog
     from goqueue.delivery.group import QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.state.log import StateEntry
 
 _GROUP: Final = b"g"
 _QUEUE: Final = b"q"
 _PLACE: Final = struct.Struct(">16sI")
 _CHANGES: Final = 0
 _WHOLE: Final = 1
+_DEAD: Final = 2
+"""Behind a whole queue: its dead messages."""
+_DEAD_AT_ONCE: Final = 1000
+"""Dead messages in one entry of a snapshot."""
 _UNREADABLE: Final = (
     CorruptQueueStateError,
     InvariantError,
@@ -49,14 +54,14 @@ class QueueSource(NamedTuple):
     log_start: int
 
 
-def settings_entry(group: QueueGroup) -> tuple[bytes, bytes]:
+def settings_entry(group_id: str, settings: QueueSettings) -> tuple[bytes, bytes]:
     """A group's settings."""
-    return group_key(group), msgspec.json.encode(group.settings)
+    return group_key(group_id), msgspec.json.encode(settings)
 
 
-def group_key(group: QueueGroup) -> bytes:
+def group_key(group_id: str) -> bytes:
     """Where a group's settings are stored."""
-    return _GROUP + group.group_id.encode()
+    return _GROUP + group_id.encode()
 
 
 def queue_key(group: QueueGroup, place: QueueKey) -> bytes:
@@ -71,13 +76,31 @@ def changes_entry(
     return queue_key(group, place), bytes((_CHANGES,)) + ops.encode(operations)
 
 
-def dump(groups: Iterable[QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
-    """Everything, for a snapshot."""
-    for group in groups:
-        yield settings_entry(group)
-        for place, queue in group.queues.items():
-            whole = msgspec.msgpack.encode(queue.dump())
-            yield queue_key(group, place), bytes((_WHOLE,)) + whole
+def dump(groups: dict[str, QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
+    """Everything that is there, for a snapshot; each entry is true when it is drawn.
+
+    What is gone when it has its turn is left out: the log says so behind the marker of the
+    beginning. Dead messages are drawn over several turns as they were at one moment; whoever
+    replays leaves out those that are dead no more.
+    """
+    for group in list(groups.values()):
+        if groups.get(group.group_id) is not group:
+            continue
+        yield settings_entry(group.group_id, group.settings)
+        for place, queue in list(group.queues.items()):
+            if groups.get(group.group_id) is group and group.queues.get(place) is queue:
+                yield from _dump_queue(queue_key(group, place), queue)
+
+
+def _dump_queue(key: bytes, queue: PartitionQueue) -> Iterator[tuple[bytes, bytes]]:
+    offsets, dooms = list(queue.dooms), list(queue.dooms.values())
+    # Those that are about to be moved stay with what says so.
+    moving = {offset for each in queue.moving for offset in each.offsets}
+    yield key, bytes((_WHOLE,)) + msgspec.msgpack.encode(queue.dump(dead=moving))
+    for at in range(0, len(offsets), _DEAD_AT_ONCE):
+        until = at + _DEAD_AT_ONCE
+        some = list(zip(offsets[at:until], dooms[at:until], strict=True))
+        yield key, bytes((_DEAD,)) + msgspec.msgpack.encode(some)
 
 
 class QueueReplay:
@@ -95,19 +118,29 @@ class QueueReplay:
         self._ended: set[bytes] = set()
         """Keys of groups and queues that were given up. What is said of them later, by requests
         that were under way, has no meaning."""
+        self._is_partial = False
+        """The log begins with a snapshot whose end is not reached: what is said of queues that it
+        has not come to yet is in what it will say."""
+        self._is_first = True
 
-    def run(self, state: StateLog) -> dict[str, QueueGroup]:
-        """Replay everything; returns the groups."""
-        for key, value in state.replay():
+    def take(self, entries: Iterable[StateEntry], *, is_damaged: bool) -> None:
+        """Take in entries in the order of the log; some before them may be lost."""
+        for key, value in entries:
+            if key in (BEGIN, END):
+                self._is_partial = key == BEGIN and (self._is_partial or self._is_first)
+                self._is_first = False
+                continue
+            self._is_first = False
             try:
-                self._apply(key, value, is_damaged=state.lost_count > 0)
+                self._apply(key, value, is_damaged=is_damaged)
             except _UNREADABLE as error:
                 self._on_lost(f"an entry of {_name(key)} is lost: {error}")
-        if state.lost_count:
-            for group in self.groups.values():
-                for queue in group.queues.values():
-                    queue.line.regain(queue.window)
-        return self.groups
+
+    def regain(self) -> None:
+        """Entries were lost: offer everything again that is available."""
+        for group in self.groups.values():
+            for queue in group.queues.values():
+                queue.line.regain(queue.window)
 
     def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
         self._note_end(key, value)
@@ -121,17 +154,34 @@ class QueueReplay:
         group = self.groups.get(group_id)
         if group is None and is_damaged and _GROUP + group_id.encode() not in self._ended:
             group = self._begin_group(group_id)
-        if group is None or source is None:
-            return
+        if group is not None and source is not None:
+            self._apply_queue(group, place, key, value, source, is_damaged=is_damaged)
+
+    def _apply_queue(
+        self,
+        group: QueueGroup,
+        place: QueueKey,
+        key: bytes,
+        value: bytes | None,
+        source: QueueSource,
+        *,
+        is_damaged: bool,
+    ) -> None:
         if value is None:
             group.close(place)
         elif value[0] == _WHOLE:
             dumped = msgspec.msgpack.decode(value[1:])
             group.close(place)
             group.queues[place] = PartitionQueue.load(dumped, source.lanes, group.unacked)
+        elif value[0] == _DEAD:
+            if place in group.queues:
+                group.queues[place].add_dead(msgspec.msgpack.decode(value[1:]))
         elif key not in self._ended:
             operations = ops.decode(value[1:])
-            if is_damaged and place not in group.queues and not _is_beginning(operations):
+            is_known = place in group.queues or _is_beginning(operations)
+            if self._is_partial and not is_known:
+                return
+            if is_damaged and not is_known:
                 self._begin_queue(group, place, source)
             for operation in operations:
                 group.apply(place, operation, source.lanes)
@@ -174,7 +224,9 @@ class QueueReplay:
 
 def _begins(value: bytes) -> bool:
     """Whether an entry of a queue needs nothing that was said before."""
-    return value[0] == _WHOLE or _is_beginning(ops.decode(value[1:]))
+    if value[0] == _CHANGES:
+        return _is_beginning(ops.decode(value[1:]))
+    return value[0] == _WHOLE
 
 
 def _is_beginning(operations: list[Operation]) -> bool:

@@ -1,13 +1,12 @@
-"""One partition's worth of queue groups: their state, the log that it lives in, and its timer.
+"""One partition's worth of queue groups, kept in a state shard, and their timer.
 
-What happens to a message is stored before anybody is told. When the log refuses, the groups are
-built anew from what it holds: what could not be stored has not happened.
+What is decided on messages is stored, then applied, and told when it is committed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from goqueue.broker.queue_entries import (
@@ -19,25 +18,27 @@ from goqueue.broker.queue_entries import (
     settings_entry,
 )
 from goqueue.delivery.decisions import TIMED_OUT, release
+from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.operations import Opened
 from goqueue.model.errors import CoordinatorUnavailableError, StorageError
-from goqueue.partitions.damage import DamageKind
+from goqueue.state.shard import RETRY_S, StateShard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.broker.queue_entries import QueueSource
-    from goqueue.broker.state_log import StateLog
-    from goqueue.delivery.group import QueueGroup, QueueKey
+    from goqueue.delivery.group import QueueKey
     from goqueue.delivery.operations import Operation
+    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.delivery.settings import QueueSettings
     from goqueue.model.ids import Range
-
-_log = logging.getLogger(__name__)
+    from goqueue.state.log import StateEntry, StateLog
 
 _SHORTEST_WAIT_S: Final = 0.02
 """Between two looks at what time has brought: many deadlines that lie close are one look."""
-_RETRY_S: Final = 1.0
+LEASES_AT_ONCE: Final = 1000
+"""Leases that expire, or messages that have waited enough, before other work has its turn."""
 
 
 class QueueShard:
@@ -45,117 +46,132 @@ class QueueShard:
 
     def __init__(
         self,
-        state: StateLog,
+        log: StateLog,
         source: Callable[[QueueKey], QueueSource | None],
         now_ms: Callable[[], int],
         executor: Executor,
         *,
+        on_lost: Callable[[str], None],
         on_change: Callable[[QueueGroup], None],
         on_timeout: Callable[[QueueGroup, QueueKey, list[Range]], None],
         on_gone: Callable[[QueueGroup, str, dict[QueueKey, list[Operation]]], None],
     ) -> None:
-        """Keep groups in `state`.
+        """Keep groups in `log`.
 
-        `source` finds the partition of a queue, None when it is gone; `on_change` is told of groups
-        in which time, rather than a request, has changed something; `on_timeout` of messages of a
-        partition that were with a member for too long; `on_gone` of what is taken back from a
-        member that was not heard of.
+        `source` finds the partition of a queue, None when it is gone; `on_lost` is told what cannot
+        be known any more; `on_change` of groups in which time, rather than a request, has changed
+        something; `on_timeout` of messages of a partition that were with a member for too long;
+        `on_gone` of what is taken back from a member that was not heard of.
         """
-        self._state = state
+        self.state = StateShard(log, self, executor, _unavailable, on_active=self._start)
         self._source = source
         self._now_ms = now_ms
-        self._executor = executor
+        self._on_lost = on_lost
         self._on_change = on_change
         self._on_timeout = on_timeout
         self._on_gone = on_gone
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at_ms: int | None = None
-        self._saving: asyncio.Task[None] | None = None
-        self.generation = 0
-        """Grows when the groups were built anew; what was taken before is not taken any more."""
+        self._replay = QueueReplay(source, on_lost)
         self.groups: dict[str, QueueGroup] = {}
-        self._load()
 
-    # --- Loading ---------------------------------------------------------------------------------
+    # --- What is stored --------------------------------------------------------------------------
 
-    def _load(self) -> None:
-        """Build the groups from the log; members that are there stay there."""
-        before = self.groups
-        self.groups = QueueReplay(self._source, self._on_lost).run(self._state)
+    def begin(self) -> None:
+        """A replay begins; until it is over, everybody sees what was before."""
+        self._replay = QueueReplay(self._source, self._on_lost)
+
+    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
+        """Take in entries as they were stored."""
+        self._replay.take(entries, is_damaged=lost_count > 0)
+
+    def loaded(self, lost_count: int) -> None:
+        """The replay is over; members that are there stay there."""
+        if lost_count:
+            self._replay.regain()
+        before, self.groups = self.groups, self._replay.groups
         for group_id, group in before.items():
             if group_id in self.groups:
                 self.groups[group_id].members = group.members
-        self.generation += 1
 
-    def _on_lost(self, detail: str) -> None:
-        partition = self._state.partition
-        partition.damage.note(DamageKind.STATE, str(partition.id), detail, hash(detail))
+    def dump(self) -> Iterator[StateEntry]:
+        """Everything, as entries that would build it."""
+        return dump(self.groups)
 
     # --- Changing --------------------------------------------------------------------------------
 
-    def check_writable(self) -> None:
-        """Raise `CoordinatorUnavailableError` while nothing that happens could be stored."""
-        if self._state.partition.log.failure is not None:
-            raise _unavailable()
-
-    async def store(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> None:
-        """Store what was applied already; return when it is as durable as the log promises.
+    def change(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> int:
+        """Store what is decided, then apply it; returns what must be committed before it is told.
 
         Raises:
             CoordinatorUnavailableError: it could not be stored, and has not happened.
         """
+        self._check_current(group)
+        entries = [changes_entry(group, *change) for change in changes.items() if change[1]]
+        if not entries:
+            return 0
         begins = any(isinstance(each, Opened) for some in changes.values() for each in some)
-        await self._append(
-            [changes_entry(group, *change) for change in changes.items() if change[1]],
-            is_vital=begins,
-        )
+        end_offset = self._append(entries, is_vital=begins)
+        for place, operations in changes.items():
+            queue = group.queues.get(place)
+            for operation in operations:
+                if queue is not None and not begins:
+                    queue.apply(operation)
+                elif (source := self._source(place)) is not None:
+                    group.apply(place, operation, source.lanes)
+        return end_offset
 
-    async def store_group(self, group: QueueGroup) -> None:
-        """Store a group's settings. Raises like `store`."""
-        await self._append([settings_entry(group)], is_vital=True)
+    async def store(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> None:
+        """`change`, and return when it is committed. Raises like it."""
+        await self.state.committed(self.change(group, changes))
+
+    async def put_group(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """Store a group's settings, of a new group or of one that is there. Raises like `store`."""
+        end_offset = self._append([settings_entry(group_id, settings)], is_vital=True)
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = QueueGroup(group_id, settings)
+        else:
+            group.configure(settings)
+            group.settings_are_lost = False
+        await self.state.committed(end_offset)
+        return group
 
     async def forget_group(self, group: QueueGroup) -> None:
         """Store that a group is gone. Raises like `store`."""
-        await self._append([(group_key(group), None)], is_vital=True)
+        self._check_current(group)
+        end_offset = self._append([(group_key(group.group_id), None)], is_vital=True)
+        del self.groups[group.group_id]
+        await self.state.committed(end_offset)
 
     async def forget_queues(self, group: QueueGroup, places: list[QueueKey]) -> None:
         """Store that a group reads some partitions no more. Raises like `store`."""
-        await self._append([(queue_key(group, place), None) for place in places], is_vital=True)
+        self._check_current(group)
+        if not places:
+            return
+        gone: list[StateEntry] = [(queue_key(group, place), None) for place in places]
+        end_offset = self._append(gone, is_vital=True)
+        for place in places:
+            group.close(place)
+        await self.state.committed(end_offset)
 
-    async def _append(
-        self, entries: Sequence[tuple[bytes, bytes | None]], *, is_vital: bool = False
-    ) -> None:
+    def _check_current(self, group: QueueGroup) -> None:
+        if self.groups.get(group.group_id) is not group:
+            raise _unavailable()  # it was built anew, or is gone
+
+    def _append(self, entries: Sequence[StateEntry], *, is_vital: bool = False) -> int:
         """Store entries; twice what is `is_vital`, in batches of their own.
 
         Later entries mean little without those: one damaged batch would cost all that they say.
         """
-        if not entries:
-            return
-        partition = self._state.partition
         try:
-            for _ in range(2 if is_vital else 1):
-                placed = self._state.append(entries)
-            if not partition.is_durable(placed):
-                await partition.durable(placed)
+            if is_vital:
+                self.state.append(entries)
+            end_offset = self.state.append(entries)
         except StorageError as error:
-            _log.error("queue state could not be stored: %s", error)
-            self._load()
-            self.wake_at(self._now_ms() + round(_RETRY_S * 1000))
-            raise _unavailable() from error
-        if self._state.snapshot_is_due and self._saving is None:
-            self._saving = asyncio.get_running_loop().create_task(self._save())
-
-    async def _save(self) -> None:
-        try:
-            await self._state.save_snapshot_aside(dump(self.groups.values()), self._executor)
-            await self._state.trim()
-        finally:
-            self._saving = None
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshot."""
-        return self._state.snapshot_bytes
+            raise self.state.failed(error) from error
+        self.state.save_if_due()
+        return end_offset
 
     # --- Time ------------------------------------------------------------------------------------
 
@@ -169,9 +185,16 @@ class QueueShard:
         delay_s = max((deadline_ms - self._now_ms()) / 1000, _SHORTEST_WAIT_S)
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Look at the groups that were loaded when their next deadline comes."""
-        deadline_ms = self._next_deadline_ms()
+        deadline_ms = min(
+            (
+                deadline_ms
+                for group in self.groups.values()
+                if (deadline_ms := group.next_deadline_ms()) is not None
+            ),
+            default=None,
+        )
         if deadline_ms is not None:
             self.wake_at(deadline_ms)
 
@@ -182,62 +205,61 @@ class QueueShard:
     async def tick(self) -> None:
         """Let time do its work: sessions end, leases run out, waiting is over."""
         now_ms = self._now_ms()
-        if self._state.partition.log.failure is not None:
-            self.wake_at(now_ms + round(_RETRY_S * 1000))
+        if not self.state.is_active:
+            self.state.look()
+            self.wake_at(now_ms + round(RETRY_S * 1000))
             return
         for group in list(self.groups.values()):
             try:
                 if await self._tick_group(group, now_ms):
                     self._on_change(group)
             except CoordinatorUnavailableError:
-                return
-        deadline_ms = self._next_deadline_ms()
-        if deadline_ms is not None:
-            self.wake_at(deadline_ms)
+                return  # the groups are built anew, and looked at then
+        self._start()
 
     async def _tick_group(self, group: QueueGroup, now_ms: int) -> bool:
         """Let time do its work in one group; says whether there is more to hand out or bury."""
-        changes: dict[QueueKey, list[Operation]] = {}
-        woken = False
+        has_changed = False
         for member_id in group.members.expired(now_ms):
             group.members.leave(member_id)
             group.forget_member(member_id)
-            released = group.release_member(member_id, now_ms)
-            self._on_gone(group, member_id, released)
-            _merge(changes, released)
-        for place, queue in group.queues.items():
-            for ranges in queue.overdue(now_ms):
-                self._on_timeout(group, place, ranges)
-                for operation in release(queue, ranges, group.settings, now_ms, TIMED_OUT):
-                    queue.apply(operation)
-                    changes.setdefault(place, []).append(operation)
-            woken |= queue.wake(now_ms)
-        if changes:
+            has_changed |= await self.release_member(group, member_id, now_ms)
+        for place, queue in list(group.queues.items()):
+            while operations := self._overdue(group, place, queue, now_ms):
+                await self.store(group, {place: operations})
+                await asyncio.sleep(0)
+                has_changed = True
+            while queue.wake(now_ms, LEASES_AT_ONCE):
+                await asyncio.sleep(0)
+                has_changed = True
+        return has_changed
+
+    async def release_member(self, group: QueueGroup, member_id: str, now_ms: int) -> bool:
+        """Take back what a member has; says whether that was anything. Raises like `store`."""
+        has_changed = False
+        while changes := group.release_member(member_id, now_ms, LEASES_AT_ONCE):
             await self.store(group, changes)
-        return woken or bool(changes)
+            self._on_gone(group, member_id, changes)
+            await asyncio.sleep(0)
+            has_changed = True
+        return has_changed
 
-    def _next_deadline_ms(self) -> int | None:
-        return min(
-            (
-                deadline_ms
-                for group in self.groups.values()
-                if (deadline_ms := group.next_deadline_ms()) is not None
-            ),
-            default=None,
-        )
+    def _overdue(
+        self, group: QueueGroup, place: QueueKey, queue: PartitionQueue, now_ms: int
+    ) -> list[Operation]:
+        """What is to become of messages that members have had for too long, of some leases."""
+        operations: list[Operation] = []
+        for ranges in islice(queue.overdue(now_ms), LEASES_AT_ONCE):
+            self._on_timeout(group, place, ranges)
+            operations += release(queue, ranges, group.settings, now_ms, TIMED_OUT)
+        return operations
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Keep the state for the next start."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._saving is not None:
-            await self._saving
-        self._state.save_snapshot(dump(self.groups.values()))
-
-
-def _merge(changes: dict[QueueKey, list[Operation]], more: dict[QueueKey, list[Operation]]) -> None:
-    for place, operations in more.items():
-        changes.setdefault(place, []).extend(operations)
+        await self.state.save()
+        await self.state.close()
 
 
 def _unavailable() -> CoordinatorUnavailableError:

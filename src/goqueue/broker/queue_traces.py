@@ -155,7 +155,7 @@ class QueueTraces:
                 continue
             for span in portion.spans():
                 if any(self._tracer.index.within(place.id, span.first, span.end)):
-                    self._fetched(place, span, group, consumer, portion.taken.deadline_ms)
+                    self._fetched(place, span, group, consumer, portion.deadline_ms)
 
     def _fetched(
         self, place: Place, span: Span, group: str, consumer: str, deadline_ms: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,11 @@ import msgspec
 from goqueue.broker.queue_entries import QueueSource
 from goqueue.broker.queue_shard import QueueShard
 from goqueue.broker.queue_start import reset_start, start_of
-from goqueue.broker.state_log import StateLog
 from goqueue.delivery import operations as ops
-from goqueue.delivery.group import QueueGroup
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
+    CoordinatorUnavailableError,
     GroupModeError,
     GroupNotFoundError,
     InvalidGroupIdError,
@@ -26,14 +26,16 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.partitions.damage import DamageKind
 from goqueue.partitions.partition import PartitionId
 from goqueue.partitions.waiting import Waiters
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.group import QueueKey
+    from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.members import SharedMember
     from goqueue.delivery.operations import Operation
     from goqueue.model.ids import Range
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
 QUEUE_PARTITIONS: Final = 8
-QUEUES: Final = 7
-"""The kind of snapshot that holds queue groups."""
-QUEUES_NAME: Final = "queues"
 MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
@@ -54,8 +53,8 @@ class Queues:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._shards: dict[int, QueueShard] = {}
-        clock = broker.clock
-        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
+        self.now_ms = broker.state_logs.clock.now_ms
+        """The time by which leases, retries and sessions are counted."""
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._partition_count = QUEUE_PARTITIONS
@@ -68,15 +67,13 @@ class Queues:
             return
         self._partition_count = catalogue.topic(QUEUE_TOPIC).partition_count
         for number in range(self._partition_count):
-            partition = self._broker.partitions.partition(PartitionId(QUEUE_TOPIC, number))
-            if partition.log_end > 0:
-                self._load_shard(number).start()
+            await self._open_shard(number)
 
     async def stop(self) -> None:
         """Keep the state, and let everyone who waits go."""
         for waiters in self._waiters.values():
             waiters.wake()
-        await asyncio.gather(*(shard.stop() for shard in self._shards.values()))
+        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
 
     # --- Finding ---------------------------------------------------------------------------------
 
@@ -107,22 +104,21 @@ class Queues:
         """The shard that keeps a group."""
         return self._shards[self._shard_number(group.group_id)]
 
+    async def ready(self) -> None:
+        """Wait while groups are being built, except those whose log refuses changes."""
+        for shard in self._shards.values():
+            if not shard.state.is_active:
+                with suppress(CoordinatorUnavailableError):
+                    await shard.state.active()
+
     def waiters(self, group_id: str) -> Waiters:
         """Those who wait until a group has something for them."""
         return self._waiters.setdefault(group_id, Waiters())
 
-    def now_ms(self) -> int:
-        """The time by which leases, retries and sessions are counted: it never goes back.
-
-        The wall clock as it was at the start, and what has passed since: whoever sets the clock
-        while the broker runs neither prolongs a lease nor ends one.
-        """
-        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
-
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all groups."""
-        return sum(shard.snapshot_bytes for shard in self._shards.values())
+        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
 
     def _shard_number(self, group_id: str) -> int:
         number: int = mmh3.hash(group_id, signed=False)
@@ -133,23 +129,30 @@ class Queues:
         async with self._making:
             await self._broker.create_internal_topic(QUEUE_TOPIC, self._partition_count)
             number = self._shard_number(group_id)
-            return self._shards.get(number) or self._load_shard(number)
+            shard = self._shards.get(number) or await self._open_shard(number)
+        await shard.state.active()
+        return shard
 
-    def _load_shard(self, number: int) -> QueueShard:
+    async def _open_shard(self, number: int) -> QueueShard:
+        """This node leads a partition of the topic: load what is in it."""
         broker = self._broker
-        partition = broker.partitions.partition(PartitionId(QUEUE_TOPIC, number))
-        saved = partial(broker.measures.snapshot_saved, QUEUES_NAME)
-        state = StateLog(partition, QUEUES, broker.disk, broker.clock, saved)
-        shard = self._shards[number] = QueueShard(
-            state,
+        log = broker.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
+        shard = QueueShard(
+            log,
             self._source,
             self.now_ms,
             broker.executor,
+            on_lost=partial(self._on_lost, log.partition.name),
             on_change=self._on_change,
             on_timeout=self._on_timeout,
             on_gone=self._on_gone,
         )
+        await shard.state.open(log.partition.leader_epoch)
+        self._shards[number] = shard
         return shard
+
+    def _on_lost(self, place: str, detail: str) -> None:
+        self._broker.damage.note(DamageKind.STATE, place, detail, hash(detail))
 
     def _source(self, key: QueueKey) -> QueueSource | None:
         partition = self.partition(key)
@@ -206,9 +209,7 @@ class Queues:
         if group is not None and group.is_dormant and settings.mode is Mode.SHARED:
             self._refuse_log_group(group_id, settings.mode)
         if group is not None and group.settings_are_lost:
-            group.configure(settings)
-            group.settings_are_lost = False
-            await shard.store_group(group)
+            await shard.put_group(group_id, settings)
         if group is not None:
             if group.settings.mode is not settings.mode:
                 raise GroupModeError(
@@ -222,10 +223,7 @@ class Queues:
                 f"no room for group {group_id!r} beside {len(shard.groups)} others: delete some "
                 "that nobody needs"
             )
-        shard.check_writable()
-        group = shard.groups[group_id] = QueueGroup(group_id, settings)
-        await shard.store_group(group)
-        return group
+        return await shard.put_group(group_id, settings)
 
     def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
         """Let nobody share a group with members that read by offsets.
@@ -261,10 +259,7 @@ class Queues:
 
     async def follow(self, group_id: str, settings: QueueSettings) -> QueueGroup:
         """Let a group follow these settings, all of them. Raises like `configure`."""
-        group = self.group(group_id)
-        group.configure(settings)
-        await self.shard_of(group).store_group(group)
-        return group
+        return await self.shard_of(self.group(group_id)).put_group(group_id, settings)
 
     async def delete(self, group_id: str) -> None:
         """Forget a group and everything that it knows.
@@ -276,10 +271,8 @@ class Queues:
         group = self.group(group_id)
         if len(group.members):
             raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
-        shard = self.shard_of(group)
-        del shard.groups[group_id]
+        await self.shard_of(group).forget_group(group)
         self._waiters.pop(group_id, None)
-        await shard.forget_group(group)
 
     def forget_topic(self, topic_id: object, partitions: Iterable[Partition]) -> None:
         """A topic is gone; its messages are nobody's any more."""
@@ -328,10 +321,8 @@ class Queues:
         }
         changes: dict[QueueKey, list[Operation]] = {}
         for key, start in starts.items():
-            found = self.partition(key)
-            if found is not None and key not in group.queues:  # as it was before it was looked up
-                group.apply(key, opened := ops.Opened(start), found.state.lanes)
-                changes[key] = [opened]
+            if key not in group.queues:  # as it was before it was looked up
+                changes[key] = [ops.Opened(start)]
         if changes:
             await self.shard_of(group).store(group, changes)
 
@@ -356,12 +347,9 @@ class Queues:
             else ops.Opened(await reset_start(self._broker, group.settings, found[each]))
             for each, offset in offsets.items()
         }
-        changes: dict[QueueKey, list[Operation]] = {}
-        for key, opened in starts.items():
-            partition = self.partition(key)
-            if partition is not None:  # it may be gone by now
-                group.apply(key, opened, partition.state.lanes)
-                changes[key] = [opened]
+        changes: dict[QueueKey, list[Operation]] = {
+            key: [opened] for key, opened in starts.items() if self.partition(key) is not None
+        }
         await self.shard_of(group).store(group, changes)
 
     async def close_topics(self, group_id: str, topics: Iterable[str]) -> None:
@@ -371,14 +359,9 @@ class Queues:
             raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
         ids = {self._broker.topics.catalogue.topic(name).topic_id for name in topics}
         places = [key for key in group.queues if key[0] in ids]
-        for place in places:
-            group.close(place)
         await self.shard_of(group).forget_queues(group, places)
 
     async def release_member(self, group: QueueGroup, member_id: str) -> None:
         """Take back what a member has, and hand it to others at once."""
-        changes = group.release_member(member_id, self.now_ms())
-        if changes:
-            await self.shard_of(group).store(group, changes)
-            self._on_gone(group, member_id, changes)
+        if await self.shard_of(group).release_member(group, member_id, self.now_ms()):
             self._on_change(group)

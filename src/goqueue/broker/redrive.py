@@ -398,7 +398,6 @@ class Redrives:
         queue = group.queues.get(key)
         if queue is None:
             raise UnknownTopicError("the topic of the dead letters was just deleted")
-        queue.apply(operation)
         await self._services.queues.shard_of(group).store(group, {key: [operation]})
 
     def _target(self, redrive: Redrive, letter: Letter) -> Partition:

@@ -31,8 +31,8 @@ class Run:
     key: QueueKey
     lane: int
     lease: int
-    generation: int
-    """Of the shard that keeps the group: after another one, leases are other leases."""
+    queue: PartitionQueue
+    """As it was then: in one that was built anew, leases are other leases."""
     deadline_ms: int
     offsets: list[int] = field(default_factory=list)
     counts: bytearray = field(default_factory=bytearray)
@@ -70,14 +70,14 @@ class Run:
         return held == len(offsets)
 
 
-def runs_of(portions: Iterable[Portion], generation: int) -> list[tuple[Run, list[Record]]]:
+def runs_of(portions: Iterable[Portion]) -> list[tuple[Run, list[Record]]]:
     """What was acquired, with its records, the most urgent first."""
     found: dict[tuple[int, int], tuple[Run, list[Record]]] = {}
     for number, portion in enumerate(portions):
         for lane, batch, first, end, counts, nonces in portion.spans():
             known = found.get((lane, number))
             if known is None:
-                known = found[lane, number] = (_run(portion, lane, generation), [])
+                known = found[lane, number] = (_run(portion, lane), [])
             run, records = known
             rows = batch.rows(first, end)
             records += rows
@@ -93,7 +93,7 @@ def runs_of(portions: Iterable[Portion], generation: int) -> list[tuple[Run, lis
     return [found[place] for place in sorted(found)]
 
 
-def _run(portion: Portion, lane: int, generation: int) -> Run:
+def _run(portion: Portion, lane: int) -> Run:
     topic, number = portion.partition.id
-    taken = portion.taken
-    return Run(topic, number, portion.key, lane, taken.lease, generation, taken.deadline_ms)
+    lease = portion.reservation.lease
+    return Run(topic, number, portion.key, lane, lease, portion.queue, portion.deadline_ms)

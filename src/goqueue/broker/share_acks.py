@@ -66,6 +66,7 @@ class ShareAcks:
             CoordinatorUnavailableError: nothing could be stored, and nothing counts.
         """
         started_s = self._services.clock.monotonic_s()
+        await self._queues.ready()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
         outcomes: dict[PartitionId, GoQueueError | None] = {}
@@ -80,7 +81,7 @@ class ShareAcks:
                 continue
             outcomes[partition] = None
             traced += self._traced(group, key, queue, judged)
-            changes[key] = _applied(group, queue, judged, now_ms)
+            changes[key] = _decided(group, queue, judged, now_ms)
         await self._store(group, changes, traced)
         took_s = self._services.clock.monotonic_s() - started_s
         for partition, refusal in outcomes.items():
@@ -172,19 +173,18 @@ def _has(queue: PartitionQueue, first: int, last: int, member_id: str, now_ms: i
     return expected == last + 1
 
 
-def _applied(
+def _decided(
     group: QueueGroup, queue: PartitionQueue, judged: Sequence[OffsetsJudged], now_ms: int
 ) -> list[Operation]:
-    """Make verdicts true one after the other; returns what that was."""
+    """What verdicts on messages, none of which is named twice, make of them."""
     by_verdict: dict[Verdict, list[Range]] = {}
     for first, last, verdict in judged:
         by_verdict.setdefault(verdict, []).append((first, last + 1))
-    done: list[Operation] = []
-    for verdict, ranges in by_verdict.items():
-        for operation in _DECISIONS[verdict](group, queue, ranges, now_ms):
-            queue.apply(operation)
-            done.append(operation)
-    return done
+    return [
+        operation
+        for verdict, ranges in by_verdict.items()
+        for operation in _DECISIONS[verdict](group, queue, ranges, now_ms)
+    ]
 
 
 def _accepted(

@@ -1,29 +1,26 @@
-"""One partition's worth of transactional ids: a coordinator and the log that it lives in.
+"""One partition's worth of transactional ids: a coordinator, kept in a state shard.
 
 The coordinator decides, this stores: what an event changes is in the log before the caller goes
-on. When the log refuses, nothing that was not stored has happened: the coordinator is built anew
-from what the log holds.
+on. When the log refuses, nothing that was not stored has happened.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.errors import StorageError, TransactionCoordinatorUnavailableError
+from goqueue.state.shard import StateShard
 from goqueue.transactions.encoding import Entry
 from goqueue.transactions.messages import Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.state_log import StateLog
-    from goqueue.partitions.partition import Placed
+    from goqueue.state.log import StateEntry, StateLog
     from goqueue.transactions.together import SeriesCoordinator
+    from goqueue.transactions.transaction import Transaction
 
-_log = logging.getLogger(__name__)
 _R = TypeVar("_R")
 
 
@@ -32,47 +29,50 @@ class TransactionShard:
 
     def __init__(
         self,
-        state: StateLog,
-        coordinator: SeriesCoordinator,
+        log: StateLog,
+        make_coordinator: Callable[[], SeriesCoordinator],
+        by_producer: dict[int, Transaction],
         now_ms: Callable[[], int],
         executor: Executor,
     ) -> None:
-        self.coordinator = coordinator
-        self._state = state
+        """Keep a coordinator in `log`; others find its transactions in `by_producer`."""
+        self.state = StateShard(log, self, executor, _unavailable)
+        self.coordinator = self._loading = make_coordinator()
+        self._make_coordinator = make_coordinator
+        self._by_producer = by_producer
         self._now_ms = now_ms
-        self._executor = executor
-        self._saving: asyncio.Task[None] | None = None
-        self._placed: Placed | None = None
-        self._is_stale = False
-        """Something could not be stored; the coordinator is loaded again before its next event."""
-        self._load()
+        self._end_offset = 0
+        """Where the log ended after the last event."""
 
-    def _load(self) -> None:
+    # --- What is stored --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A replay begins; until it is over, everybody sees what was before."""
+        self._loading = self._make_coordinator()
+
+    def replay(self, entries: Sequence[StateEntry], _lost_count: int) -> None:
+        """Take in entries as they were stored."""
+        self._loading.load(Entry(key, value) for key, value in entries)
+
+    def loaded(self, _lost_count: int) -> None:
+        """The replay is over: everyone's session begins anew."""
         self.coordinator.clear()
-        self.coordinator.load(Entry(key, value) for key, value in self._state.replay())
+        self.coordinator = self._loading
+        self.coordinator.share(self._by_producer)
         self.coordinator.resume(self._now_ms())
-        self._is_stale = False
-        self._placed = None
+        self._end_offset = 0
 
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshot."""
-        return self._state.snapshot_bytes
+    def dump(self) -> Iterable[StateEntry]:
+        """Everything, as entries that would build it."""
+        return self.coordinator.dump()
 
     @property
     def has_lost_entries(self) -> bool:
         """Whether something that was stored is damaged."""
-        return self._state.lost_count > 0 or self._state.partition.log.recovery.cut_whole
+        log = self.state.log
+        return log.lost_count > 0 or log.partition.has_lost_tail
 
-    @property
-    def records_since_snapshot(self) -> int:
-        """What a start would have to replay."""
-        return self._state.records_since_snapshot
-
-    @property
-    def log_bytes(self) -> int:
-        """The size of the log."""
-        return self._state.partition.log.size_bytes
+    # --- Events ----------------------------------------------------------------------------------
 
     def perform(self, event: Callable[[SeriesCoordinator, Effects], _R]) -> tuple[_R, Effects]:
         """Let the coordinator see an event, and store what it changes.
@@ -81,26 +81,21 @@ class TransactionShard:
             TransactionError: the coordinator refuses; nothing has changed.
             TransactionCoordinatorUnavailableError: the log refuses; nothing has changed.
         """
-        self._ensure_usable()
+        self.state.check()
         out = Effects()
         result = event(self.coordinator, out)
         if out.persist:
             try:
-                self._placed = self._state.append(out.persist)
+                self._end_offset = self.state.append(out.persist)
             except StorageError as error:
-                raise self._given_up(error) from error
-            if self._state.snapshot_is_due and (self._saving is None or self._saving.done()):
-                self._saving = asyncio.get_running_loop().create_task(self._save_aside())
+                raise self.state.failed(error) from error
+            self.state.save_if_due()
         return result, out
-
-    async def _save_aside(self) -> None:
-        if not self._is_stale:  # then it knows more than the log does
-            await self._state.save_snapshot_aside(self.coordinator.dump(), self._executor)
 
     @property
     def is_durable(self) -> bool:
         """Whether everything that was stored is as durable as the topic promises."""
-        return self._placed is None or self._state.partition.is_durable(self._placed)
+        return self.state.log.partition.is_committed(self._end_offset)
 
     async def durable(self) -> None:
         """Return when everything that was stored so far is as durable as the topic promises.
@@ -109,31 +104,7 @@ class TransactionShard:
             TransactionCoordinatorUnavailableError: the disk refused; what is not on it has not
                 happened.
         """
-        placed, partition = self._placed, self._state.partition
-        if placed is None or self.is_durable:
-            return
-        try:
-            await partition.durable(placed)
-        except StorageError as error:
-            raise self._given_up(error) from error
-
-    def _ensure_usable(self) -> None:
-        if self._state.partition.log.failure is not None:
-            raise _unavailable()
-        if self._is_stale:
-            self._load()
-
-    def _given_up(self, error: StorageError) -> TransactionCoordinatorUnavailableError:
-        _log.error("the state of transactions could not be stored: %s", error)
-        self._is_stale = True
-        return _unavailable()
-
-    async def save(self) -> None:
-        """Keep the state for the next start."""
-        if self._saving is not None:
-            await self._saving
-        if not self._is_stale:
-            self._state.save_snapshot(self.coordinator.dump())
+        await self.state.committed(self._end_offset)
 
 
 def _unavailable() -> TransactionCoordinatorUnavailableError:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.state_log import StateLog
 from goqueue.broker.transaction_ends import TransactionEnds
 from goqueue.broker.transaction_shard import TransactionShard
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import series_of
 from goqueue.transactions.together import SeriesCoordinator
@@ -45,9 +45,6 @@ _log = logging.getLogger(__name__)
 
 TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
 TRANSACTIONS_PARTITIONS: Final = 16
-TRANSACTIONS: Final = 2
-"""The kind of snapshot that holds transactions."""
-TRANSACTIONS_NAME: Final = "transactions"
 
 CHECK_S: Final = 1.0
 """Between looks for transactions that took too long, and for ones that could not be ended."""
@@ -71,9 +68,8 @@ class Transactions:
         self._by_producer: dict[int, Transaction] = {}
         self._ends = TransactionEnds(broker)
         self._tasks = PeriodicTasks()
-        self._making_topic = asyncio.Lock()
-        clock = broker.clock
-        self._started_ms = clock.now_ms() - round(clock.monotonic_s() * 1000)
+        self._opening = asyncio.Lock()
+        self.now_ms = broker.state_logs.clock.now_ms
 
     # --- Starting and stopping -------------------------------------------------------------------
 
@@ -81,68 +77,72 @@ class Transactions:
         """Load every transaction that is stored, and carry out what was decided before."""
         self._broker.publisher.verify_transaction = self._verify
         if TRANSACTIONS_TOPIC in self._broker.topics.catalogue.by_name:
-            self._load()
+            await self._ensure_open()
         self._ends.repair(
             self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
         )
         await self._finish_decided()
         self._tasks.start("transactions", CHECK_S, self.check)
 
-    def _load(self) -> None:
-        catalogue = self._broker.topics.catalogue
-        self._partition_count = catalogue.topic(TRANSACTIONS_TOPIC).partition_count
-        for number in range(self._partition_count):
-            place = PartitionId(TRANSACTIONS_TOPIC, number)
-            if self._broker.partitions.partition(place).log_end > 0:
-                self._shard(number)
-
     async def stop(self) -> None:
         """Keep the state. What is open stays open, what is decided is ended by the next start."""
         await self._tasks.stop()
         for shard in self._shards.values():
-            await shard.save()
+            await shard.state.save()
+            await shard.state.close()
 
-    async def _ensure_topic(self) -> None:
-        """The topic is made for the first transactional id: most brokers never have one."""
-        async with self._making_topic:
+    async def _ensure_open(self) -> None:
+        """Make the topic for the first transactional id: most brokers never have one."""
+        async with self._opening:
+            if self._shards:
+                return
             await self._broker.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
+            topic = self._broker.topics.catalogue.topic(TRANSACTIONS_TOPIC)
+            self._partition_count = topic.partition_count
+            # All at once: whoever asks meanwhile finds every shard, or none.
+            self._shards = {
+                number: await self._open_shard(number) for number in range(topic.partition_count)
+            }
 
-    def now_ms(self) -> int:
-        """Wall-clock milliseconds that never go back."""
-        return self._started_ms + round(self._broker.clock.monotonic_s() * 1000)
-
-    def _shard(self, number: int) -> TransactionShard:
-        shard = self._shards.get(number)
-        if shard is None:
-            broker = self._broker
-            state = StateLog(
-                broker.partitions.partition(PartitionId(TRANSACTIONS_TOPIC, number)),
-                TRANSACTIONS,
-                broker.disk,
-                broker.clock,
-                partial(broker.measures.snapshot_saved, TRANSACTIONS_NAME),
-            )
-            coordinator = SeriesCoordinator(self.settings, self._by_producer, _new_transaction_id)
-            shard = self._shards[number] = TransactionShard(
-                state, coordinator, self.now_ms, broker.executor
-            )
+    async def _open_shard(self, number: int) -> TransactionShard:
+        """This node leads a partition of the topic: load what is in it."""
+        broker = self._broker
+        log = broker.state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
+        shard = TransactionShard(
+            log, self._new_coordinator, self._by_producer, self.now_ms, broker.executor
+        )
+        await shard.state.open(log.partition.leader_epoch)
         return shard
+
+    def _new_coordinator(self) -> SeriesCoordinator:
+        return SeriesCoordinator(self.settings, {}, _new_transaction_id)
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard of an id. Raises `UnknownProducerError` before there are any ids."""
-        if not self._shards and TRANSACTIONS_TOPIC not in self._broker.topics.catalogue.by_name:
+        if not self._shards:
             raise UnknownProducerError(
                 f"nobody has initialised a producer for {transactional_id!r}"
             )
         number: int = mmh3.hash(series_of(transactional_id), signed=False)
-        return self._shard(number % self._partition_count)
+        return self._shards[number % self._partition_count]
+
+    async def _active_shard(self, transactional_id: str) -> TransactionShard:
+        """The shard of an id, once it may act.
+
+        Raises:
+            UnknownProducerError: there are no ids yet.
+            TransactionCoordinatorUnavailableError: it may not act for a while.
+        """
+        shard = self._shard_of(transactional_id)
+        await shard.state.active()
+        return shard
 
     # --- Producers -------------------------------------------------------------------------------
 
     async def init_producer(self, request: InitRequest) -> Identity:
         """Give an id to a producer; its predecessor is fenced, what that had open is aborted."""
-        await self._ensure_topic()
-        shard = self._shard_of(request.transactional_id)
+        await self._ensure_open()
+        shard = await self._active_shard(request.transactional_id)
         for _ in range(_INIT_TRIES):
             # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
             fresh_id = await self._broker.producer_ids.peek()
@@ -181,7 +181,7 @@ class Transactions:
 
     async def begin(self, transactional_id: str, identity: Identity) -> str:
         """Open a transaction; returns its id."""
-        shard = self._shard_of(transactional_id)
+        shard = await self._active_shard(transactional_id)
         transaction_id, out = shard.perform(
             lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out)
         )
@@ -193,7 +193,7 @@ class Transactions:
         self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
     ) -> None:
         """Let a transaction write to partitions, which exist; opens it if need be."""
-        shard = self._shard_of(transactional_id)
+        shard = await self._active_shard(transactional_id)
         _, out = shard.perform(
             lambda core, out: core.add_partitions(
                 transactional_id, identity, partitions, self.now_ms(), out
@@ -246,7 +246,7 @@ class Transactions:
         Where a partition refuses its marker, it gets it later: nobody sees half of a transaction
         there, because the last stable offset stays before it.
         """
-        shard = self._shard_of(transactional_id)
+        shard = await self._active_shard(transactional_id)
         _, out = shard.perform(
             lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out)
         )
@@ -255,7 +255,7 @@ class Transactions:
 
     async def end_and_renew(self, request: EndRequest) -> Identity:
         """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
-        shard = self._shard_of(request.transactional_id)
+        shard = await self._active_shard(request.transactional_id)
         fresh_id = await self._broker.producer_ids.peek()
         renewed, out = shard.perform(
             lambda core, out: core.end_and_renew(request, fresh_id, self.now_ms(), out)
@@ -269,7 +269,7 @@ class Transactions:
     async def abort(self, transactional_id: str) -> None:
         """Abort an open transaction for an administrator; its producer is fenced."""
         self.describe(transactional_id)
-        shard = self._shard_of(transactional_id)
+        shard = await self._active_shard(transactional_id)
         _, out = shard.perform(lambda core, out: core.abort(transactional_id, self.now_ms(), out))
         await shard.durable()
         await self._ends.finish(shard, out, self.now_ms)
@@ -282,8 +282,8 @@ class Transactions:
         The decision is durable when this returns, whoever is killed then. Asked again, it answers
         the same and does nothing: whoever got no answer may ask until there is one.
         """
-        await self._ensure_topic()
-        shard = self._shard_of(request.series)
+        await self._ensure_open()
+        shard = await self._active_shard(request.series)
         is_new, out = shard.perform(
             lambda core, out: core.commit_together(request, self.now_ms(), out)
         )
@@ -293,8 +293,8 @@ class Transactions:
 
     async def abort_together(self, request: TogetherRequest) -> None:
         """Abort what a series has open, for a batch that was given up."""
-        await self._ensure_topic()
-        shard = self._shard_of(request.series)
+        await self._ensure_open()
+        shard = await self._active_shard(request.series)
         _, out = shard.perform(lambda core, out: core.abort_together(request, self.now_ms(), out))
         await shard.durable()
         await self._ends.finish(shard, out, self.now_ms)
@@ -331,7 +331,7 @@ class Transactions:
         for shard in self._shards.values():
             if transactional_id in shard.coordinator.by_id:
                 return shard.coordinator.describe(transactional_id)
-        return SeriesCoordinator(self.settings, {}, _new_transaction_id).describe(transactional_id)
+        return self._new_coordinator().describe(transactional_id)
 
     def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
         """The ids that a filter lets through."""
@@ -345,23 +345,24 @@ class Transactions:
     @property
     def snapshot_bytes(self) -> int:
         """The size of the newest snapshots of all coordinators."""
-        return sum(shard.snapshot_bytes for shard in self._shards.values())
+        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
 
     @property
     def records_since_snapshot(self) -> int:
         """What a start would have to replay."""
-        return sum(shard.records_since_snapshot for shard in self._shards.values())
+        return sum(shard.state.log.records_since_snapshot for shard in self._shards.values())
 
     @property
     def log_bytes(self) -> int:
         """The size of the logs of all coordinators."""
-        return sum(shard.log_bytes for shard in self._shards.values())
+        return sum(shard.state.log.partition.size_bytes for shard in self._shards.values())
 
     # --- Time ------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         """Abort what took too long, forget old ids, and end what could not be ended before."""
         for shard in tuple(self._shards.values()):
+            await shard.state.active()
             _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
             for ending in out.endings:
                 _log.info("aborting the transaction of %r: too long", ending.transactional_id)

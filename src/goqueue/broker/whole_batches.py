@@ -6,10 +6,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from goqueue.broker.portions import give_back, marks_of
 from goqueue.broker.queue_start import isolation_of
-from goqueue.delivery import operations as ops
-from goqueue.reading.record_reader import around
+from goqueue.delivery.operations import around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,32 +35,21 @@ def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
             counted.add(base)
             left_bytes -= size_bytes
         kept.append((batch, first, end))
-    give_back(portion, kept, back)
+    portion.loaded.parts[:] = kept
+    portion.back += back
     return left_bytes
 
 
-def round_up(group: QueueGroup, portion: Portion, reader: RecordReader, seed: bytes) -> None:
-    """Hand out the rest of the batches of which the member gets some messages: of the same lanes.
-
-    `seed` is what the nonces of their receipts are drawn from.
-    """
-    queue, first_taken = portion.queue, portion.taken
-    if first_taken.lease not in queue.window.leases:
-        return  # it took the disk too long to read them, or there was no room for any
-    served = {(span.lane, span.batch.info.base_offset): span.batch for span in portion.spans()}
+def round_up(group: QueueGroup, portion: Portion, reader: RecordReader) -> None:
+    """Reserve the rest of the batches of which the member gets some messages: of the same lanes."""
     rest = [
         (batch, (lane, first, end))
-        for (lane, base), batch in served.items()
-        for first, end in queue.available(lane, base, batch.info.next_offset)
+        for (lane, base), batch in portion.batches_by_lane().items()
+        for first, end in portion.queue.available(lane, base, batch.info.next_offset)
     ]
     if not rest:
         return
-    (number,) = queue.lease_numbers(1)
-    member, at_ms, deadline_ms = first_taken.member, first_taken.at_ms, first_taken.deadline_ms
-    taken = ops.Taken(number, member, at_ms, deadline_ms, seed, [part for _, part in rest])
-    group.take_along(portion.key, taken)
-    portion.changes.append(taken)
-    portion.marks += marks_of(queue, taken)
+    group.reserve_along(portion.queue, portion.reservation, [part for _, part in rest])
     isolation = isolation_of(group.settings)
     for batch, (_, first, end) in rest:
         reader.sort(portion.partition, batch, (first, end), portion.loaded, isolation)

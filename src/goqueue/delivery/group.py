@@ -14,10 +14,12 @@ from goqueue.delivery.scheduler import LaneStats, Scheduler, Weights
 from goqueue.delivery.settings import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from goqueue.delivery.operations import Operation, Taken
+    from goqueue.delivery.operations import LaneRange, Operation
+    from goqueue.delivery.reservations import Reservation
     from goqueue.delivery.settings import QueueSettings
+    from goqueue.model.ids import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 QueueKey: TypeAlias = tuple[UUID, int]
@@ -60,6 +62,8 @@ class QueueGroup:
         self._served: dict[QueueKey, int] = {}
         """Which take was the last that found something in a queue."""
         self._takes = 0
+        self._reserved: dict[str, int] = {}
+        """How many messages are on their way to each member."""
 
     @property
     def is_internal(self) -> bool:
@@ -104,17 +108,21 @@ class QueueGroup:
         queue.window.detach()
         self._served.pop(key, None)
 
-    def release_member(self, member: str, now_ms: int) -> dict[QueueKey, list[Operation]]:
-        """Take back everything that a member has, at once; returns what that was."""
+    def release_member(
+        self, member: str, now_ms: int, most_leases: int
+    ) -> dict[QueueKey, list[Operation]]:
+        """What is to happen so that a member has nothing more, of so many leases in a queue."""
         changes: dict[QueueKey, list[Operation]] = {}
+        if member in self._reserved:
+            for queue in self.queues.values():
+                for reservation in queue.reserved.values():
+                    reservation.is_void |= reservation.member == member
         if member not in self.unacked:
             return changes
         for key, queue in self.queues.items():
-            ranges = queue.held_by(member)
+            ranges = queue.held_by(member, most_leases)
             queue.expire(ranges)
             operations = release(queue, ranges, self.settings, now_ms, MEMBER_GONE)
-            for operation in operations:
-                queue.apply(operation)
             if operations:
                 changes[key] = operations
         return changes
@@ -136,46 +144,51 @@ class QueueGroup:
         now = (scheduler.stats() for scheduler in self._schedulers.values())
         return _together((self._past, *now))
 
-    def take(
-        self,
-        member: str,
-        sources: Sequence[Source],
-        limit: int,
-        *,
-        now_ms: int,
-        visibility_ms: int,
-        draw: Callable[[], bytes],
-    ) -> list[tuple[QueueKey, Taken]]:
-        """Hand a member up to `limit` messages, as many as it may have more.
+    def reserve(
+        self, member: str, sources: Sequence[Source], limit: int, now_ms: int
+    ) -> dict[QueueKey, Reservation]:
+        """Choose up to `limit` messages for a member, as many as it may have more.
 
-        What it is handed is taken when this returns. `draw` gives random bytes, from which the
-        nonces of receipts are made.
+        Nobody else is offered them until `end_reservation`, by when they are taken or given back.
         """
-        limit = min(limit, self.settings.max_unacked - self.unacked.get(member, 0))
+        has = self.unacked.get(member, 0) + self._reserved.get(member, 0)
+        limit = min(limit, self.settings.max_unacked - has)
         if limit <= 0 or not sources:
-            return []
+            return {}
         sources = sorted(sources, key=lambda source: self._served.get(source.key, 0))
-        chosen: dict[QueueKey, list[tuple[int, int, int]]] = {}
+        chosen: dict[QueueKey, list[LaneRange]] = {}
         left = limit
         is_short = True
         while is_short and left:
             found, is_short = self._plan(member, sources, left, now_ms, chosen)
             left -= found
-        taken = []
+        reserved = {}
         for key, ranges in chosen.items():
-            queue = self.queues[key]
-            operation = queue.taken(ranges, member, now_ms, visibility_ms, draw())
-            queue.apply(operation)
-            taken.append((key, operation))
+            reserved[key] = self.queues[key].reserve(ranges, member)
             self._takes += 1
             self._served[key] = self._takes
-        return taken
+        if limit > left:
+            self._reserved[member] = self._reserved.get(member, 0) + limit - left
+        return reserved
 
-    def take_along(self, key: QueueKey, taken: Taken) -> None:
-        """Hand out messages beside those that `take` has chosen, whoever's turn it is."""
-        self.queues[key].apply(taken)
-        for lane, first, end in taken.ranges:
-            self.scheduler(taken.member).served_beside(lane, end - first)
+    def reserve_along(
+        self, queue: PartitionQueue, reservation: Reservation, ranges: list[LaneRange]
+    ) -> None:
+        """Reserve messages beside those that `reserve` has chosen, whoever's turn it is."""
+        reservation.extend(ranges)
+        for lane, first, end in ranges:
+            queue.line.taken(queue.window, lane, first, end)
+            self.scheduler(reservation.member).served_beside(lane, end - first)
+            self._reserved[reservation.member] += end - first
+
+    def end_reservation(
+        self, queue: PartitionQueue, reservation: Reservation, back: Iterable[Range]
+    ) -> None:
+        """What was reserved is taken, except for what is offered again."""
+        queue.end_reservation(reservation, back)
+        self._reserved[reservation.member] -= reservation.count
+        if not self._reserved[reservation.member]:
+            del self._reserved[reservation.member]
 
     def _plan(
         self,
@@ -183,7 +196,7 @@ class QueueGroup:
         sources: Sequence[Source],
         limit: int,
         now_ms: int,
-        chosen: dict[QueueKey, list[tuple[int, int, int]]],
+        chosen: dict[QueueKey, list[LaneRange]],
     ) -> tuple[int, bool]:
         """Choose what a member gets, until a lane turns out to have less than it said.
 
@@ -224,7 +237,7 @@ class QueueGroup:
         count: int,
         sources: Sequence[Source],
         ready: Sequence[list[int]],
-        chosen: dict[QueueKey, list[tuple[int, int, int]]],
+        chosen: dict[QueueKey, list[LaneRange]],
     ) -> int:
         """Choose messages of one lane from one queue after the other; says how many are missing."""
         for source, counts in zip(sources, ready, strict=True):

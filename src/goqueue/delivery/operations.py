@@ -16,7 +16,10 @@ from goqueue.model.errors import CorruptQueueStateError
 from goqueue.model.ids import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+LaneRange: TypeAlias = tuple[int, int, int]
+"""A lane, and a range of its messages."""
 
 
 class Opened(msgspec.Struct, tag="o", array_like=True, frozen=True):
@@ -134,6 +137,18 @@ def ranges_of(offsets: Iterable[int]) -> list[Range]:
     if end > first:
         found.append((first, end))
     return found
+
+
+def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
+    """The parts of [first, end) that are not gone."""
+    for from_, to in sorted(gone):
+        if to <= first or from_ >= end:
+            continue
+        if from_ > first:
+            yield first, from_
+        first = max(first, to)
+    if end > first:
+        yield first, end
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from hashlib import shake_128
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.delivery import operations as ops
@@ -16,13 +17,14 @@ from goqueue.delivery.expired import ExpiredReceipts
 from goqueue.delivery.leases import NUMBERS, Lease
 from goqueue.delivery.line import LANES, Line
 from goqueue.delivery.pages import MessageState
+from goqueue.delivery.reservations import Reservation
 from goqueue.delivery.window import Window
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.delivery.operations import Operation
+    from goqueue.delivery.operations import LaneRange, Operation
     from goqueue.model.ids import Range
     from goqueue.partitions.lane_index import LaneIndex
 
@@ -63,6 +65,8 @@ class PartitionQueue:
         self.expired = ExpiredReceipts()
         self.next_lease = 1
         """A number that no lease has had for long; `lease_numbers` says which are free."""
+        self.reserved: dict[int, Reservation] = {}
+        """By the numbers of their leases; one for each poll that is under way."""
         self._lanes = lanes
         self._due: dict[int, tuple[int, int]] = {}
         """Of messages that wait: when they are due, and their lanes."""
@@ -106,37 +110,61 @@ class PartitionQueue:
 
     def is_blocked(self, lane: int, member: str) -> bool:
         """Whether order forbids to hand out more of a lane: an earlier message is not through."""
-        return self._waiting_lanes[lane] > 0 or self.window.is_held_by_others(member)
+        if self._waiting_lanes[lane] > 0 or self.window.is_held_by_others(member):
+            return True
+        return any(each.member != member for each in self.reserved.values())
 
     def lease_numbers(self, count: int) -> list[int]:
         """Numbers for new leases."""
-        return self.window.unused_leases(self.next_lease, count)
+        found = self.window.unused_leases(self.next_lease, count)
+        while not self.reserved.keys().isdisjoint(found):
+            found = self.window.unused_leases(found[-1] % (NUMBERS - 1) + 1, count)
+        return found
+
+    def reserve(self, chosen: list[LaneRange], member: str) -> Reservation:
+        """Offer what was chosen to nobody else, until `end_reservation`."""
+        (number,) = self.lease_numbers(1)
+        self.next_lease = number % (NUMBERS - 1) + 1
+        reservation = self.reserved[number] = Reservation(member, number, chosen)
+        return reservation
+
+    def end_reservation(self, reservation: Reservation, back: Iterable[Range]) -> None:
+        """What was reserved is taken, except for what is offered again."""
+        del self.reserved[reservation.lease]
+        for first, end in back:
+            self.line.put_back(first, end)
+
+    def _touch(self, ranges: Iterable[Range]) -> None:
+        for reservation in self.reserved.values():
+            reservation.touch(ranges)
 
     def taken(
         self,
-        chosen: Iterable[tuple[int, int, int]],
+        chosen: Iterable[LaneRange],
         member: str,
         now_ms: int,
         visibility_ms: int,
         seed: bytes,
+        *,
+        lease: int | None = None,
     ) -> ops.Taken:
         """What was chosen (lane, first, end) is handed to a member."""
         deadline_ms = now_ms + visibility_ms
-        (number,) = self.lease_numbers(1)
+        number = self.lease_numbers(1)[0] if lease is None else lease
         return ops.Taken(number, member, now_ms, deadline_ms, seed, list(chosen))
 
     def available(self, lane: int, first: int, end: int) -> Iterator[Range]:
         """The messages of a lane in [first, end) that may be handed out."""
+        taken = [part[1:] for each in self.reserved.values() for part in each.ranges]
         for run in self._lanes.runs(lane, max(first, self.start), end):
-            yield from self.window.in_state(*run, MessageState.AVAILABLE)
+            for part in self.window.in_state(*run, MessageState.AVAILABLE):
+                yield from ops.around(*part, taken)
 
-    def held_by(self, member: str) -> list[Range]:
-        """Everything that a member has, in order."""
+    def held_by(self, member: str, most_leases: int | None = None) -> list[Range]:
+        """What a member has, in order; of so many of its leases."""
+        numbers = (key for key, lease in self.window.leases.items() if lease.member == member)
         return ops.joined(
-            part
-            for number, lease in self.window.leases.items()
-            if lease.member == member
-            for part in self.window.held(number)
+            part for number in islice(numbers, most_leases) for part in self.window.held(number)
         )
 
     # --- Time ------------------------------------------------------------------------------------
@@ -154,10 +182,10 @@ class PartitionQueue:
         for first, end in ranges:
             self.expired.add(self.window.nonces(first, end))
 
-    def wake(self, now_ms: int) -> bool:
+    def wake(self, now_ms: int, at_most: int) -> bool:
         """Let messages be handed out whose waiting is over; says whether there were any."""
         woken: list[int] = []
-        while self._waiting and self._waiting[0][0] <= now_ms:
+        while self._waiting and self._waiting[0][0] <= now_ms and len(woken) < at_most:
             due_ms, offset = heapq.heappop(self._waiting)
             if self._is_due(offset, due_ms):
                 self._end_waiting(offset)
@@ -265,6 +293,8 @@ class PartitionQueue:
 
     def _doom(self, doomed: ops.Doomed) -> None:
         window = self.window
+        if self.reserved:
+            self._touch(doomed.ranges)
         for first, end in doomed.ranges:
             self._forget_waits(first, end)
             for state in (MessageState.AVAILABLE, MessageState.WAITING):
@@ -291,6 +321,8 @@ class PartitionQueue:
             )
 
     def _settle(self, settled: ops.Settled) -> None:
+        if self.reserved:
+            self._touch(settled.ranges)
         for first, end in settled.ranges:
             self._forget_waits(first, end)
             self.window.settle(first, end)
@@ -314,14 +346,22 @@ class PartitionQueue:
 
     # --- Keeping ---------------------------------------------------------------------------------
 
-    def dump(self) -> dict[str, Any]:
-        """Everything, for a snapshot."""
+    def dump(self, dead: Iterable[int] | None = None) -> dict[str, Any]:
+        """Everything, for a snapshot; what is reserved may be handed out.
+
+        Of dead messages only some, if they are named: the others go to `add_dead`.
+        """
+        named = self.dooms if dead is None else dead
+        cursors, back = self.line.dump()
+        for reservation in self.reserved.values():
+            for lane, first, end in reservation.ranges:
+                back[lane].append((first, end))
         return {
             "window": self.window.dump(),
-            "line": self.line.dump(),
+            "line": (cursors, back),
             "due": [(offset, due_ms) for offset, (due_ms, _) in self._due.items()],
             "errors": list(self._errors.items()),
-            "dooms": list(self.dooms.items()),
+            "dooms": [(each, self.dooms[each]) for each in named if each in self.dooms],
             "moving": list(self.moving),
             "next_lease": self.next_lease,
             "is_read": self.is_read,
@@ -345,6 +385,12 @@ class PartitionQueue:
         queue.next_lease = dumped["next_lease"]
         queue.is_read = dumped.get("is_read", True)
         return queue
+
+    def add_dead(self, dooms: Iterable[tuple[int, Sequence[Any]]]) -> None:
+        """Why messages died; of those that are dead no more nothing is kept."""
+        for offset, doom in dooms:
+            if self.window.state(offset) is MessageState.DOOMED:
+                self.dooms.setdefault(offset, Doom(*doom))
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when what is kept beside the window contradicts it."""

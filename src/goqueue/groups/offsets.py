@@ -209,10 +209,10 @@ class OffsetStore:
 
     def dump(self) -> Iterator[Entry]:
         """Everything, as the entries that would load it."""
-        for part, offset in self.committed.items():
+        for part, offset in list(self.committed.items()):
             yield put(OffsetKey(self.group_id, *part), offset.to_value())
-        for producer_id, staged in self._pending.items():
-            for part, offset in staged.items():
+        for producer_id, staged in list(self._pending.items()):
+            for part, offset in list(staged.items()):
                 key = PendingOffsetKey(self.group_id, producer_id, *part)
                 yield put(key, offset.to_value())
 

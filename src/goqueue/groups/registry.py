@@ -305,10 +305,14 @@ class GroupRegistry:
             self.touch(group_id)
 
     def dump(self) -> Iterator[Entry]:
-        """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
-        for slot in self.slots.values():
-            yield from slot.core.dump()
-            yield from slot.offsets.dump()
+        """Everything that the log holds after compaction: a snapshot, to be loaded like a log.
+
+        It may change while this is drawn: then what is drawn is true at some time meanwhile.
+        """
+        for group_id, slot in list(self.slots.items()):
+            if self.slots.get(group_id) is slot:
+                yield from slot.core.dump()
+                yield from slot.offsets.dump()
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where a group contradicts itself or its deadline is forgotten."""

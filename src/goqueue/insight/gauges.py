@@ -5,11 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.broker.coordination import GROUPS_NAME
 from goqueue.broker.queue_views import queue_views
-from goqueue.broker.queues import QUEUES_NAME
-from goqueue.broker.schemas import SCHEMAS_NAME
-from goqueue.broker.transactions import TRANSACTIONS_NAME
 from goqueue.delivery.settings import Mode
 from goqueue.groups.consumer.protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
@@ -18,8 +14,8 @@ from goqueue.insight.group_views import is_listed, shared_state
 from goqueue.insight.lag import group_lag
 from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
-from goqueue.partitions.partition import LOG_STATE_NAME
 from goqueue.storage.compaction.compaction import dirty_ratio
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,10 +80,16 @@ class BrokerGauges:
         samples.put(names.ACTIVE_CONSUMERS, consumers)
         jump = services.clock_guard.jump()
         samples.put(names.CLOCK_JUMP, 0 if jump is None else jump.jumped_ms / 1000)
-        samples.put(names.SNAPSHOT_SIZE, services.queues.snapshot_bytes, QUEUES_NAME)
-        samples.put(names.SNAPSHOT_SIZE, services.groups.snapshot_bytes, GROUPS_NAME)
-        samples.put(names.SNAPSHOT_SIZE, services.schemas.snapshot_bytes, SCHEMAS_NAME)
-        samples.put(names.SNAPSHOT_SIZE, services.transactions.snapshot_bytes, TRANSACTIONS_NAME)
+        samples.put(names.SNAPSHOT_SIZE, services.queues.snapshot_bytes, SnapshotKind.QUEUES.label)
+        samples.put(names.SNAPSHOT_SIZE, services.groups.snapshot_bytes, SnapshotKind.GROUPS.label)
+        samples.put(
+            names.SNAPSHOT_SIZE, services.schemas.snapshot_bytes, SnapshotKind.SCHEMAS.label
+        )
+        samples.put(
+            names.SNAPSHOT_SIZE,
+            services.transactions.snapshot_bytes,
+            SnapshotKind.TRANSACTIONS.label,
+        )
 
     def _put_topics(self, samples: Samples) -> Iterator[None]:
         services = self._services
@@ -200,7 +202,9 @@ def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) ->
             ratio = dirty_ratio(partition.log)
             samples.put(names.COMPACTION_DIRTY_RATIO, ratio, topic, number)
     samples.put(
-        names.SNAPSHOT_SIZE, sum(each.snapshot_bytes for each in partitions), LOG_STATE_NAME
+        names.SNAPSHOT_SIZE,
+        sum(each.snapshot_bytes for each in partitions),
+        SnapshotKind.PRODUCERS.label,
     )
     counts = zip(*(_counts(partition.log) for partition in partitions), strict=True)
     for (name, kind), values in zip(_COUNTS, counts, strict=bool(partitions)):

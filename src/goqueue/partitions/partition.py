@@ -20,13 +20,14 @@ from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.markers import encode_marker
 from goqueue.partitions.measures import Measures
-from goqueue.partitions.partition_log import LOG_STATE, rebuilt_state
+from goqueue.partitions.partition_log import rebuilt_state
 from goqueue.partitions.waiting import Waiters
 from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.config import Fsync
 from goqueue.storage.flush import Flusher
 from goqueue.storage.snapshot import Snapshot
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from goqueue.storage.flush_schedule import FlushSchedule
     from goqueue.storage.region import Region
 
-LOG_STATE_NAME: Final = "producers"
-"""What metrics call the snapshots of what follows from a log."""
 MAX_SUMMARISED_BYTES: Final = 4096
 """What follows from a log goes into its summary up to this size; more gets a file of its own."""
 
@@ -305,7 +304,8 @@ class Partition:
         return self.state.lanes
 
     def _state_now(self) -> Snapshot:
-        return Snapshot(LOG_STATE, self.log.end_offset - 1, self._clock.now_ms(), self.state.dump())
+        last_offset, now_ms = self.log.end_offset - 1, self._clock.now_ms()
+        return Snapshot(SnapshotKind.PRODUCERS, last_offset, now_ms, self.state.dump())
 
     # --- Maintenance -----------------------------------------------------------------------------
 
@@ -399,14 +399,14 @@ class Partition:
         self._book.put(self.log.folder, summary)
         self._snapshots.size_bytes = len(state)
         took_s = self._clock.monotonic_s() - started_s
-        self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
+        self._measures.snapshot_saved(SnapshotKind.PRODUCERS.label, took_s)
         return True
 
     def _save_snapshot(self, snapshot: Snapshot) -> None:
         started_s = self._clock.monotonic_s()
         self._snapshots.save(snapshot)
         took_s = self._clock.monotonic_s() - started_s
-        self._measures.snapshot_saved(LOG_STATE_NAME, took_s)
+        self._measures.snapshot_saved(SnapshotKind.PRODUCERS.label, took_s)
 
     @property
     def snapshot_bytes(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.model.errors import DiskError
 from goqueue.partitions.log_state import LogState
 from goqueue.storage.config import Fsync
 from goqueue.storage.log import Log
 from goqueue.storage.snapshot import Snapshot, SnapshotFolder
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.config import LogConfig
     from goqueue.storage.shared_files import SharedFiles
-
-LOG_STATE: Final = 6
-"""The kind of snapshot that holds what follows from a log."""
 
 
 class PartitionLog(NamedTuple):
@@ -52,7 +50,7 @@ def open_partition_log(
     if config.fsync is Fsync.ALWAYS and log.flushed_offset < log.end_offset:
         with suppress(DiskError):
             log.flush()
-    snapshots = SnapshotFolder(shared.disk, folder, LOG_STATE)
+    snapshots = SnapshotFolder(shared.disk, folder, SnapshotKind.PRODUCERS)
     return PartitionLog(log, rebuilt_state(log, snapshots, clock, on_damage), snapshots)
 
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from goqueue.delivery.operations import around
 from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
@@ -147,18 +148,6 @@ def _within(faults: list[Fault], first: int, end: int) -> Iterator[Fault]:
     for fault in faults:
         if fault.first < end and first < fault.end:
             yield fault._replace(first=max(fault.first, first), end=min(fault.end, end))
-
-
-def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
-    """The parts of [first, end) that are not gone."""
-    for from_, to in sorted(gone):
-        if to <= first or from_ >= end:
-            continue
-        if from_ > first:
-            yield first, from_
-        first = max(first, to)
-    if end > first:
-        yield first, end
 
 
 def _holds_no_message(partition: Partition, batch: StoredBatch, isolation: Isolation) -> bool:

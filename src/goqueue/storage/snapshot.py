@@ -118,10 +118,12 @@ class _Found(NamedTuple):
 class SnapshotFolder:
     """The snapshots of one kind in one folder, newest first."""
 
-    def __init__(self, disk: Disk, folder: Path, kind: int) -> None:
+    def __init__(self, disk: Disk, folder: Path, kind: int, earlier: tuple[int, ...] = ()) -> None:
+        """Keep snapshots of this kind; those under `earlier` numbers are of the same kind."""
         self._disk = disk
         self._folder = folder
-        self._kind = kind
+        self._kind = int(kind)
+        self._kinds = (self._kind, *earlier)
         self.damaged: list[str] = []
         """Files that `load` had to pass over."""
         self.size_bytes = 0
@@ -130,7 +132,7 @@ class SnapshotFolder:
     def _found(self, pattern: re.Pattern[str]) -> list[_Found]:
         """Our files whose names fit, newest first."""
         matches = (pattern.fullmatch(name) for name in self._disk.names(self._folder))
-        ours = (match for match in matches if match and int(match[1]) == self._kind)
+        ours = (match for match in matches if match and int(match[1]) in self._kinds)
         return sorted((_Found(int(m[2]), int(m[3]), m[0]) for m in ours), reverse=True)
 
     def save(self, snapshot: Snapshot) -> Path:
@@ -181,7 +183,7 @@ class SnapshotFolder:
                 file.close()
         except DiskError:
             return None
-        return snapshot if snapshot is not None and snapshot.kind == self._kind else None
+        return snapshot if snapshot is not None and snapshot.kind in self._kinds else None
 
     def _remove(self, unwanted: Sequence[_Found]) -> None:
         for found in unwanted:

@@ -101,6 +101,11 @@ class TransactionRegistry:
         self._by_producer.pop(transaction.producer_id, None)
         self._open.pop(transaction.transactional_id, None)
 
+    def share(self, by_producer: dict[int, Transaction]) -> None:
+        """Let others find these transactions in a map that several coordinators share."""
+        by_producer.update(self._by_producer)
+        self._by_producer = by_producer
+
     def clear(self) -> None:
         """Forget everything, also what others find by producer id."""
         for transaction in list(self.by_id.values()):
@@ -184,8 +189,8 @@ class TransactionRegistry:
 
     def dump(self) -> Iterator[Entry]:
         """Everything that the log holds after compaction: a snapshot, to be loaded like a log."""
-        yield from (transaction.stored() for transaction in self.by_id.values())
-        yield from (series.stored() for series in self.series.values())
+        yield from (each.stored() for each in list(self.by_id.values()))
+        yield from (each.stored() for each in list(self.series.values()))
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where an id is not found by what it should be found by."""

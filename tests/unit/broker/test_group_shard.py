@@ -16,6 +16,7 @@ from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
 from goqueue.partitions.partition import PartitionId
+from goqueue.state import log as state_log
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
 from support.clocks import ManualClock
@@ -67,6 +68,13 @@ def shard_of(broker: Broker, group: str) -> GroupShard:
 
 def snapshots_in(folder: Path) -> list[Path]:
     return list(folder.rglob("snapshot-*.bin"))
+
+
+async def saved(broker: Broker, group: str) -> None:
+    """A snapshot that is due is kept beside other work; wait for it."""
+    saving = shard_of(broker, group).state.save_if_due()
+    if saving is not None:
+        await saving
 
 
 async def join(broker: Broker, group: str) -> asyncio.Task[Any]:
@@ -127,7 +135,7 @@ def test_while_the_log_refuses_requests_are_refused_without_reading_it_again(
                     await broker.groups.commit(commit_of("g", 3))
                 shard_of(broker, "g")._on_timer()
             assert disk.counts["read"] == reads
-            partition = shard_of(broker, "g")._state.partition
+            partition = broker.partitions.partition(PartitionId(OFFSETS_TOPIC, 0))
             await partition.recover()
             shard_of(broker, "g")._on_timer()
             await broker.groups.commit(commit_of("g", 4))
@@ -144,11 +152,13 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path
             await broker.groups.commit(commit_of("g", 1))
             clock.advance(10 * 60 * 1000)
             fault = disk.fail_next("write", errno.ENOSPC, ending=".tmp", times=100)
-            assert shard_of(broker, "g")._state.snapshot_is_due
+            assert shard_of(broker, "g").state.log.snapshot_is_due
             await broker.groups.commit(commit_of("g", 2))
+            await saved(broker, "g")
             assert fault.times < 100, "it was tried"
             tried = fault.times
             await broker.groups.commit(commit_of("g", 3))
+            await saved(broker, "g")
             assert fault.times == tried, "and is not tried again at once"
             assert committed(broker, "g") == {0: 3}
         async with running_broker(tmp_path) as broker:
@@ -187,6 +197,7 @@ def test_a_start_replays_little_after_a_snapshot_and_everything_without(
         async with running_broker(tmp_path, **options) as broker:
             for offset in range(11):
                 await broker.groups.commit(commit_of("g", offset, partitions=1000))
+            await saved(broker, "g")
             await broker.groups.delete("g")
             await broker.groups.commit(commit_of("h", 7, partitions=3))
         snapshots = snapshots_in(tmp_path)
@@ -196,7 +207,7 @@ def test_a_start_replays_little_after_a_snapshot_and_everything_without(
         async with running_broker(tmp_path, **options) as broker:
             assert committed(broker, "g") == {}
             assert committed(broker, "h") == {0: 7, 1: 7, 2: 7}
-            replayed = shard_of(broker, "h")._state._records_since_snapshot
+            replayed = shard_of(broker, "h").state.log.records_since_snapshot
             assert (replayed > RECORDS_BETWEEN) == forget_snapshots
 
     asyncio.run(scenario())
@@ -296,5 +307,32 @@ def test_the_offsets_topic_is_compacted_and_the_brokers_own(tmp_path: Path) -> N
             ]
             assert sum(ends) == 20
             assert min(ends) > 0, "the groups are spread"
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_that_is_made_while_groups_change_is_as_good_as_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_log, "SLICE_ENTRIES", 1)
+
+    async def scenario() -> None:
+        groups = [f"g-{number}" for number in range(30)]
+        async with running_broker(tmp_path, clean=False) as broker:
+            for group in groups:
+                await broker.groups.commit(commit_of(group, 1, partitions=3))
+            saving = asyncio.ensure_future(shard_of(broker, "g").state.save())
+            turns = 0
+            while not saving.done():
+                await broker.groups.commit(commit_of(groups[turns % 30], 2 + turns))
+                if turns % 7 == 3:
+                    await broker.groups.delete(groups[turns % 30])
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns > 30, "others had their turns"
+            expected = {group: committed(broker, group) for group in groups}
+        assert len(snapshots_in(tmp_path)) == 1
+        async with running_broker(tmp_path) as broker:
+            assert {group: committed(broker, group) for group in groups} == expected
 
     asyncio.run(scenario())

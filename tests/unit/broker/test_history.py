@@ -161,7 +161,7 @@ def test_a_lane_has_the_rate_of_the_last_minute(node: Node) -> None:
     lanes, source = LaneIndex(), (uuid4(), 0)
     group.apply(source, Opened(0), lanes)
     lanes.note(0, bytes([Priority.NORMAL]) * 50)
-    group.take("m", [Source(source, 50)], 50, now_ms=0, visibility_ms=1000, draw=lambda: bytes(16))
+    group.reserve("m", [Source(source, 50)], 50, 0)
     node.step()
     rates = node.history.lanes_per_s(group)
     assert rates is not None

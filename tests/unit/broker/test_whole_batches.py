@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.whole_batches import acquired, batches
+from goqueue.delivery.operations import around
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.reading.record_reader import around
 from goqueue.records import Record, encode, peek, walk
 from support.brokers import publish, running_broker
 

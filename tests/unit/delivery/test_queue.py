@@ -24,6 +24,8 @@ from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 from goqueue.partitions.lane_index import LaneIndex
 
+ALL = 1_000_000
+
 AVAILABLE, IN_FLIGHT, WAITING, DOOMED, SETTLED = MessageState
 SETTINGS = QueueSettings(max_deliveries=3, max_waiting=40)
 LANES = range(5)
@@ -284,7 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def wake(self):
         due = [each for each in self.those(WAITING) if each.due_ms <= self.now_ms]
-        assert self.queue.wake(self.now_ms) == bool(due)
+        assert self.queue.wake(self.now_ms, ALL) == bool(due)
         for each in due:
             each.state = AVAILABLE
 
@@ -354,7 +356,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def wake_again(self):
         due = [each for each in self.those(WAITING) if each.due_ms <= self.now_ms]
-        self.queue.wake(self.now_ms)
+        self.queue.wake(self.now_ms, ALL)
         for each in due:
             each.state = AVAILABLE
 

@@ -15,9 +15,12 @@ from goqueue.delivery import decisions
 from goqueue.delivery import operations as ops
 from goqueue.delivery.group import QueueGroup, Source
 from goqueue.delivery.pages import MessageState
+from goqueue.delivery.queue import PartitionQueue
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.partitions.lane_index import LaneIndex
 from support.alone import alone
+
+ALL = 1_000_000
 
 TOPIC = UUID(int=7)
 WEIGHTS = (50, 25, 15, 7, 3)
@@ -46,16 +49,8 @@ class Bench:
         numbers = range(len(self.lanes)) if partitions is None else partitions
         sources = [Source((TOPIC, number), len(self.lanes[number])) for number in numbers]
         before = self.group.unacked.get(member, 0)
-        taken = self.group.take(
-            member,
-            sources,
-            limit,
-            now_ms=self.now_ms,
-            visibility_ms=1000,
-            draw=lambda: next(self.seeds).to_bytes(8, "big"),
-        )
         found = []
-        for (_, number), operation in taken:
+        for (_, number), operation in self.taken(member, sources, limit):
             window = self.queue(number).window
             for lane, first, end in operation.ranges:
                 assert set(self.lanes[number][first:end]) == {lane}
@@ -68,6 +63,23 @@ class Bench:
         self.check()
         return found
 
+    def taken(self, member, sources, limit):
+        """Reserve, decide that all of it is handed out, and make that true."""
+        before = self.group.unacked.get(member, 0)
+        reserved = self.group.reserve(member, sources, limit, self.now_ms)
+        assert self.group.unacked.get(member, 0) == before, "nothing is taken yet"
+        done = []
+        for key, reservation in reserved.items():
+            seed = next(self.seeds).to_bytes(8, "big")
+            queue = self.group.queues[key]
+            operation = queue.taken(
+                reservation.ranges, member, self.now_ms, 1000, seed, lease=reservation.lease
+            )
+            queue.apply(operation)
+            self.group.end_reservation(queue, reservation, ())
+            done.append((key, operation))
+        return done
+
     def settle(self, found):
         for number, offset in found:
             self.queue(number).apply(ops.Settled([(offset, offset + 1)]))
@@ -75,6 +87,13 @@ class Bench:
     def apply(self, number, operations):
         for operation in operations:
             self.queue(number).apply(operation)
+
+    def release(self, member):
+        """Let a member be gone."""
+        changes = self.group.release_member(member, self.now_ms, ALL)
+        for (_, number), operations in changes.items():
+            self.apply(number, operations)
+        return changes
 
     def in_state(self, *states):
         return [
@@ -91,6 +110,68 @@ class Bench:
             for lease in queue.window.leases.values():
                 unacked[lease.member] += lease.left
         assert self.group.unacked == unacked
+
+
+# --- Reservations ---------------------------------------------------------------------------------
+
+
+@given(
+    lane_lists,
+    st.lists(
+        st.tuples(st.sampled_from(["reserve", "take", "give back", "settle"]), st.integers(1, 9)),
+        max_size=30,
+    ),
+)
+@settings(deadline=None)
+def test_what_is_reserved_is_offered_to_one_and_changes_nothing_until_it_is_taken(lanes, steps):
+    """Against a twin that knows of each message only who it is reserved for, if anybody."""
+    bench = Bench([lanes], max_unacked=1000)
+    queue, source = bench.queue(0), Source((TOPIC, 0), len(lanes))
+    pending, free = [], set(range(len(lanes)))
+    for step, number in steps:
+        if step == "reserve":
+            reserved = bench.group.reserve("ann", [source], number, 0)
+            offered = [at for each in reserved.values() for at in offsets_of(each)]
+            assert len(offered) == len(set(offered)) == min(number, len(free))
+            assert set(offered) <= free
+            free -= set(offered)
+            pending += reserved.values()
+        elif step == "settle" and number <= len(lanes):
+            queue.apply(ops.Settled([(0, number)]))
+            free -= set(range(number))
+        elif pending:
+            reservation = pending.pop(number % len(pending))
+            those = offsets_of(reservation)
+            if step == "take":
+                operation = queue.taken(
+                    reservation.ranges, "ann", 0, 1000, b"s", lease=reservation.lease
+                )
+                queue.apply(operation)
+                bench.group.end_reservation(queue, reservation, ())
+            else:
+                back = [(first, end) for _, first, end in reservation.ranges]
+                bench.group.end_reservation(queue, reservation, back)
+                free |= {at for at in those if queue.window.state(at) is AVAILABLE}
+        held = {at for each in pending for at in offsets_of(each)}
+        dumped = PartitionQueue.load(queue.dump(), queue._lanes, {})
+        assert everything_in(dumped, len(lanes)) == free | {
+            at for at in held if queue.window.state(at) is AVAILABLE
+        }
+        bench.check()
+
+
+def offsets_of(reservation):
+    return [at for _, first, end in reservation.ranges for at in range(first, end)]
+
+
+def everything_in(queue, end):
+    """What a queue that was loaded from a snapshot has to offer."""
+    found = []
+    for lane in range(5):
+        for first, upto in queue.line.choose(queue.window, lane, end, end):
+            found += range(first, upto)
+    assert len(found) == len(set(found))
+    return set(found)
 
 
 # --- Limits ---------------------------------------------------------------------------------------
@@ -158,11 +239,11 @@ def test_what_a_member_had_is_there_for_others_once_it_is_gone():
     bench = Bench([[2] * 10, [0] * 10])
     bench.take("ann", 15)
     bench.take("bob", 2)
-    changes = bench.group.release_member("ann", 5)
+    changes = bench.release("ann")
     assert len(changes) == 2
     assert "ann" not in bench.group.unacked
     assert len(bench.take("bob", 100)) == 18
-    assert bench.group.release_member("ann", 5) == {}
+    assert bench.group.release_member("ann", 5, ALL) == {}
 
 
 def test_messages_in_flight_cost_a_few_bytes_each():
@@ -227,7 +308,7 @@ def test_owners_get_nothing_of_a_lane_before_what_came_earlier(partitions, steps
             for ranges in queue.overdue(bench.now_ms):
                 bench.apply(number, decisions.release(queue, ranges, bench.group.settings, 0))
         elif what == "wake":
-            queue.wake(bench.now_ms)
+            queue.wake(bench.now_ms, ALL)
         else:
             owners[number] = member
         bench.check()
@@ -254,7 +335,7 @@ def test_an_owner_waits_for_what_the_last_owner_still_has():
     bench = Bench([[2] * 10], mode=Mode.EXCLUSIVE)
     bench.take("ann", 2)
     assert bench.take("bob", 2) == []
-    bench.group.release_member("ann", 0)
+    bench.release("ann")
     assert bench.take("bob", 2) == [(0, 0), (0, 1)]
     assert bench.take("bob", 2) == [(0, 2), (0, 3)]
 
@@ -264,7 +345,7 @@ def test_a_message_that_waits_holds_up_its_lane_and_no_other():
     assert bench.take("ann", 1) == [(0, 0)]
     bench.apply(0, decisions.postpone(bench.queue(0), [0], bench.group.settings, 0))
     assert bench.take("ann", 9) == [(0, 1), (0, 3)]
-    bench.queue(0).wake(10_000)
+    bench.queue(0).wake(10_000, ALL)
     assert bench.take("ann", 9) == [(0, 0), (0, 2)]
 
 
@@ -340,12 +421,9 @@ def test_lanes_get_their_shares_whatever_the_poll_size(limit, partitions, mode):
 def bench_take(bench, member, limit):
     """`Bench.take` without its checks."""
     sources = [Source((TOPIC, number), len(lanes)) for number, lanes in enumerate(bench.lanes)]
-    taken = bench.group.take(
-        member, sources, limit, now_ms=0, visibility_ms=1000, draw=lambda: b"seed"
-    )
     return [
         (number, offset)
-        for (_, number), operation in taken
+        for (_, number), operation in bench.taken(member, sources, limit)
         for _, first, end in operation.ranges
         for offset in range(first, end)
     ]

@@ -31,7 +31,7 @@ class ConsumerGroup(ConsumerClassic):
     def dump(self) -> Iterator[Entry]:
         """The group and its members, as the entries that would load them."""
         yield self.entry()
-        yield from map(self.roster.entry, self.roster.members)
+        yield from [self.roster.entry(each) for each in self.roster.members]
 
     def leave(self, request: LeaveRequest, token: Token, now_ms: int, out: Effects) -> None:
         """An administrator removes members."""

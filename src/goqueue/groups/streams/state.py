@@ -189,7 +189,7 @@ class StreamsGroupState:
         yield self.entry()
         if self.topology is not None:
             yield self.topology_entry()
-        yield from map(self.roster.entry, self.roster.members)
+        yield from [self.roster.entry(each) for each in self.roster.members]
 
     def forget(self) -> Iterator[Entry]:
         """What removes all but the group itself from the log, when it becomes another kind."""

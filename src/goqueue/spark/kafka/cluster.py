@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-
 from goqueue.spark import clock
 from goqueue.spark.errors import (
     BrokerAwayError,

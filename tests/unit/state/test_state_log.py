@@ -9,16 +9,18 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.state_log import StateLog
+from goqueue.broker.state_logs import CoordinatedPartition
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log
+from goqueue.state.log import StateLog
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
+from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import HastyDisk
 
-KIND = 3
+KIND = SnapshotKind.GROUPS
 _folders = count()
 
 
@@ -41,12 +43,18 @@ class Store:
         self.partition = Partition(
             PartitionId("__state", 0), stored, clock=self.clock, executor=self.pool
         )
-        self.log = StateLog(self.partition, KIND, self.disk, self.clock)
+        self.log = StateLog(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
+
+    def replayed(self):
+        return [entry for entries in self.log.slices() for entry in entries]
+
+    async def save(self, entries):
+        await self.log.save_snapshot(entries, self.pool)
 
     def state(self):
         """What a replay builds."""
         found = {}
-        for key, value in self.log.replay():
+        for key, value in self.replayed():
             if value is None:
                 found.pop(key, None)
             else:
@@ -68,7 +76,7 @@ def test_replay_brings_back_what_was_put_in(memory_path, steps):
         store, twin = Store(memory_path), {}
         for step in steps:
             if step == "snapshot":
-                store.log.save_snapshot(twin.items())
+                await store.save(twin.items())
             elif step == "kill":
                 store.open()
             elif step == "close":
@@ -92,7 +100,7 @@ def test_a_damaged_snapshot_costs_a_longer_replay_and_nothing_else(tmp_path):
     async def scenario():
         store = Store(tmp_path)
         store.log.append([(b"a", b"1"), (b"b", b"2")])
-        store.log.save_snapshot({b"a": b"1", b"b": b"2"}.items())
+        await store.save({b"a": b"1", b"b": b"2"}.items())
         store.log.append([(b"a", None)])
         for path in store.folder.glob(f"snapshot-{KIND}-*"):
             path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -108,10 +116,10 @@ def test_only_what_came_after_the_snapshot_is_replayed(tmp_path):
         store = Store(tmp_path)
         for number in range(10):
             store.log.append([(b"k", b"%d" % number)])
-        store.log.save_snapshot([(b"k", b"9")])
+        await store.save([(b"k", b"9")])
         store.log.append([(b"k", b"10")])
         store.open()
-        assert list(store.log.replay()) == [(b"k", b"9"), (b"k", b"10")]
+        assert store.replayed() == [(b"k", b"9"), (b"k", b"10")]
         store.pool.shutdown()
 
     asyncio.run(scenario())
@@ -125,7 +133,7 @@ def test_a_snapshot_is_due_after_enough_changes_or_enough_time_with_some(tmp_pat
         assert not store.log.snapshot_is_due
         store.log.append([(b"a", b"1")])
         assert store.log.snapshot_is_due
-        store.log.save_snapshot([(b"a", b"1")])
+        await store.save([(b"a", b"1")])
         assert not store.log.snapshot_is_due
         store.log.append([(b"%d" % n, b"v") for n in range(RECORDS_BETWEEN)])
         assert store.log.snapshot_is_due

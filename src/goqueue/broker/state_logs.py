@@ -1,0 +1,127 @@
+"""The logs of the broker's coordinators: their partitions, as `goqueue.state` needs them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from goqueue.partitions.partition import PartitionId
+from goqueue.state.change_log import ChangeLog
+from goqueue.state.clock import StateClock
+from goqueue.state.log import StateLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from goqueue.model.errors import DamagedRangeError, StorageError
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition, Placed
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.records.batch import BatchInfo
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes, Disk
+    from goqueue.storage.region import Chunk
+    from goqueue.storage.snapshot_kinds import SnapshotKind
+
+
+class CoordinatedPartition:
+    """A partition that holds the state of a coordinator."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.name = str(partition.id)
+        self.folder: Path = partition.log.folder
+        self.append: Callable[[Bytes, BatchInfo], Placed] = partition.append
+        self.synced = partition.flusher.flush_to
+        self.committed = partition.flusher.durable
+
+    @property
+    def leader_epoch(self) -> int:
+        """In which epoch it is led here."""
+        return self._partition.leader_epoch
+
+    @property
+    def log_start(self) -> int:
+        """The first record that can be read."""
+        return self._partition.log_start
+
+    @property
+    def log_end(self) -> int:
+        """The next offset to be given."""
+        return self._partition.log_end
+
+    @property
+    def high_watermark(self) -> int:
+        """Below it everything is committed."""
+        return self._partition.high_watermark
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the log is."""
+        return self._partition.log.size_bytes
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the log refuses appends, until it has recovered."""
+        return self._partition.log.failure
+
+    @property
+    def has_lost_tail(self) -> bool:
+        """Whether recovery has cut off more than a torn batch."""
+        return self._partition.log.recovery.cut_whole
+
+    def is_committed(self, end_offset: int) -> bool:
+        """Whether everything before an offset is as durable as the topic promises."""
+        partition = self._partition
+        return partition.log.flushed_offset >= end_offset or not partition.flusher.promises_sync(
+            end_offset
+        )
+
+    def chunks(self, start: int, on_damage: Callable[[DamagedRangeError], None]) -> Iterator[Chunk]:
+        """The log from an offset on; damage is told and left out."""
+        return self._partition.log.chunks(start, on_damage=on_damage)
+
+    async def trim(self, offset: int) -> None:
+        """Let go the segments that lie wholly before an offset. Raises `StorageError`."""
+        if any(each.end_offset <= offset for each in self._partition.log.segments.sealed):
+            await self._partition.delete_before(offset)
+
+    def report_damage(self, damage: DamagedRangeError) -> None:
+        """Records are lost."""
+        self._partition.damage.damaged(self._partition.id, damage)
+
+    def report_damaged_snapshots(self, names: Sequence[str]) -> None:
+        """Snapshots beside the log were passed over."""
+        self._partition.damage.snapshots(self._partition.id, self.folder, names)
+
+
+class StateLogs:
+    """Makes the logs for the coordinators that open them, and holds the clock of all of these."""
+
+    def __init__(
+        self, partitions: Partitions, disk: Disk, clock: Clock, measures: Measures
+    ) -> None:
+        self._partitions = partitions
+        self._disk = disk
+        self._clock = clock
+        self._measures = measures
+        self.clock = StateClock(clock)
+
+    def log(
+        self,
+        topic: str,
+        number: int,
+        kind: SnapshotKind,
+        on_saved: Callable[[float], None] | None = None,
+    ) -> StateLog:
+        """The log in a partition of an internal topic, which is there."""
+        partition = self._partitions.partition(PartitionId(topic, number))
+        saved = on_saved or partial(self._measures.snapshot_saved, kind.label)
+        return StateLog(CoordinatedPartition(partition), kind, self._disk, self._clock, saved)
+
+    def change_log(self, topic: str, number: int, kind: SnapshotKind) -> ChangeLog:
+        """The same, of a log of changes."""
+        partition = CoordinatedPartition(self._partitions.partition(PartitionId(topic, number)))
+        saved = partial(self._measures.snapshot_saved, kind.label)
+        return ChangeLog(partition, kind, self._disk, self._clock, saved)

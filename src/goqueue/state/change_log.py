@@ -1,0 +1,95 @@
+"""A log of changes, whose snapshots are written into the log itself.
+
+A file beside the log would be on one node's disk only, while the log is trimmed for all of them. So
+the snapshot is a stretch of the log: a marker where it begins, entries like any other, and a marker
+behind them. Changes may come in between: each entry says of one thing what is true at its own place
+in the log, so that whoever replays needs nothing from before the beginning. The files beside the
+log only say where snapshots begin that are complete, and save a start the reading of what lies
+before; those of earlier versions hold the state itself, and are read as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import GoQueueError
+from goqueue.runtime.tasks import in_thread
+from goqueue.state.log import BEGIN, END, StateLog
+from goqueue.storage.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.state.log import StateEntry
+
+_log = logging.getLogger(__name__)
+
+_SLICE_BYTES: Final = 256 * 1024
+"""Of a snapshot that are appended before other work has its turn."""
+_GROWTH: Final = 2
+"""The log grows by so many times the size of a snapshot before there is another one."""
+
+
+class ChangeLog(StateLog):
+    """The changes of one coordinator."""
+
+    _snapshot_size = 0
+
+    def slices(self, end: int | None = None) -> Iterator[Sequence[StateEntry]]:
+        """As every log; what lies behind the end of the last snapshot counts for the next."""
+        for entries in super().slices(end):
+            if any(key == END for key, _ in entries):
+                self._snapshot_size, self.bytes_since_snapshot = self.bytes_since_snapshot, 0
+                self._records_since_snapshot = 0
+            yield entries
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._snapshot_size
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Enough has changed for a snapshot to save the next start some time."""
+        has_grown = self.bytes_since_snapshot >= _GROWTH * self._snapshot_size
+        return has_grown and super().snapshot_is_due
+
+    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> None:
+        """Write the whole state into the log, some of it at a time, and trim what lies before.
+
+        Each entry must be true when it is drawn: what is drawn is appended before anything else.
+        """
+        if self.is_empty:
+            return
+        started_s = self._begin_snapshot()
+        try:
+            begins_at = self._append([(BEGIN, b"")])[0] - 1
+            size_bytes = await self._append_slices(entries)
+            await self.partition.synced(self._append([(END, b"")])[0])
+            complete = Snapshot(self._kind, begins_at - 1, self._clock.now_ms(), ())
+            await in_thread(executor, partial(self._snapshots.save, complete))
+        except GoQueueError as error:
+            _log.warning(
+                "%s: no snapshot, the log holds everything: %s", self.partition.name, error
+            )
+            return
+        self._snapshot_size = size_bytes
+        self._on_saved(self._clock.monotonic_s() - started_s)
+        await self.trim()
+
+    async def _append_slices(self, entries: Iterable[StateEntry]) -> int:
+        """Append the entries of a snapshot; returns how many bytes those are."""
+        total_bytes = drawn_bytes = 0
+        some: list[StateEntry] = []
+        for key, value in entries:
+            some.append((key, value))
+            drawn_bytes += len(key) + len(value or b"")
+            if drawn_bytes >= _SLICE_BYTES:
+                total_bytes += self._append(some)[1]
+                some, drawn_bytes = [], 0
+                await asyncio.sleep(0)
+        return total_bytes + (self._append(some)[1] if some else 0)

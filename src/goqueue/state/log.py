@@ -1,0 +1,240 @@
+"""Keys and values in one partition of an internal topic, and the snapshots beside it.
+
+A coordinator appends keys and values; replayed, they build its state again, from the last snapshot
+on. So there is one way to make state durable and one way to get it back, whoever it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from goqueue.model.errors import DamagedRangeError, StorageError
+from goqueue.records import Record, decode_rows, encode
+from goqueue.records.batch import peek, walk
+from goqueue.runtime.tasks import in_thread
+from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
+    from goqueue.state.partition import StatePartition
+    from goqueue.storage.region import Chunk
+    from goqueue.storage.snapshot_kinds import SnapshotKind
+
+_log = logging.getLogger(__name__)
+
+_PUT = 0
+SLICE_ENTRIES: Final = 1000
+"""Entries of a replay that are applied before other work has its turn."""
+
+BEGIN: Final = b"\x00begin"
+END: Final = b"\x00end"
+"""The keys of the markers around a snapshot that is in the log; see `change_log`."""
+
+StateEntry: TypeAlias = tuple[bytes, bytes | None]
+"""A key and its value; None removes the key."""
+
+
+class StateLog:
+    """The keys and values of one coordinator."""
+
+    def __init__(
+        self,
+        partition: StatePartition,
+        kind: SnapshotKind,
+        disk: Disk,
+        clock: Clock,
+        on_saved: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Keep state in `partition`, with snapshots of this kind beside it.
+
+        `on_saved` is told how many seconds each snapshot took.
+        """
+        self.partition = partition
+        self._kind = kind
+        self._clock = clock
+        self._on_saved = on_saved
+        self._snapshots = SnapshotFolder(disk, partition.folder, kind, earlier=kind.earlier)
+        self._records_since_snapshot = 0
+        self.bytes_since_snapshot = 0
+        self._snapshot_at_s = clock.monotonic_s()
+        self.lost_count = 0
+        """Entries that the last replay had to leave out, because they are damaged."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was ever stored here."""
+        return self.partition.log_end == 0
+
+    # --- Replaying -------------------------------------------------------------------------------
+
+    def slices(self, end: int | None = None) -> Iterator[Sequence[StateEntry]]:
+        """Everything before an offset that counts, oldest first, some entries at a time.
+
+        This may go on in any thread.
+
+        A damaged batch is reported and left out: what was said before and after it still counts,
+        and `lost_count` grows where it is met, which is always between two slices.
+        """
+        self.lost_count = self._records_since_snapshot = self.bytes_since_snapshot = 0
+        start = self.partition.log_start
+        snapshot = self._snapshots.load(self.partition.log_end)
+        self.partition.report_damaged_snapshots(self._snapshots.damaged)
+        if snapshot is not None:
+            entries = iter(snapshot.entries)
+            while some := [(each.key, each.value) for each in islice(entries, SLICE_ENTRIES)]:
+                yield some
+            start = snapshot.last_offset + 1
+        is_headless = snapshot is None and start > 0
+        for chunk in self.partition.chunks(start, self._lost):
+            found = list(_entries(chunk, start, end))
+            if is_headless and found and found[0][0] != BEGIN:
+                self._lost(DamagedRangeError(0, start, "no snapshot of what was trimmed is whole"))
+            is_headless = is_headless and not found
+            self._records_since_snapshot += len(found)
+            self.bytes_since_snapshot += len(chunk.data)
+            for at in range(0, len(found), SLICE_ENTRIES):
+                yield found[at : at + SLICE_ENTRIES]
+
+    def _lost(self, damage: DamagedRangeError) -> None:
+        self.lost_count += max(damage.resume_at - damage.first, 1)
+        self.partition.report_damage(damage)
+
+    # --- Storing ---------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[StateEntry]) -> int:
+        """Store keys and values, all or none; returns where the log ends then.
+
+        Raises:
+            DiskError, LogFailedError: nothing was stored.
+        """
+        self._records_since_snapshot += len(entries)
+        end_offset, size_bytes = self._append(entries)
+        self.bytes_since_snapshot += size_bytes
+        return end_offset
+
+    def _append(self, entries: Sequence[StateEntry]) -> tuple[int, int]:
+        """Returns where the log ends, and how many bytes it has more."""
+        now_ms = self._clock.now_ms()
+        batch = encode(
+            [Record(number, now_ms, key, value) for number, (key, value) in enumerate(entries)]
+        )
+        return self.partition.append(batch, peek(batch)).end_offset, len(batch)
+
+    # --- Snapshots -------------------------------------------------------------------------------
+
+    @property
+    def records_since_snapshot(self) -> int:
+        """What a start would have to replay."""
+        return self._records_since_snapshot
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Enough has changed for a snapshot to save the next start some time."""
+        since_ms = round((self._clock.monotonic_s() - self._snapshot_at_s) * 1000)
+        return snapshot_due(self._records_since_snapshot, since_ms)
+
+    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> None:
+        """Keep the whole state as it is after the last append, if the disk lets us.
+
+        For entries that are newest values: they are drawn in slices, between which they may change.
+        A replay goes on where the log ended before the first was drawn, and ends at the same.
+        """
+        if self.is_empty:
+            return
+        empty = self._snapshot(())
+        kept: list[Entry] = []
+        for count, (key, value) in enumerate(entries, 1):
+            if value is not None:
+                kept.append(Entry(_PUT, key, value))
+            if count % SLICE_ENTRIES == 0:
+                await asyncio.sleep(0)
+        await self._write(replace(empty, entries=tuple(kept)), executor)
+
+    async def save_snapshot_with(
+        self,
+        more: Callable[[], Awaitable[Iterable[tuple[bytes, bytes]]]],
+        entries: Iterable[StateEntry],
+        executor: Executor,
+    ) -> None:
+        """Keep entries that are drawn at once, and those that `more` returns when it is done.
+
+        It brings to the disk what a snapshot may not speak of before; its errors are the caller's.
+        """
+        if not self.is_empty:
+            snapshot = self._snapshot(entries)
+            late = tuple(Entry(_PUT, key, value) for key, value in await more())
+            await self._write(replace(snapshot, entries=snapshot.entries + late), executor)
+
+    async def _write(self, snapshot: Snapshot, executor: Executor) -> None:
+        try:
+            # Everything that it may speak of: a power cut must not leave less in the log.
+            await self.partition.synced(self.partition.log_end)
+        except StorageError as error:
+            _log.warning("%s: no snapshot of what is not stored: %s", self.partition.name, error)
+            return
+        await in_thread(executor, partial(self._save, snapshot))
+
+    def _snapshot(self, entries: Iterable[StateEntry]) -> Snapshot:
+        self._begin_snapshot()
+        now_ms = self._clock.now_ms()
+        kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
+        return Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept)
+
+    def _begin_snapshot(self) -> float:
+        """Count anew, before the attempt; returns the time.
+
+        A disk that refuses is asked again when the next one is due, not at every change.
+        """
+        self._records_since_snapshot = self.bytes_since_snapshot = 0
+        self._snapshot_at_s = self._clock.monotonic_s()
+        return self._snapshot_at_s
+
+    def _save(self, snapshot: Snapshot) -> None:
+        started_s = self._clock.monotonic_s()
+        try:
+            self._snapshots.save(snapshot)
+        except StorageError as error:
+            _log.warning(
+                "%s: no snapshot, the log holds everything: %s", self.partition.name, error
+            )
+        else:
+            self._on_saved(self._clock.monotonic_s() - started_s)
+
+    async def trim(self) -> None:
+        """Let go what only snapshots older than the oldest that is kept would need.
+
+        For logs whose entries are changes rather than newest values: compaction cannot know which
+        of them count. Nothing happens until whole segments can go.
+        """
+        oldest = self._snapshots.oldest_offset()
+        if oldest is None:
+            return
+        try:
+            await self.partition.trim(oldest + 1)
+        except StorageError as error:
+            _log.warning("%s: not trimmed: %s", self.partition.name, error)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._snapshots.size_bytes
+
+
+def _entries(chunk: Chunk, start: int, end: int | None) -> Iterator[StateEntry]:
+    """The entries of a part of the log between two offsets."""
+    for position, info in walk(chunk.data):
+        if info.is_control:
+            continue
+        for record in decode_rows(chunk.data, position, check_crc=False):
+            is_meant = record.offset >= start and (end is None or record.offset < end)
+            if is_meant and record.key is not None:
+                yield record.key, record.value

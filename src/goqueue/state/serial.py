@@ -1,0 +1,122 @@
+"""State that changes seldom: one change after the other, each whole, also when nobody waits for it.
+
+Whoever asks while a change is being stored sees what was before it. The partition is made for the
+first change: a broker that never has one has no topic for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from goqueue.model.errors import StorageError
+from goqueue.runtime.tasks import in_thread
+from goqueue.state.shard import StateMachine, StateShard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.model.errors import GoQueueError
+    from goqueue.state.log import StateEntry, StateLog
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Decision(Protocol[_T_co]):
+    """What is to be stored, and what to answer then."""
+
+    @property
+    def entries(self) -> Sequence[StateEntry]:
+        """Keys and values; none when nothing changes."""
+
+    @property
+    def result(self) -> _T_co:
+        """The answer."""
+
+
+class SerialMachine(StateMachine, Protocol):
+    """What such a shard keeps."""
+
+    def apply(self, entries: Sequence[StateEntry]) -> None:
+        """Take in what is stored now."""
+
+
+class SerialShard:
+    """A shard of which one change is under way at a time."""
+
+    def __init__(
+        self,
+        machine: SerialMachine,
+        make_log: Callable[[], Awaitable[StateLog]],
+        executor: Executor,
+        refusal: Callable[[], GoQueueError],
+    ) -> None:
+        """Keep `machine` in the log that `make_log` finds or makes."""
+        self._machine = machine
+        self._make_log = make_log
+        self._executor = executor
+        self._refusal = refusal
+        self._shard: StateShard | None = None
+        self._turn = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+        """Under way; as many as there are requests for them."""
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return 0 if self._shard is None else self._shard.log.snapshot_bytes
+
+    async def open(self) -> StateShard:
+        """The shard, loaded; it is opened with the leadership of its partition."""
+        if self._shard is None:
+            log = await self._make_log()
+            self._shard = StateShard(log, self._machine, self._executor, self._refusal)
+            await self._shard.open(log.partition.leader_epoch)
+        return self._shard
+
+    async def close(self) -> None:
+        """Let changes that are under way end, and keep the state for the next start."""
+        await asyncio.gather(*self._changes, return_exceptions=True)
+        async with self._turn:
+            if self._shard is not None:
+                await self._shard.save()
+                await self._shard.close()
+
+    async def ask(self, question: Callable[[], _T]) -> _T:
+        """Answer something that takes a while, in a thread; nothing changes meanwhile."""
+        async with self._turn:
+            await self._loaded()
+            return await in_thread(self._executor, question)
+
+    async def change(self, decide: Callable[[], Awaitable[Decision[_T]]]) -> _T:
+        """Decide, append, wait until that is committed, apply it, and answer.
+
+        Raises the refusal when it could not be stored: then nothing has happened.
+        """
+        task = asyncio.create_task(self._change(decide))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)  # to the end, also when whoever asked is gone meanwhile
+
+    async def _change(self, decide: Callable[[], Awaitable[Decision[_T]]]) -> _T:
+        async with self._turn:
+            await self._loaded()
+            decision = await decide()
+            if not decision.entries:
+                return decision.result
+            shard = await self.open()
+            try:
+                end = shard.append(decision.entries)
+            except StorageError as error:
+                raise shard.failed(error) from error
+            await shard.committed(end)
+            self._machine.apply(decision.entries)
+            if (saving := shard.save_if_due()) is not None:
+                await saving
+            return decision.result
+
+    async def _loaded(self) -> None:
+        if self._shard is not None:
+            await self._shard.active()

@@ -1,0 +1,326 @@
+"""The state of one coordinator: opened with the leadership of its partition, and closed with it.
+
+Every change goes the same way: decide, append, apply, and reply when it is committed. A shard is
+
+- CLOSED: this node does not lead the partition. Everything is refused.
+- LOADING: the state is being built from the log. Whoever wants to act waits for that.
+- ACTIVE: what happens can be stored, in the epoch that the shard was opened in.
+
+When something that was applied turns out not to be stored, the state is built anew from what the
+log holds: what could not be stored has not happened. While the log refuses appends, requests are
+refused at once, because to build the state takes far longer than a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from goqueue.model.errors import GoQueueError, StorageError
+from goqueue.runtime.tasks import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.state.log import StateEntry, StateLog
+
+_log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""Between looks whether a log that has failed takes appends again."""
+_SMALL_BYTES: Final = 256 * 1024
+"""A log up to this size is read without the detour through a thread: it takes a few ms."""
+
+
+class ShardStatus(Enum):
+    """Whether a shard may act."""
+
+    CLOSED = auto()
+    LOADING = auto()
+    ACTIVE = auto()
+
+
+class StateMachine(Protocol):
+    """What a shard keeps. Nothing in it awaits, and only its shard changes it."""
+
+    def begin(self) -> None:
+        """Forget everything: a replay begins."""
+
+    def replay(self, entries: Sequence[StateEntry], lost_count: int) -> None:
+        """Take in entries as they were stored; so many are known to be lost before them."""
+
+    def loaded(self, lost_count: int) -> None:
+        """The replay is over, and so many entries were lost."""
+
+    def dump(self) -> Iterable[StateEntry]:
+        """Everything, as entries that would build it. They may be drawn while it changes."""
+
+
+class StateShard:
+    """One partition's worth of state."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        machine: StateMachine,
+        executor: Executor,
+        refusal: Callable[[], GoQueueError],
+        *,
+        on_active: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep `machine` in `log`; `refusal` makes the error for whoever cannot be served.
+
+        `on_active` is called each time that the state was built and may change again.
+        """
+        self.log = log
+        self.status = ShardStatus.CLOSED
+        self.epoch = -1
+        """The leader epoch that the shard was opened in; it takes appends in no other."""
+        self.replayed_slices = 0
+        """Since the shard was made. The event loop turns after each."""
+        self._loads = 0
+        self._machine = machine
+        self._executor = executor
+        self._refusal = refusal
+        self._on_active = on_active
+        self._loading: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._unsent: deque[tuple[int, Callable[[GoQueueError | None], None]]] = deque()
+        """Replies that wait for what they stand on to be committed; one for each request."""
+        self._sending: asyncio.Task[None] | None = None
+        self._refused: list[Callable[[GoQueueError], None]] = []
+        """Of those whose changes were applied and not stored; they wait for the replay."""
+
+    # --- Opening and closing ---------------------------------------------------------------------
+
+    async def open(self, epoch: int) -> None:
+        """This node leads the partition in this epoch: build the state, and be active.
+
+        If the log refuses appends, the state is there to be read, and active once it has recovered.
+        """
+        await self._halt()
+        self.epoch = epoch
+        self._load()
+        await self.rebuilt()
+
+    async def close(self) -> None:
+        """This node leads the partition no more: refuse everything from now on."""
+        if self.status is ShardStatus.CLOSED:
+            return
+        self.status = ShardStatus.CLOSED
+        await self._halt()
+
+    async def _halt(self) -> None:
+        """End what is under way; replies that wait are told what became of theirs."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait((self._loading,))
+            self._loading = None
+        if self._sending is not None:
+            await self._sending
+        if self._saving is not None:
+            await self._saving
+
+    async def save(self) -> None:
+        """Keep the state for the next start, if it is what the log says."""
+        if self._sending is not None:
+            await self._sending
+        if self._saving is not None:
+            await self._saving
+        if self.is_active and self.log.records_since_snapshot:
+            await self._save()
+
+    # --- Loading ---------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether what happens now can be stored."""
+        return self.status is ShardStatus.ACTIVE and self.log.partition.failure is None
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the state is whole, to be read at least."""
+        return self._loading is None and self.status is not ShardStatus.CLOSED
+
+    async def active(self) -> None:
+        """Return when the shard may act; raises the refusal when it may not for a while."""
+        if self.is_active:
+            return
+        self.look()
+        if self._loading is not None and self.log.partition.failure is None:
+            await self._ended(self._loading)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the refusal, unless the shard may act."""
+        if not self.is_active:
+            self.look()
+            raise self._refusal()
+
+    def look(self) -> None:
+        """Build the state again when the log has failed, and once more when it takes appends."""
+        has_failed = self.log.partition.failure is not None
+        if has_failed and self.status is ShardStatus.ACTIVE:
+            self._load(self.log.partition.high_watermark)
+        elif self.status is ShardStatus.LOADING and self._loading is None:
+            if not has_failed:
+                self._load()
+            elif self._retry is None:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._retry_now)
+
+    def _retry_now(self) -> None:
+        self._retry = None
+        self.look()
+
+    def _load(self, end: int | None = None) -> None:
+        self._loads += 1
+        self.status = ShardStatus.LOADING
+        self._loading = asyncio.get_running_loop().create_task(self._replay(end))
+
+    async def _replay(self, end: int | None) -> None:
+        """Build the state from the log in slices, between which the event loop turns.
+
+        With an `end` only from what lies before it: of a log that has failed, that is committed.
+        """
+        try:
+            self._machine.begin()
+            if not self.log.is_empty:
+                await self._replay_slices(end)
+            self._machine.loaded(self.log.lost_count)
+        finally:
+            self._loading = None
+        refused, self._refused = self._refused, []
+        for send in refused:
+            send(self._refusal())
+        if self.log.partition.failure is not None:
+            self.look()  # the state is what the log says; to change it must wait
+            return
+        self.status = ShardStatus.ACTIVE
+        self._on_active()
+
+    async def _replay_slices(self, end: int | None) -> None:
+        slices = self.log.slices(end)
+        following = partial(next, slices, None)
+        is_small = self.log.partition.size_bytes <= _SMALL_BYTES
+        while True:
+            entries = following() if is_small else await in_thread(self._executor, following)
+            if entries is None:
+                return
+            self._machine.replay(entries, self.log.lost_count)
+            self.replayed_slices += 1
+            await asyncio.sleep(0)
+
+    def failed(
+        self, error: StorageError, send: Callable[[GoQueueError], None] | None = None
+    ) -> GoQueueError:
+        """What was applied is not stored: build the state anew. Returns what to tell whoever asked.
+
+        `send` is called with it when the state knows nothing of it any more. Done twice for one
+        failure, it is done once.
+        """
+        if self.status is ShardStatus.ACTIVE:
+            _log.error("%s: state could not be stored: %s", self.log.partition.name, error)
+            partition = self.log.partition
+            self._load(None if partition.failure is None else partition.high_watermark)
+        if send is not None:
+            self._refused.append(send)
+        return self._refusal()
+
+    async def rebuilt(self) -> None:
+        """Return when no replay is under way: the state is what the log says."""
+        while self._loading is not None:
+            await self._ended(self._loading)
+
+    @staticmethod
+    async def _ended(task: asyncio.Task[None]) -> None:
+        """Wait for a replay that others wait for too; raises what it has raised."""
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()
+
+    # --- Changing --------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[StateEntry]) -> int:
+        """Store entries, all or none; returns the offset that must be committed for a reply.
+
+        Raises:
+            StorageError: the log refuses; nothing was stored.
+            GoQueueError: the refusal; the shard may not act.
+        """
+        if self.status is not ShardStatus.ACTIVE or self.log.partition.leader_epoch != self.epoch:
+            raise self._refusal()
+        return self.log.append(entries)
+
+    async def committed(self, end_offset: int) -> None:
+        """Return when everything before an offset is committed.
+
+        Raises:
+            GoQueueError: the refusal; it is not, and the state is built anew without it.
+        """
+        partition = self.log.partition
+        if partition.is_committed(end_offset):
+            return
+        try:
+            await partition.committed(end_offset)
+        except StorageError as error:
+            refused = self.failed(error)
+            await self.rebuilt()
+            raise refused from error
+
+    def reply(self, end_offset: int | None, send: Callable[[GoQueueError | None], None]) -> None:
+        """Call `send` once everything before an offset is committed; with the refusal if not.
+
+        Replies go in the order in which they are given here. One without an offset says something
+        that stands on what was said before.
+        """
+        is_committed = end_offset is None or self.log.partition.is_committed(end_offset)
+        if is_committed and not self._unsent:
+            send(None)
+            return
+        self._unsent.append((self._unsent[-1][0] if end_offset is None else end_offset, send))
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._unsent:
+                await self.committed(self._unsent[0][0])
+                self._unsent.popleft()[1](None)
+        except GoQueueError as error:
+            while self._unsent:
+                self._unsent.popleft()[1](error)
+        finally:
+            self._sending = None
+
+    # --- Snapshots -------------------------------------------------------------------------------
+
+    def save_if_due(self) -> asyncio.Task[None] | None:
+        """Begin to keep a snapshot, if enough was applied since the last one."""
+        if self._saving is None and self.log.snapshot_is_due:
+            self._saving = asyncio.get_running_loop().create_task(self._save())
+        return self._saving
+
+    async def _save(self) -> None:
+        try:
+            await self.log.save_snapshot(self._dump(), self._executor)
+        except GoQueueError as error:
+            _log.warning("%s: no snapshot: %s", self.log.partition.name, error)
+        finally:
+            self._saving = None
+
+    def _dump(self) -> Iterator[StateEntry]:
+        """Everything; raises the refusal once the state is being built anew."""
+        loads = self._loads
+        for entry in self._machine.dump():
+            if self.status is not ShardStatus.ACTIVE or self._loads != loads:
+                raise self._refusal()
+            yield entry
