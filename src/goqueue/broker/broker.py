@@ -6,7 +6,7 @@ import asyncio
 import logging
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
@@ -108,6 +108,7 @@ class Broker:
         metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
+        self.data_dir = settings.data_dir
         self.clock = clock or SystemClock()
         self.clock_guard = ClockGuard(self.clock)
         self.disk = disk or SystemDisk()
@@ -160,6 +161,8 @@ class Broker:
         """Changes of topics under way; as many as there are requests for them."""
         self.growing: dict[str, int] = {}
         """Topics that are being given partitions, and how many they will have."""
+        self.state_logs = StateLogs(self.partitions, self.disk, self.clock, self.measures)
+        """Where coordinators keep their state, and the clock that they count by."""
         self._build_rooms(settings)
 
     def _build_rooms(self, settings: BrokerSettings) -> None:
@@ -192,11 +195,6 @@ class Broker:
         self.backlogs = Backlogs(self)
         self.history = History(self)
         self.pipelines = Pipelines(self)
-
-    @cached_property
-    def state_logs(self) -> StateLogs:
-        """Where coordinators keep their state, and the clock that they count by."""
-        return StateLogs(self.partitions, self.disk, self.clock, self.measures)
 
     async def start(self) -> None:
         """Load the catalogue and open every partition, recovering those that need it."""

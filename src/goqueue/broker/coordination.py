@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import mmh3
 
 from goqueue.broker.group_shard import GroupShard
-from goqueue.broker.streams_topics import with_internal_topics
-from goqueue.delivery.settings import Mode
+from goqueue.broker.streams_topics import TopicCreation, with_internal_topics
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
@@ -32,8 +31,9 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.state_logs import StateLogs
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
     from goqueue.groups.messages import (
@@ -49,9 +49,54 @@ if TYPE_CHECKING:
     from goqueue.groups.topics import TopicPartition
     from goqueue.metrics.registry import Histogram
     from goqueue.model.errors import GoQueueError
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
+    from goqueue.tracing.log_groups import LogGroupTraces
 
 OFFSETS_TOPIC: Final = internal_topics.CONSUMER_OFFSETS
 OFFSETS_PARTITIONS: Final = 50
+
+
+class QueueGroups(Protocol):
+    """What consumer groups ask of queue groups, which may have the same names."""
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a queue group of that name."""
+
+    def shares(self, group_id: str) -> bool:
+        """Whether its members share out messages rather than partitions."""
+
+
+class GroupConfigs(Protocol):
+    """The settings that groups may have of their own."""
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """The settings that a group follows."""
+
+
+class GroupServices(TopicCreation, Protocol):
+    """What consumer groups need."""
+
+    state_logs: StateLogs
+    topics: Topics
+    executor: Executor
+    log_group_traces: LogGroupTraces
+    partitions: Partitions
+    measures: Measures
+    clock: Clock
+
+    @property
+    def queues(self) -> QueueGroups:
+        """The queue groups."""
+
+    @property
+    def coordinated_group_configs(self) -> GroupConfigs:
+        """Their settings."""
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
 
 
 class Groups:
@@ -61,9 +106,12 @@ class Groups:
     """
 
     def __init__(
-        self, broker: Broker, settings: GroupSettings, partition_count: int = OFFSETS_PARTITIONS
+        self,
+        services: GroupServices,
+        settings: GroupSettings,
+        partition_count: int = OFFSETS_PARTITIONS,
     ) -> None:
-        self._broker = broker
+        self._services = services
         self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
@@ -72,8 +120,8 @@ class Groups:
 
     async def start(self) -> None:
         """Make the internal topic if need be, and load every group that is stored in it."""
-        topics = self._broker.topics
-        await self._broker.create_internal_topic(OFFSETS_TOPIC, self._partition_count)
+        topics = self._services.topics
+        await self._services.create_internal_topic(OFFSETS_TOPIC, self._partition_count)
         self._partition_count = topics.catalogue.topic(OFFSETS_TOPIC).partition_count
         for number in range(self._partition_count):
             await self._open_shard(number)
@@ -88,16 +136,16 @@ class Groups:
 
     async def _open_shard(self, number: int) -> None:
         """This node leads a partition of the topic: load what is in it."""
-        broker = self._broker
-        log = broker.state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
+        services = self._services
+        log = services.state_logs.log(OFFSETS_TOPIC, number, SnapshotKind.GROUPS)
         shard = self._shards[number] = GroupShard(
             log,
             self.settings,
             self._memory,
-            broker.state_logs.clock.now_ms,
-            broker.executor,
-            settings_of=broker.coordinated_group_configs.settings_of,
-            on_rebalance=broker.log_group_traces.rebalanced,
+            services.state_logs.clock.now_ms,
+            services.executor,
+            settings_of=services.coordinated_group_configs.settings_of,
+            on_rebalance=services.log_group_traces.rebalanced,
             on_gone=self._on_gone,
             on_moved=self._on_moved,
         )
@@ -108,23 +156,23 @@ class Groups:
 
         A first commit counts from the log start, as lag does; see `goqueue.model.lag`.
         """
-        traces = self._broker.log_group_traces
+        traces = self._services.log_group_traces
         for move in moves:
             count = 0
             if not move.is_reset:
                 with suppress(TopicError):  # deleted meanwhile
-                    partition = self._broker.partitions.partition(PartitionId(*move.part))
+                    partition = self._services.partitions.partition(PartitionId(*move.part))
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)
                     if count and traces.is_on:
                         traces.committed(partition.id, before, before + count, move.group_id)
-            self._broker.measures.committed(move.part[0], move.group_id, count)
+            self._services.measures.committed(move.part[0], move.group_id, count)
 
     def _on_gone(self, group_id: str) -> None:
         """A group was deleted, or nothing is left of it; a queue group may be of the same name."""
-        if self._broker.queues.find(group_id) is None:
-            self._broker.measures.forget_group(group_id)
+        if not self._services.queues.knows(group_id):
+            self._services.measures.forget_group(group_id)
 
     def shard_number(self, group_id: str) -> int:
         """Which partition of the offsets topic holds the group."""
@@ -154,11 +202,11 @@ class Groups:
     @contextmanager
     def _timed(self, latency: Histogram) -> Iterator[None]:
         """Measure a request from its arrival to its answer, also when that is a refusal."""
-        started_s = self._broker.clock.monotonic_s()
+        started_s = self._services.clock.monotonic_s()
         try:
             yield
         finally:
-            latency.observe(self._broker.clock.monotonic_s() - started_s)
+            latency.observe(self._services.clock.monotonic_s() - started_s)
 
     # --- Members ---------------------------------------------------------------------------------
 
@@ -181,7 +229,7 @@ class Groups:
     async def heartbeat(self, request: HeartbeatRequest) -> Done:
         """Heartbeat of the classic protocol."""
         shard = self._shard_of(request.group_id)
-        with self._timed(self._broker.measures.heartbeat_latency):
+        with self._timed(self._services.measures.heartbeat_latency):
             return await shard.submit(
                 lambda token, now_ms: shard.coordinator.heartbeat(request, token, now_ms), Done
             )
@@ -199,7 +247,7 @@ class Groups:
             self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
         topics = self.topics()
-        with self._timed(self._broker.measures.heartbeat_latency):
+        with self._timed(self._services.measures.heartbeat_latency):
             return await shard.submit(
                 lambda token, now_ms: shard.coordinator.consumer_heartbeat(
                     request, topics, token, now_ms
@@ -213,7 +261,7 @@ class Groups:
             self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
         topics = self.topics()
-        with self._timed(self._broker.measures.heartbeat_latency):
+        with self._timed(self._services.measures.heartbeat_latency):
             result = await shard.submit(
                 lambda token, now_ms: shard.coordinator.streams_heartbeat(
                     request, topics, token, now_ms
@@ -222,11 +270,10 @@ class Groups:
             )
         if not result.missing_topics:
             return result
-        return await with_internal_topics(self._broker, result)
+        return await with_internal_topics(self._services, result)
 
     def _refuse_share_group(self, group_id: str) -> None:
-        group = self._broker.queues.find(group_id)
-        if group is not None and group.settings.mode is Mode.SHARED and not group.is_dormant:
+        if self._services.queues.shares(group_id):
             raise InconsistentGroupProtocolError(
                 f"{group_id!r} shares out messages, not partitions: choose another name for a "
                 "consumer group"
@@ -234,7 +281,7 @@ class Groups:
 
     def topics(self) -> TopicCatalogue:
         """The topics, as far as assignments need them."""
-        catalogue = self._broker.topics.catalogue
+        catalogue = self._services.topics.catalogue
         if self._catalogue.version != catalogue.version:
             self._catalogue = TopicCatalogue(
                 catalogue.version,
@@ -251,7 +298,7 @@ class Groups:
         """OffsetCommit: returns when the offsets are stored."""
         self._refuse_share_group(request.group_id)
         shard = self._shard_of(request.group_id)
-        measures = self._broker.measures
+        measures = self._services.measures
         try:
             with self._timed(measures.commit_latency):
                 outcomes = await shard.submit(
@@ -271,7 +318,7 @@ class Groups:
         coordinator = self.coordinator(group_id)
         is_known = coordinator.knows(group_id)
         coordinator.commit_refused(group_id)
-        self._broker.measures.commit_refused(group_id if is_known else "", error)
+        self._services.measures.commit_refused(group_id if is_known else "", error)
 
     async def stage(self, producer_id: int, request: CommitRequest) -> PartitionOutcomes:
         """Note offsets that count when a producer's transaction commits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.broker.delay_courier import Courier
 from goqueue.broker.delay_intake import DelayIntake
@@ -26,16 +26,38 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
+    from pathlib import Path
 
-    from goqueue.broker.broker import Broker
     from goqueue.broker.delay_courier import OnFired
     from goqueue.broker.delay_recovery import Recovered
+    from goqueue.broker.state_logs import StateLogs
     from goqueue.delay.book import DelayBook
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Disk
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.topics.catalogue import Topics
 
 DELAYED_TOPIC: Final = internal_topics.DELAYED
 STATE_TOPIC: Final = internal_topics.DELAY_STATE
 SLOTS_FOLDER: Final = "delay-slots"
+
+
+class DelayPartServices(Protocol):
+    """What is put together for delayed messages."""
+
+    state_logs: StateLogs
+    executor: Executor
+    clock: Clock
+    disk: Disk
+    data_dir: Path
+    damage: DamageReports
+    topics: Topics
+    partitions: Partitions
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +79,50 @@ class DelayParts:
 
 
 async def open_parts(
-    broker: Broker, on_fired: OnFired, on_saved: Callable[[float], None]
+    services: DelayPartServices, on_fired: OnFired, on_saved: Callable[[float], None]
 ) -> DelayParts:
     """Find out what waits, and what was on its way."""
-    store, log = await _open_logs(broker, on_saved)
-    found = recover(store, await _replayed(log, broker.executor))
-    ledger, index = DelayLedger(log, found.book), DueIndex(broker.clock.now_ms())
-    intake = DelayIntake(store, found.book, index, broker.clock)
-    files = SlotFiles(broker.disk, broker.settings.data_dir / SLOTS_FOLDER)
-    slots = DelaySlots(files, store, found.book, broker.damage)
+    store, log = await _open_logs(services, on_saved)
+    found = recover(store, await _replayed(log, services.executor))
+    ledger, index = DelayLedger(log, found.book), DueIndex(services.clock.now_ms())
+    intake = DelayIntake(store, found.book, index, services.clock)
+    files = SlotFiles(services.disk, services.data_dir / SLOTS_FOLDER)
+    slots = DelaySlots(files, store, found.book, services.damage)
     slots.sizes, slots.saved_ends = found.slot_sizes, found.saved_ends
-    keeper = DelayKeeper(store, ledger, index, slots, executor=broker.executor, clock=broker.clock)
+    keeper = DelayKeeper(
+        store, ledger, index, slots, executor=services.executor, clock=services.clock
+    )
     courier = Courier(
         store,
         ledger,
         intake,
         index,
-        topics=broker.topics,
-        partitions=broker.partitions,
-        executor=broker.executor,
-        clock=broker.clock,
+        topics=services.topics,
+        partitions=services.partitions,
+        executor=services.executor,
+        clock=services.clock,
         on_fired=on_fired,
     )
-    repeats = RepeatedBatches(store, intake, broker.executor)
+    repeats = RepeatedBatches(store, intake, services.executor)
     parts = DelayParts(store, ledger, index, intake, courier, keeper, repeats)
     # In two batches: if the only one were damaged, what was said of messages that are lost would be
     # taken for what became of those that have got their ids.
     for _ in range(2 if found.cuts else 0):
         await ledger.durable(ledger.change(*found.cuts))
-    await _fill_index(parts, found, broker.clock.now_ms())
-    _resume(parts, Targets(broker.topics, broker.partitions))
+    await _fill_index(parts, found, services.clock.now_ms())
+    _resume(parts, Targets(services.topics, services.partitions))
     return parts
 
 
 async def _open_logs(
-    broker: Broker, on_saved: Callable[[float], None]
+    services: DelayPartServices, on_saved: Callable[[float], None]
 ) -> tuple[DelayStore, StateLog]:
     """Make the internal topics if need be."""
-    await broker.create_internal_topic(DELAYED_TOPIC, CLASSES)
-    await broker.create_internal_topic(STATE_TOPIC, 1)
-    partition = broker.partitions.partition
+    await services.create_internal_topic(DELAYED_TOPIC, CLASSES)
+    await services.create_internal_topic(STATE_TOPIC, 1)
+    partition = services.partitions.partition
     store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
-    return store, broker.state_logs.log(STATE_TOPIC, 0, SnapshotKind.DELAYS, on_saved)
+    return store, services.state_logs.log(STATE_TOPIC, 0, SnapshotKind.DELAYS, on_saved)
 
 
 async def _replayed(log: StateLog, executor: Executor) -> list[StateEntry]:

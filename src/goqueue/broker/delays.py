@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from goqueue.broker.delay_courier import AHEAD_MS
-from goqueue.broker.delay_parts import open_parts
+from goqueue.broker.delay_parts import DelayPartServices, open_parts
 from goqueue.broker.delay_views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.delay.deltas import Ended, ProducerGiven
 from goqueue.delay.entries import DelayedState
@@ -34,18 +34,24 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
     from goqueue.broker.delay_courier import Due
     from goqueue.broker.delay_parts import DelayParts
+    from goqueue.broker.delay_traces import DelayTraces
     from goqueue.delay.timeline import Timeline
-    from goqueue.metrics.registry import Samples
+    from goqueue.metrics.registry import Metrics, Samples
+    from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.publishing.delayed import TakenIn
     from goqueue.publishing.delivery_headers import Opened
+    from goqueue.publishing.publish import Publisher
     from goqueue.records import BatchInfo, Record
-    from goqueue.topics.catalogue import Topic
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topic, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +62,26 @@ _READ_AHEAD_MS: Final = 1000
 _EXPIRED_AT_ONCE: Final = 1000
 
 
+class DelayServices(DelayPartServices, Protocol):
+    """What delayed messages need."""
+
+    clock: Clock
+    publisher: Publisher
+    metrics: Metrics
+    topics: Topics
+    executor: Executor
+    delay_traces: DelayTraces
+    measures: Measures
+    partitions: Partitions
+    producer_ids: ProducerIds
+
+
 class Delays:
     """Every delayed message of this broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._clock = broker.clock
+    def __init__(self, services: DelayServices) -> None:
+        self._services = services
+        self._clock = services.clock
         self._parts: DelayParts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_ms = 0
@@ -79,12 +99,12 @@ class Delays:
 
     async def start(self) -> None:
         """Find out what waits, and deliver what has fallen due meanwhile."""
-        broker = self._broker
-        self._parts = parts = await open_parts(broker, self._on_fired, self._saved)
-        broker.publisher.delays = self
-        broker.metrics.add_source(self._put_gauges)
+        services = self._services
+        self._parts = parts = await open_parts(services, self._on_fired, self._saved)
+        services.publisher.delays = self
+        services.metrics.add_source(self._put_gauges)
         for topic_id in parts.book.topics():
-            if UUID(bytes=topic_id) not in broker.topics.catalogue.by_id:
+            if UUID(bytes=topic_id) not in services.topics.catalogue.by_id:
                 self._spawn(partial(self._expire, topic_id))
         self._arm()
 
@@ -118,7 +138,7 @@ class Delays:
         """Store the records of a batch that are due later. Raises like `DelayIntake.take`."""
         parts = self._running()
         taken = parts.intake.take(topic, partition, info, found.records, found.later)
-        self._broker.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
+        self._services.metrics.counter(names.DELAYED_SCHEDULED, topic.name).add(len(taken.messages))
         earliest_ms = min(due_ms for _, _, due_ms in taken.messages)
         if self._timer is None or earliest_ms < self._wake_ms or parts.keeper.is_overdue:
             self._arm()
@@ -159,10 +179,10 @@ class Delays:
             UnknownTopicError: there is no such topic.
         """
         parts = self._running()
-        topic = self._broker.topics.catalogue.topic(topic_name)
+        topic = self._services.topics.catalogue.topic(topic_name)
         ranges = parts.book.ranges_of(topic.topic_id.bytes)
         look = partial(found_in, parts.store, parts.book, topic, ranges, limit=limit, skip=skip)
-        return await in_thread(self._broker.executor, look)
+        return await in_thread(self._services.executor, look)
 
     async def get(self, topic_name: str, delayed_id: int) -> DelayedMessage:
         """One message, whatever became of it, as long as it is known.
@@ -172,10 +192,10 @@ class Delays:
             UnknownDelayedError: the topic has no such message, or not any more.
         """
         parts = self._running()
-        topic = self._broker.topics.catalogue.topic(topic_name)
+        topic = self._services.topics.catalogue.topic(topic_name)
         if parts.book.state(delayed_id) is not None:
             read = partial(parts.store.read, [delayed_id])
-            records = await in_thread(self._broker.executor, read)
+            records = await in_thread(self._services.executor, read)
             state = parts.book.state(delayed_id)
             if state is not None and delayed_id in records:
                 message = message_of(topic, delayed_id, records[delayed_id], state)
@@ -209,15 +229,15 @@ class Delays:
         parts.index.cancel(delayed_id)
         parts.courier.forget(delayed_id)
         await parts.ledger.durable(end_offset)
-        topic = self._broker.topics.catalogue.by_name.get(topic_name)
-        if self._broker.delay_traces.is_on and topic is not None:
-            self._broker.delay_traces.cancelled(topic, message)
+        topic = self._services.topics.catalogue.by_name.get(topic_name)
+        if self._services.delay_traces.is_on and topic is not None:
+            self._services.delay_traces.cancelled(topic, message)
         return message._replace(state=DelayedState.CANCELLED)
 
     def stats(self) -> DelayStats:
         """Counts, since the beginning and now."""
         parts = self._running()
-        by_id, totals = self._broker.topics.catalogue.by_id, parts.book.totals
+        by_id, totals = self._services.topics.catalogue.by_id, parts.book.totals
         waiting = parts.book.topics().items()
         pending = {
             by_id[UUID(bytes=key)].name: count for key, count in waiting if UUID(bytes=key) in by_id
@@ -234,7 +254,7 @@ class Delays:
 
     async def timeline(self, steps: int) -> Timeline:
         """When the messages that wait will come, of all topics together."""
-        return await self._running().keeper.timeline(self._broker.clock.now_ms(), steps)
+        return await self._running().keeper.timeline(self._services.clock.now_ms(), steps)
 
     def _put_gauges(self, samples: Samples) -> None:
         if self._parts is not None and not self._is_stopping:
@@ -243,18 +263,18 @@ class Delays:
 
     def _on_fired(self, topic: Topic, partition: int, first: int, messages: Sequence[Due]) -> None:
         count = len(messages)
-        self._broker.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
-        self._broker.measures.topic(topic.name).messages_published.add(count)
+        self._services.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
+        self._services.measures.topic(topic.name).messages_published.add(count)
         place = PartitionId(topic.name, partition)
-        lanes = self._broker.partitions.partition(place).state.lanes.counts(first, first + count)
-        self._broker.measures.prioritised(topic.name, lanes, count)
-        if self._broker.delay_traces.is_on:
-            self._broker.delay_traces.ready(topic, partition, first, messages)
+        lanes = self._services.partitions.partition(place).state.lanes.counts(first, first + count)
+        self._services.measures.prioritised(topic.name, lanes, count)
+        if self._services.delay_traces.is_on:
+            self._services.delay_traces.ready(topic, partition, first, messages)
 
     def _saved(self, took_s: float) -> None:
         if self._parts is not None:
             self._parts.keeper.on_saved(took_s)
-        self._broker.measures.snapshot_saved(SnapshotKind.DELAYS.label, took_s)
+        self._services.measures.snapshot_saved(SnapshotKind.DELAYS.label, took_s)
 
     # --- Topics that go --------------------------------------------------------------------------
 
@@ -267,11 +287,11 @@ class Delays:
         parts = self._running()
         for found in parts.book.ranges_of(topic_id):
             look = partial(ids_in, parts.store, topic_id, found)
-            ids = await in_thread(self._broker.executor, look)
+            ids = await in_thread(self._services.executor, look)
             ids = [each for each in ids if parts.book.is_pending(each)]
             self._end(topic_id, ids)
-            if self._broker.delay_traces.is_on:
-                self._broker.delay_traces.expired(ids)
+            if self._services.delay_traces.is_on:
+                self._services.delay_traces.expired(ids)
 
     def _end(self, topic_id: bytes, ids: Sequence[int]) -> None:
         parts = self._running()
@@ -362,7 +382,7 @@ class Delays:
     async def _ensure_handover(self, parts: DelayParts) -> None:
         """Have a producer id from the first message on, and the same for ever."""
         if parts.courier.handover is None and parts.book.pending_count:
-            producer_id = await self._broker.producer_ids.allocate()
+            producer_id = await self._services.producer_ids.allocate()
             await parts.ledger.durable(parts.ledger.change(ProducerGiven(producer_id)))
             parts.courier.handover = Handover(producer_id)
 

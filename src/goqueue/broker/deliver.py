@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.broker.ack import MAX_REASON_CHARS
 from goqueue.broker.portions import Portion, cut, take_expired
@@ -25,24 +25,45 @@ from goqueue.reading.record_reader import MAX_CACHED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.dead_letters import DeadLetters
     from goqueue.broker.portions import Delivery
-    from goqueue.broker.queue_members import QueueMember
+    from goqueue.broker.queue_members import QueueMember, QueueMembers
     from goqueue.broker.queue_shard import QueueShard
+    from goqueue.broker.queue_traces import QueueTraces
     from goqueue.broker.queues import Queues
     from goqueue.broker.runs import Run
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.reservations import Reservation
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.clock_guard import ClockGuard
+    from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Record
     from goqueue.records.salvage import Fault
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
 
 MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
 _STEP_S: Final = 0.5
 """How long an owner of partitions waits before it looks whether it still is one."""
+
+
+class DeliveryServices(Protocol):
+    """What delivering needs."""
+
+    queue_members: QueueMembers
+    measures: Measures
+    queue_traces: QueueTraces
+    partitions: Partitions
+    dead_letters: DeadLetters
+    record_reader: RecordReader
+    topics: Topics
+    clock: Clock
+    clock_guard: ClockGuard
 
 
 class _Wanted(NamedTuple):
@@ -61,8 +82,8 @@ class _Wanted(NamedTuple):
 class Deliverer:
     """Hands out messages."""
 
-    def __init__(self, broker: Broker, queues: Queues) -> None:
-        self._broker = broker
+    def __init__(self, services: DeliveryServices, queues: Queues) -> None:
+        self._services = services
         self._queues = queues
 
     async def poll(
@@ -80,7 +101,7 @@ class Deliverer:
             GroupError: it is no member any more.
             CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
         """
-        await self._broker.queue_members.heartbeat(member)
+        await self._services.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms)
         found = [delivery for portion in portions for delivery in portion.deliveries()]
@@ -99,7 +120,7 @@ class Deliverer:
         max_bytes: int = MAX_POLLED_BYTES,
     ) -> list[tuple[Run, list[Record]]]:
         """`poll`, in runs of messages of one partition and one lane. Raises like it."""
-        await self._broker.queue_members.heartbeat(member)
+        await self._services.queue_members.heartbeat(member)
         wanted = _Wanted(limit, visibility_ms, max_bytes)
         portions = await self._acquire(member, wanted, max_wait_ms)
         runs = runs_of(portions)
@@ -107,7 +128,7 @@ class Deliverer:
         return runs
 
     def _measure(self, member: QueueMember, portions: list[Portion], count: int) -> None:
-        measures = self._broker.measures
+        measures = self._services.measures
         measures.polls.add()
         if not count:
             measures.polls_empty.add()
@@ -116,8 +137,8 @@ class Deliverer:
         for portion in portions:
             taken = sum(end - first for _, first, end in portion.loaded.parts)
             measures.delivered(portion.partition.id.topic, member.group_id, taken)
-        if self._broker.queue_traces.is_on:
-            self._broker.queue_traces.fetched(member.group_id, member.member_id, portions)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.fetched(member.group_id, member.member_id, portions)
 
     async def acquire(
         self,
@@ -159,7 +180,7 @@ class Deliverer:
                 await self._queues.ready()
                 group = self._queues.group(member.group_id)
                 mine = (
-                    self._broker.queue_members.partitions_of(member)
+                    self._services.queue_members.partitions_of(member)
                     if partitions is None
                     else partitions
                 )
@@ -183,13 +204,13 @@ class Deliverer:
         self._queues.waiters(group.group_id).add(waiter)
         isolation = isolation_of(group.settings)
         for each in partitions:
-            partition = self._broker.partitions.partition(each)
+            partition = self._services.partitions.partition(each)
             partition.waiters_for(isolation).add(waiter)
 
     def _hush(self, group_id: str, partitions: Iterable[PartitionId], waiter: Waiter) -> None:
         self._queues.waiters(group_id).discard(waiter)
         for each in partitions:
-            partition = self._broker.partitions.find(each)
+            partition = self._services.partitions.find(each)
             if partition is not None:
                 for isolation in Isolation:  # the group's may be another by now
                     partition.waiters_for(isolation).discard(waiter)
@@ -200,7 +221,7 @@ class Deliverer:
         """Wait for something to happen; whoever waits is alive."""
         if member.owner is not None:
             await waiter.wait(min(left_s, _STEP_S))
-            await self._broker.queue_members.heartbeat(member)
+            await self._services.queue_members.heartbeat(member)
             return
         shared = group.members.find(member.member_id)
         if shared is None:
@@ -239,7 +260,7 @@ class Deliverer:
                 return []
             portions = await self._decided(group, shard, reserved, wanted)
             if any(isinstance(each, ops.Doomed) for p in portions for each in p.changes):
-                self._broker.dead_letters.look(group)
+                self._services.dead_letters.look(group)
             portions = [portion for portion in portions if portion.marks]
             if portions:
                 return portions
@@ -296,7 +317,7 @@ class Deliverer:
             portions.append(portion)
             left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
             if wanted.rounds_up:
-                round_up(group, portion, self._broker.record_reader)
+                round_up(group, portion, self._services.record_reader)
             self._sift(group, portion)
         return portions
 
@@ -308,7 +329,7 @@ class Deliverer:
         sources: list[Source] = []
         trimmed: dict[QueueKey, list[Operation]] = {}
         for each in partitions:
-            partition = self._broker.partitions.partition(each)
+            partition = self._services.partitions.partition(each)
             key = self._queues.key(each)
             queue = group.queues[key]
             queue.follow(partition.state.lanes)
@@ -335,9 +356,9 @@ class Deliverer:
         if partition is None or queue is None:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = _ranges(reservation)
-        topic = self._broker.topics.catalogue.by_name.get(partition.id.topic)
+        topic = self._services.topics.catalogue.by_name.get(partition.id.topic)
         opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
-        loaded = await self._broker.record_reader.load(
+        loaded = await self._services.record_reader.load(
             partition,
             ranges,
             opened=opened,
@@ -352,22 +373,22 @@ class Deliverer:
         How old messages are is told by the wall clock, which dated them; after a jump of it none
         expires.
         """
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         if portion.loaded.gone:
             portion.changes.append(ops.Settled(list(portion.loaded.gone)))
         for fault in portion.loaded.faults:
             self._reject(group, portion, fault, now_ms)
         topic = portion.partition.id.topic
-        settings = self._broker.topics.catalogue.topic(topic).settings
-        if self._broker.clock_guard.jump() is not None:
+        settings = self._services.topics.catalogue.topic(topic).settings
+        if self._services.clock_guard.jump() is not None:
             return  # everything might seem old
         expired = take_expired(portion, settings.ttl_ms or 0, now_ms)
         if not expired:
             return
-        self._broker.measures.expired(topic, len(expired))
+        self._services.measures.expired(topic, len(expired))
         ranges = ops.ranges_of(expired)
-        if self._broker.queue_traces.is_on:
-            self._broker.queue_traces.outlived(group.group_id, portion.key, ranges)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.outlived(group.group_id, portion.key, ranges)
         if settings.dead_letters_expired:
             portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
         else:

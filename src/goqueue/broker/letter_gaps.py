@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
     from goqueue.records.batch import BatchInfo
     from goqueue.storage.log import Log

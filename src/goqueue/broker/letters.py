@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.broker.queues import Queues
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.reading.record_reader import RecordReader

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.delivery.operations import around
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.receipts import Receipt
 from goqueue.model.delivery import TTL_HEADER, milliseconds
+from goqueue.model.ranges import around
 
 if TYPE_CHECKING:
     from array import array
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import LaneRange, Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.reservations import Reservation
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
     from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
     from goqueue.delivery.settings import QueueSettings
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.state.log import StateEntry, StateLog
 
 _SHORTEST_WAIT_S: Final = 0.02

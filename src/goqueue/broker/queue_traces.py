@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import Doom, PartitionQueue
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.records import Record
     from goqueue.tracing.tracer import Parts, Place, Tracer
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import mmh3
 import msgspec
 
 from goqueue.broker.queue_entries import QueueSource
 from goqueue.broker.queue_shard import QueueShard
-from goqueue.broker.queue_start import reset_start, start_of
+from goqueue.broker.queue_start import StartServices, reset_start, start_of
 from goqueue.delivery import operations as ops
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model import internal_topics
@@ -33,13 +33,22 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.dead_letters import DeadLetters
+    from goqueue.broker.queue_traces import QueueTraces
+    from goqueue.broker.state_logs import StateLogs
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.members import SharedMember
     from goqueue.delivery.operations import Operation
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
+    from goqueue.topics.catalogue import Topics
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
 QUEUE_PARTITIONS: Final = 8
@@ -47,13 +56,31 @@ MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
 
+class QueueServices(StartServices, Protocol):
+    """What queue groups need."""
+
+    state_logs: StateLogs
+    topics: Topics
+    executor: Executor
+    damage: DamageReports
+    partitions: Partitions
+    dead_letters: DeadLetters
+    measures: Measures
+    queue_traces: QueueTraces
+    groups: Groups
+    record_reader: RecordReader
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
 class Queues:
     """Every queue group of this broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: QueueServices) -> None:
+        self._services = services
         self._shards: dict[int, QueueShard] = {}
-        self.now_ms = broker.state_logs.clock.now_ms
+        self.now_ms = services.state_logs.clock.now_ms
         """The time by which leases, retries and sessions are counted."""
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
@@ -62,7 +89,7 @@ class Queues:
 
     async def start(self) -> None:
         """Load every group that is stored."""
-        catalogue = self._broker.topics.catalogue
+        catalogue = self._services.topics.catalogue
         if QUEUE_TOPIC not in catalogue.by_name:
             return
         self._partition_count = catalogue.topic(QUEUE_TOPIC).partition_count
@@ -81,6 +108,15 @@ class Queues:
         """A queue group, if there is one of that name."""
         shard = self._shards.get(self._shard_number(group_id))
         return None if shard is None else shard.groups.get(group_id)
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a queue group of that name."""
+        return self.find(group_id) is not None
+
+    def shares(self, group_id: str) -> bool:
+        """Whether its members share out messages rather than partitions."""
+        group = self.find(group_id)
+        return group is not None and group.settings.mode is Mode.SHARED and not group.is_dormant
 
     def group(self, group_id: str) -> QueueGroup:
         """A queue group.
@@ -127,7 +163,7 @@ class Queues:
     async def _shard(self, group_id: str) -> QueueShard:
         """The shard of a group, made with the topic that it lives in where it is not there."""
         async with self._making:
-            await self._broker.create_internal_topic(QUEUE_TOPIC, self._partition_count)
+            await self._services.create_internal_topic(QUEUE_TOPIC, self._partition_count)
             number = self._shard_number(group_id)
             shard = self._shards.get(number) or await self._open_shard(number)
         await shard.state.active()
@@ -135,13 +171,13 @@ class Queues:
 
     async def _open_shard(self, number: int) -> QueueShard:
         """This node leads a partition of the topic: load what is in it."""
-        broker = self._broker
-        log = broker.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
+        services = self._services
+        log = services.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
         shard = QueueShard(
             log,
             self._source,
             self.now_ms,
-            broker.executor,
+            services.executor,
             on_lost=partial(self._on_lost, log.partition.name),
             on_change=self._on_change,
             on_timeout=self._on_timeout,
@@ -152,7 +188,7 @@ class Queues:
         return shard
 
     def _on_lost(self, place: str, detail: str) -> None:
-        self._broker.damage.note(DamageKind.STATE, place, detail, hash(detail))
+        self._services.damage.note(DamageKind.STATE, place, detail, hash(detail))
 
     def _source(self, key: QueueKey) -> QueueSource | None:
         partition = self.partition(key)
@@ -160,32 +196,32 @@ class Queues:
 
     def partition(self, key: QueueKey) -> Partition | None:
         """The partition of a queue, if it is still there."""
-        topic = self._broker.topics.catalogue.by_id.get(key[0])
+        topic = self._services.topics.catalogue.by_id.get(key[0])
         if topic is None:
             return None
         try:
-            return self._broker.partitions.partition(PartitionId(topic.name, key[1]))
+            return self._services.partitions.partition(PartitionId(topic.name, key[1]))
         except TopicError:
             return None
 
     def _on_change(self, group: QueueGroup) -> None:
         """Time has changed something in a group."""
         self.waiters(group.group_id).wake()
-        self._broker.dead_letters.look(group)
+        self._services.dead_letters.look(group)
 
     def _on_timeout(self, group: QueueGroup, key: QueueKey, ranges: list[Range]) -> None:
-        topic = self._broker.topics.catalogue.by_id.get(key[0])
+        topic = self._services.topics.catalogue.by_id.get(key[0])
         if topic is not None:
             count = sum(end - first for first, end in ranges)
-            self._broker.measures.timed_out(topic.name, group.group_id, count)
-        if self._broker.queue_traces.is_on:
-            self._broker.queue_traces.timed_out(group, key, ranges)
+            self._services.measures.timed_out(topic.name, group.group_id, count)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.timed_out(group, key, ranges)
 
     def _on_gone(
         self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
     ) -> None:
-        if self._broker.queue_traces.is_on:
-            self._broker.queue_traces.member_gone(group.group_id, member_id, changes)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.member_gone(group.group_id, member_id, changes)
 
     # --- Groups ----------------------------------------------------------------------------------
 
@@ -231,7 +267,7 @@ class Queues:
         An exclusive group may take over from a consumer group that everyone has left, and goes on
         where that one stopped.
         """
-        listings = self._broker.groups.coordinator(group_id).list_groups()
+        listings = self._services.groups.coordinator(group_id).list_groups()
         for each in listings:
             if each.group_id == group_id and (mode is Mode.SHARED or each.member_count):
                 raise GroupModeError(
@@ -280,7 +316,7 @@ class Queues:
             for key in [key for key in group.queues if key[0] == topic_id]:
                 group.close(key)
         for partition in partitions:
-            self._broker.record_reader.forget(partition)
+            self._services.record_reader.forget(partition)
 
     # --- What a group reads ----------------------------------------------------------------------
 
@@ -289,7 +325,7 @@ class Queues:
 
         To hand out a message of the queue state would be one more message of it.
         """
-        by_name = self._broker.topics.catalogue.by_name
+        by_name = self._services.topics.catalogue.by_name
         return [
             PartitionId(name, number)
             for name in sorted(topics)
@@ -299,7 +335,9 @@ class Queues:
 
     def key(self, partition_id: PartitionId) -> QueueKey:
         """What a partition is called in the state of groups."""
-        return self._broker.topics.catalogue.topic(partition_id.topic).topic_id, partition_id.number
+        return self._services.topics.catalogue.topic(
+            partition_id.topic
+        ).topic_id, partition_id.number
 
     def keys_of(self, member: SharedMember) -> list[QueueKey]:
         """The partitions that a member of a shared group takes from, in order."""
@@ -311,12 +349,12 @@ class Queues:
         """Begin to read those of the partitions that the group does not read yet."""
         known = {topic_id for topic_id, _ in group.queues}
         missing = {
-            key: self._broker.partitions.partition(each)
+            key: self._services.partitions.partition(each)
             for each in partitions
             if (key := self.key(each)) not in group.queues
         }
         starts = {
-            key: await start_of(self._broker, group, each, is_new_topic=key[0] not in known)
+            key: await start_of(self._services, group, each, is_new_topic=key[0] not in known)
             for key, each in missing.items()
         }
         changes: dict[QueueKey, list[Operation]] = {}
@@ -340,11 +378,11 @@ class Queues:
                 f"group {group_id!r} has members, or messages that they have not acknowledged: "
                 "stop them, and wait for the visibility timeout"
             )
-        found = {each: self._broker.partitions.partition(each) for each in offsets}
+        found = {each: self._services.partitions.partition(each) for each in offsets}
         starts = {
             self.key(each): ops.Opened(offset, is_set=True)
             if offset >= 0
-            else ops.Opened(await reset_start(self._broker, group.settings, found[each]))
+            else ops.Opened(await reset_start(self._services, group.settings, found[each]))
             for each, offset in offsets.items()
         }
         changes: dict[QueueKey, list[Operation]] = {
@@ -357,7 +395,7 @@ class Queues:
         group = self.group(group_id)
         if len(group.members):
             raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
-        ids = {self._broker.topics.catalogue.topic(name).topic_id for name in topics}
+        ids = {self._services.topics.catalogue.topic(name).topic_id for name in topics}
         places = [key for key in group.queues if key[0] in ids]
         await self.shard_of(group).forget_queues(group, places)
 

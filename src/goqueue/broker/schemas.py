@@ -5,7 +5,7 @@ Changes come one after the other. Whoever asks while one is being stored sees wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from goqueue.broker.schema_process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.model import internal_topics
@@ -18,14 +18,29 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.state_logs import StateLogs
+    from goqueue.partitions.damage import DamageReports
     from goqueue.schemas.registry import Decided
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.topics.catalogue import Topics
 
 _T = TypeVar("_T")
 
 SCHEMAS_TOPIC: Final = internal_topics.SCHEMAS
+
+
+class SchemaServices(Protocol):
+    """What the registry needs."""
+
+    state_logs: StateLogs
+    executor: Executor
+    topics: Topics
+    damage: DamageReports
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
 
 
 class Schemas:
@@ -34,26 +49,26 @@ class Schemas:
     The topic is made with the first schema: a broker without schemas has none.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: SchemaServices) -> None:
+        self._services = services
         self._engine = SchemaProcess(REGISTRY_LIMITS)
         self.registry = Registry(self._engine)
         self._loading = self.registry
-        self._shard = SerialShard(self, self._log, broker.executor, _unavailable)
+        self._shard = SerialShard(self, self._log, services.executor, _unavailable)
 
     async def start(self) -> None:
         """Load what is stored."""
-        if SCHEMAS_TOPIC in self._broker.topics.catalogue.by_name:
+        if SCHEMAS_TOPIC in self._services.topics.catalogue.by_name:
             await self._shard.open()
 
     async def stop(self) -> None:
         """Keep the state for the next start."""
         await self._shard.close()
-        await in_thread(self._broker.executor, self._engine.close)
+        await in_thread(self._services.executor, self._engine.close)
 
     async def _log(self) -> StateLog:
-        await self._broker.create_internal_topic(SCHEMAS_TOPIC, 1)
-        return self._broker.state_logs.log(SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS)
+        await self._services.create_internal_topic(SCHEMAS_TOPIC, 1)
+        return self._services.state_logs.log(SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS)
 
     @property
     def snapshot_bytes(self) -> int:
@@ -75,7 +90,7 @@ class Schemas:
         """
 
         async def decided() -> Decided[_T]:
-            return await in_thread(self._broker.executor, lambda: self._answer(decide))
+            return await in_thread(self._services.executor, lambda: self._answer(decide))
 
         return await self._shard.change(decided)
 
@@ -109,7 +124,7 @@ class Schemas:
             for each in self.registry.state.after_loss(lost_count):
                 detail = f"{each} is lost with its schema: register it again"
                 place = f"{SCHEMAS_TOPIC}-0"
-                self._broker.damage.note(DamageKind.STATE, place, detail, hash(each))
+                self._services.damage.note(DamageKind.STATE, place, detail, hash(each))
 
 
 def _unavailable() -> RegistryUnavailableError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.group import QueueGroup, QueueKey
     from goqueue.delivery.operations import Operation
     from goqueue.delivery.queue import PartitionQueue
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import PartitionId
     from goqueue.runtime.clock import Clock

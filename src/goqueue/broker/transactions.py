@@ -6,12 +6,12 @@ import asyncio
 import logging
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import mmh3
 
 from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.transaction_ends import TransactionEnds
+from goqueue.broker.transaction_ends import TransactionEnds, TransactionEndServices
 from goqueue.broker.transaction_shard import TransactionShard
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
@@ -24,11 +24,17 @@ from goqueue.transactions.together import SeriesCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Executor
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.coordination import Groups
+    from goqueue.broker.state_logs import StateLogs
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
     from goqueue.partitions.markers import Marker
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.publishing.publish import Publisher
     from goqueue.records.batch import BatchInfo
+    from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import (
         Effects,
         EndRequest,
@@ -52,31 +58,46 @@ CHECK_S: Final = 1.0
 _INIT_TRIES: Final = 3
 
 
+class TransactionServices(TransactionEndServices, Protocol):
+    """What transactions need."""
+
+    state_logs: StateLogs
+    publisher: Publisher
+    topics: Topics
+    executor: Executor
+    producer_ids: ProducerIds
+    measures: Measures
+    groups: Groups
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
 class Transactions:
     """Every transactional id of this broker. Whatever refuses raises `TransactionError`."""
 
     def __init__(
         self,
-        broker: Broker,
+        services: TransactionServices,
         settings: TransactionSettings,
         partition_count: int = TRANSACTIONS_PARTITIONS,
     ) -> None:
-        self._broker = broker
+        self._services = services
         self.settings = settings
         self._partition_count = partition_count
         self._shards: dict[int, TransactionShard] = {}
         self._by_producer: dict[int, Transaction] = {}
-        self._ends = TransactionEnds(broker)
+        self._ends = TransactionEnds(services)
         self._tasks = PeriodicTasks()
         self._opening = asyncio.Lock()
-        self.now_ms = broker.state_logs.clock.now_ms
+        self.now_ms = services.state_logs.clock.now_ms
 
     # --- Starting and stopping -------------------------------------------------------------------
 
     async def start(self) -> None:
         """Load every transaction that is stored, and carry out what was decided before."""
-        self._broker.publisher.verify_transaction = self._verify
-        if TRANSACTIONS_TOPIC in self._broker.topics.catalogue.by_name:
+        self._services.publisher.verify_transaction = self._verify
+        if TRANSACTIONS_TOPIC in self._services.topics.catalogue.by_name:
             await self._ensure_open()
         self._ends.repair(
             self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
@@ -96,8 +117,8 @@ class Transactions:
         async with self._opening:
             if self._shards:
                 return
-            await self._broker.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
-            topic = self._broker.topics.catalogue.topic(TRANSACTIONS_TOPIC)
+            await self._services.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
+            topic = self._services.topics.catalogue.topic(TRANSACTIONS_TOPIC)
             self._partition_count = topic.partition_count
             # All at once: whoever asks meanwhile finds every shard, or none.
             self._shards = {
@@ -106,10 +127,10 @@ class Transactions:
 
     async def _open_shard(self, number: int) -> TransactionShard:
         """This node leads a partition of the topic: load what is in it."""
-        broker = self._broker
-        log = broker.state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
+        services = self._services
+        log = services.state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
         shard = TransactionShard(
-            log, self._new_coordinator, self._by_producer, self.now_ms, broker.executor
+            log, self._new_coordinator, self._by_producer, self.now_ms, services.executor
         )
         await shard.state.open(log.partition.leader_epoch)
         return shard
@@ -145,12 +166,12 @@ class Transactions:
         shard = await self._active_shard(request.transactional_id)
         for _ in range(_INIT_TRIES):
             # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
-            fresh_id = await self._broker.producer_ids.peek()
+            fresh_id = await self._services.producer_ids.peek()
             identity, out = shard.perform(
                 partial(_init, request=request, fresh_id=fresh_id, now_ms=self.now_ms())
             )
             if identity is not None and identity.producer_id == fresh_id:
-                self._broker.producer_ids.take(fresh_id)
+                self._services.producer_ids.take(fresh_id)
             await shard.durable()
             if identity is not None:
                 return identity
@@ -185,7 +206,7 @@ class Transactions:
         transaction_id, out = shard.perform(
             lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out)
         )
-        self._broker.measures.transactions_started.add(out.started)
+        self._services.measures.transactions_started.add(out.started)
         await shard.durable()
         return transaction_id
 
@@ -199,7 +220,7 @@ class Transactions:
                 transactional_id, identity, partitions, self.now_ms(), out
             )
         )
-        self._broker.measures.transactions_started.add(out.started)
+        self._services.measures.transactions_started.add(out.started)
         await shard.durable()
 
     def join(
@@ -218,7 +239,7 @@ class Transactions:
                     transactional_id, identity, partitions, self.now_ms(), out
                 )
             )
-            self._broker.measures.transactions_started.add(out.started)
+            self._services.measures.transactions_started.add(out.started)
         return not shard.is_durable
 
     async def durable(self, transactional_id: str) -> None:
@@ -227,7 +248,7 @@ class Transactions:
 
     async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
         """Let a transaction commit offsets of a group."""
-        number = self._broker.groups.shard_number(group_id)
+        number = self._services.groups.shard_number(group_id)
         place = PartitionId(OFFSETS_TOPIC, number)
         await self.add_partitions(transactional_id, identity, [place])
 
@@ -235,7 +256,7 @@ class Transactions:
         self, transactional_id: str, identity: Identity, request: CommitRequest
     ) -> PartitionOutcomes:
         """Note offsets that count when the transaction commits; the group must be added to it."""
-        groups = self._broker.groups
+        groups = self._services.groups
         place = PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id))
         self.verify(identity, place, transactional_id)
         return await groups.stage(identity.producer_id, request)
@@ -256,12 +277,12 @@ class Transactions:
     async def end_and_renew(self, request: EndRequest) -> Identity:
         """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
         shard = await self._active_shard(request.transactional_id)
-        fresh_id = await self._broker.producer_ids.peek()
+        fresh_id = await self._services.producer_ids.peek()
         renewed, out = shard.perform(
             lambda core, out: core.end_and_renew(request, fresh_id, self.now_ms(), out)
         )
         if renewed.producer_id == fresh_id:
-            self._broker.producer_ids.take(fresh_id)
+            self._services.producer_ids.take(fresh_id)
         await shard.durable()
         await self._ends.finish(shard, out, self.now_ms)
         return renewed

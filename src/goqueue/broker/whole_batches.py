@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from goqueue.broker.queue_start import isolation_of
-from goqueue.delivery.operations import around
+from goqueue.model.ranges import around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.broker.portions import Portion
     from goqueue.delivery.group import QueueGroup
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.reading.record_reader import RecordReader, StoredBatch
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.receipts import Receipt
     from goqueue.delivery.settings import QueueSettings
     from goqueue.model.errors import ReceiptError
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
 
 TIMED_OUT = "the visibility timeout ran out"
 _DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)

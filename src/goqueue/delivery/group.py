@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from goqueue.delivery.operations import LaneRange, Operation
     from goqueue.delivery.reservations import Reservation
     from goqueue.delivery.settings import QueueSettings
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 QueueKey: TypeAlias = tuple[UUID, int]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.delivery.window import Window
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 LANES: Final = len(Priority)

@@ -13,10 +13,10 @@ import msgspec
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
-from goqueue.model.ids import Range
+from goqueue.model.ranges import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 LaneRange: TypeAlias = tuple[int, int, int]
 """A lane, and a range of its messages."""
@@ -137,18 +137,6 @@ def ranges_of(offsets: Iterable[int]) -> list[Range]:
     if end > first:
         found.append((first, end))
     return found
-
-
-def around(first: int, end: int, gone: Iterable[Range]) -> Iterator[Range]:
-    """The parts of [first, end) that are not gone."""
-    for from_, to in sorted(gone):
-        if to <= first or from_ >= end:
-            continue
-        if from_ > first:
-            yield first, from_
-        first = max(first, to)
-    if end > first:
-        yield first, end
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator
 
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
 
 _STATES: Final = tuple(MessageState)
 _IN_FLIGHT: Final = int(MessageState.IN_FLIGHT)  # a plain number: members of enums are slow

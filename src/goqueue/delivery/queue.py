@@ -20,12 +20,13 @@ from goqueue.delivery.pages import MessageState
 from goqueue.delivery.reservations import Reservation
 from goqueue.delivery.window import Window
 from goqueue.model.errors import InvariantError
+from goqueue.model.ranges import around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.delivery.operations import LaneRange, Operation
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
 
 
@@ -158,7 +159,7 @@ class PartitionQueue:
         taken = [part[1:] for each in self.reserved.values() for part in each.ranges]
         for run in self._lanes.runs(lane, max(first, self.start), end):
             for part in self.window.in_state(*run, MessageState.AVAILABLE):
-                yield from ops.around(*part, taken)
+                yield from around(*part, taken)
 
     def held_by(self, member: str, most_leases: int | None = None) -> list[Range]:
         """What a member has, in order; of so many of its leases."""

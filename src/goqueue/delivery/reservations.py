@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.delivery.operations import LaneRange
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
 
 
 @dataclass(slots=True, eq=False)

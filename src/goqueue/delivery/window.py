@@ -28,7 +28,7 @@ from goqueue.delivery.pages import (
 from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
 
 _ONE_MORE: Final = bytes(min(count + 1, 255) for count in range(256))
 _ONE_LESS: Final = bytes(max(count - 1, 0) for count in range(256))

@@ -1,6 +1,6 @@
 """Distinct integer kinds, so that an offset is never passed where an epoch belongs."""
 
-from typing import Final, NewType, TypeAlias
+from typing import Final, NewType
 
 Offset = NewType("Offset", int)
 """The place of a record in one partition's log; given once, never changed."""
@@ -19,6 +19,3 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = TimestampMs(-1)
 NO_EPOCH: Final = LeaderEpoch(-1)
-
-Range: TypeAlias = tuple[int, int]
-"""Offsets from the first up to, not including, the second."""

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from goqueue.delivery.operations import around
 from goqueue.model.errors import (
     BatchError,
     BatchTooLargeError,
@@ -20,6 +19,7 @@ from goqueue.model.errors import (
     OffsetOutOfRangeError,
 )
 from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.model.ranges import around
 from goqueue.partitions.partition import Isolation
 from goqueue.records import check_records, decode_readable
 from goqueue.records.batch import walk
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.model.ids import Range
+    from goqueue.model.ranges import Range
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partition import Partition

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from goqueue.broker.queue_members import QueueMember
 from goqueue.broker.whole_batches import acquired, batches
-from goqueue.delivery.operations import around
 from goqueue.delivery.pages import MessageState
 from goqueue.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
+from goqueue.model.ranges import around
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.records import Record, encode, peek, walk
