@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks._delay_broker import make_broker, resident_bytes
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.publishing.new_messages import NewMessage
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from benchmarks._turns import expect
 from benchmarks.harness import Run, benchmark
 from goqueue.administration.offsets import set_offsets
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.metrics import names
 from goqueue.metrics.exposition import PREFIX, exposition
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName

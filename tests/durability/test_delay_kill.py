@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from goqueue.delay.entries import DelayedState
+from goqueue.delays.entries import DelayedState
 from goqueue.partitions.partition import PartitionId
 from goqueue.records import Record, decode_rows, walk
 from support import delay_worker

@@ -29,7 +29,7 @@ from support.kept_folder import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Delivery
+    from goqueue.queues.acquired_batch import Delivery
 
 ARCHIVES: Final = sorted((Path(__file__).parents[1] / "data").glob("folder-*.tar.xz"))
 IN_FLIGHT: Final = 5

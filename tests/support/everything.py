@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.redrive import RedriveRequest
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (
     CommitRequest,

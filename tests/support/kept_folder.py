@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.pipelines import PipelineFields
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.pipelines.service import PipelineFields
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId

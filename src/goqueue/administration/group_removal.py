@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.delivery.settings import Mode
+from goqueue.queues.delivery.settings import Mode
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupNotFoundError, NonEmptyGroupError
 
 if TYPE_CHECKING:
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
     from goqueue.partitions.measures import Measures
     from goqueue.topics.catalogue import Topics
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
     from goqueue.partitions.partitions import Partitions
     from goqueue.topics.catalogue import Topics
 

@@ -10,24 +10,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
-from goqueue.broker.ack import Settler
-from goqueue.broker.coordination import Groups
-from goqueue.broker.dead_letters import DeadLetters
-from goqueue.broker.delay_traces import DelayTraces
-from goqueue.broker.delays import Delays
-from goqueue.broker.deliver import Deliverer
-from goqueue.broker.letters import Letters
-from goqueue.broker.membership import Memberships
-from goqueue.broker.pipelines import Pipelines
-from goqueue.broker.queue_members import QueueMembers
-from goqueue.broker.queue_traces import QueueTraces
-from goqueue.broker.queues import Queues
-from goqueue.broker.redrive import Redrives
-from goqueue.broker.schema_validation import SchemaValidator
-from goqueue.broker.schemas import Schemas
-from goqueue.broker.state_logs import StateLogs
-from goqueue.broker.transaction_writer import TransactionWriter
-from goqueue.broker.transactions import Transactions
+from goqueue.queues.acknowledging import Settler
+from goqueue.groups.service import Groups
+from goqueue.queues.dead_letters.service import DeadLetters
+from goqueue.delays.traces import DelayTraces
+from goqueue.delays.service import Delays
+from goqueue.queues.delivering import Deliverer
+from goqueue.queues.dead_letters.letters import Letters
+from goqueue.groups.membership import Memberships
+from goqueue.pipelines.service import Pipelines
+from goqueue.queues.members import QueueMembers
+from goqueue.queues.traces import QueueTraces
+from goqueue.queues.service import Queues
+from goqueue.queues.dead_letters.redrive import Redrives
+from goqueue.schemas.validation import SchemaValidator
+from goqueue.schemas.service import Schemas
+from goqueue.state.logs import StateLogs
+from goqueue.transactions.writer import TransactionWriter
+from goqueue.transactions.service import Transactions
 from goqueue.configs.broker_configs import BrokerConfigs
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goqueue.broker.coordination import OFFSETS_PARTITIONS
-from goqueue.broker.transactions import TRANSACTIONS_PARTITIONS
+from goqueue.groups.service import OFFSETS_PARTITIONS
+from goqueue.transactions.service import TRANSACTIONS_PARTITIONS
 from goqueue.groups.settings import GroupSettings
 from goqueue.storage.open_files import MAX_OPEN_SEGMENTS
 from goqueue.tracing.store import TracingSettings

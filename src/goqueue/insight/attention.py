@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
-from goqueue.broker.pipelines import FAILED, LOST
+from goqueue.pipelines.service import FAILED, LOST
 from goqueue.partitions.damage import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.broker.pipelines import Pipelines
-    from goqueue.broker.transactions import Transactions
+    from goqueue.pipelines.service import Pipelines
+    from goqueue.transactions.service import Transactions
     from goqueue.insight.group_views import GroupLine
     from goqueue.insight.history import GroupLines, History, Lately
     from goqueue.insight.overview import Inventory

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
     from goqueue.model.lag import PartitionLag
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock

@@ -13,7 +13,7 @@ from goqueue.schemas.model import SchemaType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.schemas import Schemas
+    from goqueue.schemas.service import Schemas
     from goqueue.records import Record
     from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry

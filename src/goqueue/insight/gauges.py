@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.broker.queue_views import queue_views
-from goqueue.delivery.settings import Mode
+from goqueue.queues.views import queue_views
+from goqueue.queues.delivery.settings import Mode
 from goqueue.groups.consumer.protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
@@ -20,11 +20,11 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
-    from goqueue.broker.schemas import Schemas
-    from goqueue.broker.transactions import Transactions
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
+    from goqueue.schemas.service import Schemas
+    from goqueue.transactions.service import Transactions
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.describe import GroupListing
     from goqueue.insight.backlogs import Backlogs

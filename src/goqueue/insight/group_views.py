@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.delivery.settings import Mode
+from goqueue.queues.delivery.settings import Mode
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.model.errors import GroupNotFoundError
@@ -15,9 +15,9 @@ from goqueue.partitions.partition import PartitionId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.topics import TopicIdPartition
     from goqueue.topics.catalogue import Topics
 

@@ -17,9 +17,9 @@ from goqueue.partitions.partition import PartitionId
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.queues import Queues
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.groups.service import Groups
+    from goqueue.queues.service import Queues
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.describe import Reading
     from goqueue.partitions.partitions import Partitions
     from goqueue.topics.catalogue import Topics

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
-    from goqueue.broker.letters import Letters
-    from goqueue.broker.pipelines import Pipelines
+    from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.pipelines.service import Pipelines
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock

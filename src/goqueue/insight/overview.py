@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.broker.queue_views import queue_views
+from goqueue.queues.views import queue_views
 from goqueue.insight.group_views import is_listed, list_groups
 from goqueue.model.errors import GoQueueError
 from goqueue.transactions.messages import TransactionFilter
 
 if TYPE_CHECKING:
-    from goqueue.broker.coordination import Groups
-    from goqueue.broker.delays import Delays
-    from goqueue.broker.letters import Letters
-    from goqueue.broker.queues import Queues
-    from goqueue.broker.schemas import Schemas
-    from goqueue.broker.transactions import Transactions
+    from goqueue.groups.service import Groups
+    from goqueue.delays.service import Delays
+    from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.queues.service import Queues
+    from goqueue.schemas.service import Schemas
+    from goqueue.transactions.service import Transactions
     from goqueue.insight.group_views import GroupLine
     from goqueue.insight.history import History
     from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters

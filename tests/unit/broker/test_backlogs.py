@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.administration.offsets import set_offsets
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.partitions.partition import PartitionId

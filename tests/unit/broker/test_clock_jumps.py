@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.attention import attention
 from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.delay.slots import HEADER, SlotFiles
+from goqueue.delays.slots import HEADER, SlotFiles
 from goqueue.metrics import names
 from goqueue.partitions.damage import DamageKind
 from goqueue.partitions.partition import PartitionId

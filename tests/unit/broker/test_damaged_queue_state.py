@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.delivery import operations as ops
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.metrics import names
 from goqueue.partitions.damage import DamageKind
 from support.bad_bits import damaged_copies, flip, stored_batches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
-from goqueue.broker.coordination import OFFSETS_TOPIC
+from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.group_shard import GroupShard
+    from goqueue.groups.shard import GroupShard
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
 

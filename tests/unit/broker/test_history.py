@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.group import QueueGroup, Source
-from goqueue.delivery.operations import Opened
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.delivery.group import QueueGroup, Source
+from goqueue.queues.delivery.operations import Opened
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.backlogs import Backlog
 from goqueue.insight.history import MAX_GROUPS, POINTS, STEP_S, History, Line
 from goqueue.insight.vitals import quantile_ms

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker import letter_gaps
-from goqueue.broker.letter_gaps import Gaps
+from goqueue.queues.dead_letters import letter_gaps
+from goqueue.queues.dead_letters.letter_gaps import Gaps
 
 SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=20)
 OFFSETS = st.integers(0, 120)

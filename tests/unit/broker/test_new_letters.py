@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.redrive import RedriveRequest
+from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.insight.attention import attention
 from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.queues import QUEUE_TOPIC
-from goqueue.delivery.receipts import Receipt
-from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Delivery
-    from goqueue.broker.queue_members import QueueMember
+    from goqueue.queues.acquired_batch import Delivery
+    from goqueue.queues.members import QueueMember
 
 ACK = Judgement(Verdict.ACK)
 NACK = Judgement(Verdict.NACK, "not now")

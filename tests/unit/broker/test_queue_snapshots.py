@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.broker import queue_entries
-from goqueue.broker.queue_shard import QueueShard
-from goqueue.broker.queues import QUEUE_TOPIC
-from goqueue.delivery import operations as ops
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues import entries as queue_entries
+from goqueue.queues.shard import QueueShard
+from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.partitions.partition import PartitionId
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.partitions.partition import Partition
 
 TOPICS = ("a", "b", "c")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.queues import QUEUE_TOPIC
-from goqueue.delivery.receipts import Receipt
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.errors import ReceiptError, UnknownReceiptError
 from support.brokers import publish, running_broker
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Delivery
+    from goqueue.queues.acquired_batch import Delivery
 
 ACK = Judgement(Verdict.ACK)
 REJECT = Judgement(Verdict.REJECT, "never")

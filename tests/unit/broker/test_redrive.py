@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.letters import LetterFilter
-from goqueue.broker.queues import QUEUE_TOPIC
-from goqueue.broker.redrive import MAX_KEPT, RedriveRequest, RedriveState
-from goqueue.delivery.group import REDRIVE_GROUP
+from goqueue.queues.dead_letters.letters import LetterFilter
+from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.dead_letters.redrive import MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.model.errors import GoQueueError, UnknownRedriveError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.redrive import Redrive
+    from goqueue.queues.dead_letters.redrive import Redrive
 
 LETTERS = tuple(b"%d" % number for number in range(5))
 

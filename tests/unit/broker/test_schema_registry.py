@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
-from goqueue.broker.schemas import SCHEMAS_TOPIC
+from goqueue.schemas.service import SCHEMAS_TOPIC
 from goqueue.model.errors import (
     BatchError,
     InternalTopicError,

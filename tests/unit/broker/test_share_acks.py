@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.ack import Verdict
-from goqueue.broker.queue_members import QueueMember
-from goqueue.broker.queues import QUEUE_PARTITIONS
-from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
-from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
-from goqueue.delivery.pages import MessageState
-from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.queues.acknowledging import Verdict
+from goqueue.queues.members import QueueMember
+from goqueue.queues.service import QUEUE_PARTITIONS
+from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     ForeignReceiptError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.queue import PartitionQueue
+    from goqueue.queues.delivery.queue import PartitionQueue
 
 PLACE = PartitionId("t", 0)
 ACK, RELEASE, REJECT, EXTEND = Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.queue_members import QueueMember
-from goqueue.broker.share_acks import OffsetsJudged, ShareAcks
-from goqueue.broker.share_members import ShareHeartbeat, ShareMembers
-from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.members import QueueMember
+from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.errors import UnknownTraceError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.broker.redrive import RedriveRequest
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
 from goqueue.partitions.partition import PartitionId

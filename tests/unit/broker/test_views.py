@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.broker.rebalances import rebalance_stats, total
+from goqueue.groups.rebalances import rebalance_stats, total
 from goqueue.groups.stats import GroupStats, RebalanceReason
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.insight.topic_views import view_topic

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.queue_members import QueueMember
-from goqueue.broker.whole_batches import acquired, batches
-from goqueue.delivery.pages import MessageState
-from goqueue.delivery.settings import Mode, QueueSettings
+from goqueue.queues.members import QueueMember
+from goqueue.queues.whole_batches import acquired, batches
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
 from goqueue.model.ranges import around
 from goqueue.partitions.partition import PartitionId
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Portion
+    from goqueue.queues.acquired_batch import Portion
 
 PLACE = PartitionId("t", 0)
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=6)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delay.book import DelayBook
-from goqueue.delay.deltas import (
+from goqueue.delays.book import DelayBook
+from goqueue.delays.deltas import (
     Cut,
     Ended,
     Intent,
@@ -19,7 +19,7 @@ from goqueue.delay.deltas import (
     encode_delta,
     without_lost,
 )
-from goqueue.delay.entries import (
+from goqueue.delays.entries import (
     CLASSES,
     MIDDLE_MS,
     NEAR_MS,
@@ -33,7 +33,7 @@ from goqueue.delay.entries import (
     make_id,
     split_id,
 )
-from goqueue.delay.states import PAGE
+from goqueue.delays.states import PAGE
 from goqueue.model.errors import CorruptDelayStateError, DelayError
 
 TOPICS = [bytes([number]) * 16 for number in range(3)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delay.slots import SLOT_MS
-from goqueue.delay.timeline import STEPS_MS, timeline
+from goqueue.delays.slots import SLOT_MS
+from goqueue.delays.timeline import STEPS_MS, timeline
 
 NOW = 1_767_225_600_000
 

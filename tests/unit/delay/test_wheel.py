@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delay.wheel import SPAN_MS, TICK_MS, Wheel
+from goqueue.delays.wheel import SPAN_MS, TICK_MS, Wheel
 from goqueue.model.errors import DelayError
 
 START_MS = 1_700_000_000_003

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import decisions
-from goqueue.delivery import operations as ops
-from goqueue.delivery.queue import PartitionQueue
-from goqueue.delivery.settings import QueueSettings
+from goqueue.queues.delivery import decisions
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.queue import PartitionQueue
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CorruptQueueStateError
 from goqueue.partitions.lane_index import LaneIndex

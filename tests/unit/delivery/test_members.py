@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.delivery import members as module
-from goqueue.delivery.members import Members, SharedMember
+from goqueue.queues.delivery import members as module
+from goqueue.queues.delivery.members import Members, SharedMember
 from goqueue.model.errors import FencedMemberEpochError, GroupMaxSizeError, UnknownMemberError
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.delivery.scheduler import MAX_WEIGHT, Scheduler, Weights
+from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Scheduler, Weights
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from goqueue.delivery.settings import NEW_SHARE_GROUP, QueueSettings
+from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, QueueSettings
 
 
 def test_the_first_member_decides_on_what_nobody_has_set():

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.share_assignor import assign
+from goqueue.queues.delivery.share_assignor import assign
 
 ONE, TWO, THREE = (UUID(int=number) for number in (1, 2, 3))
 

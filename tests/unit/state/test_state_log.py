@@ -9,7 +9,7 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.state_logs import CoordinatedPartition
+from goqueue.state.logs import CoordinatedPartition
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.state.log import StateLog

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.broker.state_logs import CoordinatedPartition
+from goqueue.state.logs import CoordinatedPartition
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from goqueue.broker.coordination import OFFSETS_TOPIC
-from goqueue.broker.transactions import TRANSACTIONS_TOPIC
+from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.transactions.service import TRANSACTIONS_TOPIC
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import (
     ConcurrentTransactionsError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from goqueue.administration.group_removal import delete_group
-from goqueue.broker.assignments import check_assignments
+from goqueue.groups.assignments import check_assignments
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.offsets import committed_offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
-    from goqueue.broker.runs import Run
+    from goqueue.queues.runs import Run
     from goqueue.records import Record
 
 SHIFT: Final = 13

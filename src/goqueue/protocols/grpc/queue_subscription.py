@@ -11,8 +11,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.broker.ack import Judgement, Verdict
-from goqueue.delivery.receipts import Receipt
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
 from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.queue_members import QueueMember
-    from goqueue.broker.runs import Run
+    from goqueue.queues.members import QueueMember
+    from goqueue.queues.runs import Run
     from goqueue.partitions.partition import PartitionId
     from goqueue.records import Record
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.membership import Member
+    from goqueue.groups.membership import Member
     from goqueue.reading.stored_messages import StoredMessage
 
 TURN_MS: Final = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.transaction_offsets import stage_offsets
+from goqueue.transactions.offsets import stage_offsets
 from goqueue.model.errors import UnknownProducerError
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId

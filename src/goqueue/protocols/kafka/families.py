@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.share_members import ShareMembers
+from goqueue.queues.share.members import ShareMembers
 from goqueue.protocols.kafka.access.acls import AclsApi
 from goqueue.protocols.kafka.access.quotas import QuotasApi
 from goqueue.protocols.kafka.access.sasl import SaslApi

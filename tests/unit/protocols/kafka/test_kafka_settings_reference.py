@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.broker.share_settings import SHARE_SETTINGS
+from goqueue.queues.share.settings import SHARE_SETTINGS
 from goqueue.configs.absent_settings import ABSENT, ABSENT_OF_GROUPS, absence, matches
 from goqueue.configs.broker_setting_table import BROKER_SETTINGS, TOPIC_SYNONYMS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from goqueue.administration.group_removal import delete_group
-from goqueue.broker.queue_views import queue_views
-from goqueue.broker.rebalances import rebalance_stats
+from goqueue.queues.views import queue_views
+from goqueue.groups.rebalances import rebalance_stats
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.insight.lag import group_lag
 from goqueue.model.errors import UnknownMemberError

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from goqueue.broker.membership import REBALANCE_TIMEOUT_MS, Member
-from goqueue.broker.queue_members import HEARTBEAT_INTERVAL_MS, QueueMember
-from goqueue.broker.queue_views import committable
-from goqueue.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.groups.membership import REBALANCE_TIMEOUT_MS, Member
+from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
+from goqueue.queues.views import committable
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms

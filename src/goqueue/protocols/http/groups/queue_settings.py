@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.share_settings import OFFSET_RESET
+from goqueue.queues.share.settings import OFFSET_RESET
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.groups.queue_settings_shapes import (

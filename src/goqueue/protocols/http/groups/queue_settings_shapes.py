@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.delivery.scheduler import MAX_WEIGHT, Weights
-from goqueue.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
+from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Weights
+from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
 from goqueue.model.errors import InvalidGroupRequestError
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError

@@ -13,7 +13,7 @@ from goqueue.protocols.http.api.codecs import Duration, Encoding, Time, to_text
 from goqueue.protocols.http.api.shapes import LANES, Milliseconds, Offset, PartitionNumber, doc
 
 if TYPE_CHECKING:
-    from goqueue.broker.portions import Delivery
+    from goqueue.queues.acquired_batch import Delivery
     from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.pipelines import MAX_REPORT_BYTES
+from goqueue.pipelines.service import MAX_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.route import route

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from goqueue.broker.ack import MAX_REASON_CHARS, Judgement, Verdict
-from goqueue.delivery.receipts import Receipt
-from goqueue.delivery.settings import MAX_VISIBILITY_MS
+from goqueue.queues.acknowledging import MAX_REASON_CHARS, Judgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.model.errors import ReceiptError
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import FieldError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.letters import LetterFilter
-from goqueue.broker.redrive import RedriveRequest
+from goqueue.queues.dead_letters.letters import LetterFilter
+from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.model.errors import TopicError
 from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
@@ -37,8 +37,8 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.letters import Letter
-    from goqueue.broker.redrive import Redrive
+    from goqueue.queues.dead_letters.letters import Letter
+    from goqueue.queues.dead_letters.redrive import Redrive
 
 PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0

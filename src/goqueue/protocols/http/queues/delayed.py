@@ -24,7 +24,7 @@ from goqueue.protocols.http.queues.delayed_shapes import (
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.delay_views import DelayedMessage
+    from goqueue.delays.views import DelayedMessage
 
 _TAG: Final = "delayed messages"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.broker.queue_views import lane_views, queue_views
-from goqueue.delivery.pages import MessageState
+from goqueue.queues.views import lane_views, queue_views
+from goqueue.queues.delivery.pages import MessageState
 from goqueue.insight.group_views import is_listed
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.queue_views import LaneView
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.queues.views import LaneView
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.tallies import Tally
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from goqueue.broker.assignments import check_assignments
+from goqueue.groups.assignments import check_assignments
 from goqueue.insight.topic_views import view_topic
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath

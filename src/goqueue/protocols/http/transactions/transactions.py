@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
-from goqueue.broker.transaction_offsets import stage_offsets
+from goqueue.transactions.offsets import stage_offsets
 from goqueue.model.errors import TopicError, UnknownProducerError
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId

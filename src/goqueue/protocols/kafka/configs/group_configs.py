@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.share_settings import SHARE_SETTINGS
+from goqueue.queues.share.settings import SHARE_SETTINGS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.configs.share_group_configs import GroupConfigs
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from goqueue.broker.ack import Verdict
-from goqueue.broker.share_acks import OffsetsJudged
+from goqueue.queues.acknowledging import Verdict
+from goqueue.queues.share.acknowledging import OffsetsJudged
 from goqueue.model.errors import InvalidGroupRequestError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.queue_members import QueueMember
-from goqueue.broker.share_acks import ShareAcks
-from goqueue.broker.share_members import ShareMembers
-from goqueue.broker.whole_batches import acquired, batches
-from goqueue.delivery.settings import Mode
+from goqueue.queues.members import QueueMember
+from goqueue.queues.share.acknowledging import ShareAcks
+from goqueue.queues.share.members import ShareMembers
+from goqueue.queues.whole_batches import acquired, batches
+from goqueue.queues.delivery.settings import Mode
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopicError,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.broker.portions import Portion
-    from goqueue.broker.share_acks import OffsetsJudged
+    from goqueue.queues.acquired_batch import Portion
+    from goqueue.queues.share.acknowledging import OffsetsJudged
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import Place, ShareSessions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.share_members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
+from goqueue.queues.share.members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
 from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
@@ -12,7 +12,7 @@ from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.members import SharedMember
+    from goqueue.queues.delivery.members import SharedMember
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import ShareSessions
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.broker.queue_start import isolation_of
-from goqueue.broker.share_members import ShareMembers
-from goqueue.delivery.pages import MessageState
+from goqueue.queues.start import isolation_of
+from goqueue.queues.share.members import ShareMembers
+from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
 from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.errors import code_for
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.delivery.group import QueueGroup
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 

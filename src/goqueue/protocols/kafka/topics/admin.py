@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.broker.assignments import check_assignments
+from goqueue.groups.assignments import check_assignments
 from goqueue.model.errors import (
     GoQueueError,
     InvalidAssignmentError,

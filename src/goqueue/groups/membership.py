@@ -1,0 +1,428 @@
+"""Members of groups that the broker reads for: HTTP and gRPC clients poll, and get messages.
+
+A member is one of the newer group protocol's (KIP-848): the broker assigns partitions and hands
+them over one by one, so members that stay keep reading. What a Kafka client keeps for itself, which
+partitions it holds and where it reads on, is kept here for as long as the member lives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
+
+from goqueue.groups.auto_commit import AutoCommit
+from goqueue.groups.messages import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    CommitRequest,
+    ConsumerHeartbeat,
+    OffsetToCommit,
+)
+from goqueue.groups.offsets import CommittedOffset
+from goqueue.model.errors import (
+    FencedMemberEpochError,
+    GroupError,
+    OffsetOutOfRangeError,
+    PartitionNotAssignedError,
+    StaleMemberEpochError,
+    UnknownMemberError,
+)
+from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
+from goqueue.reading.stored_messages import messages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from goqueue.groups.service import Groups
+    from goqueue.groups.describe import ConsumerMemberDescription
+    from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+    from goqueue.partitions.batch_opener import BatchOpener
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.fetch import Fetched, Fetcher
+    from goqueue.reading.stored_messages import StoredMessage
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
+
+REBALANCE_TIMEOUT_MS: Final = 60_000
+MAX_MEMBERS: Final = 100_000
+"""Members whose places are kept; at the bound, those whose session has ended are looked for."""
+
+MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+"""Of all partitions together; a poll stops reading there, and the next goes on."""
+_EACH_BYTES: Final = 1024 * 1024
+"""Of one partition, so that one poll has something of each."""
+
+
+class MembershipServices(Protocol):
+    """What members of log groups need."""
+
+    clock: Clock
+    groups: Groups
+    topics: Topics
+    fetcher: Fetcher
+    opener: BatchOpener
+    damage: DamageReports
+    partitions: Partitions
+
+
+@dataclass(slots=True)
+class Member:
+    """What the broker keeps for one member that it reads for."""
+
+    group_id: str
+    member_id: str
+    reset_to_earliest: bool
+    client_id: str = ""
+    client_host: str = ""
+    epoch: int = 0
+    releases_itself: bool = False
+    """It says when it has given up a partition; otherwise its next sign of life says so."""
+    assigned: frozenset[PartitionId] = frozenset()
+    revoking: frozenset[PartitionId] = frozenset()
+    """Nothing is read of these any more, and the member still holds them until it has finished
+    with what it was handed; its commits of them count."""
+    positions: dict[PartitionId, int] = field(default_factory=dict)
+    """The next offset to be read of each partition that has been read."""
+    heartbeat_interval_ms: int = 0
+    polls: int = 0
+    auto: AutoCommit | None = None
+    """None where the member commits itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll brought."""
+
+    messages: list[StoredMessage]
+    next_offsets: Mapping[PartitionId, int]
+
+
+class Memberships:
+    """Every member of every group that the broker reads for."""
+
+    def __init__(self, services: MembershipServices) -> None:
+        self._services = services
+        self._members: dict[tuple[str, str], Member] = {}
+
+    async def join(
+        self,
+        group_id: str,
+        topics: Iterable[str],
+        *,
+        client_id: str = "",
+        client_host: str = "",
+        member_id: str = "",
+        reset_to_earliest: bool = True,
+        releases_itself: bool = False,
+        session_timeout_ms: int | None = None,
+        assignor: str | None = None,
+        auto_commit_ms: int | None = None,
+    ) -> Member:
+        """Become a member that reads these topics.
+
+        With the id of a member that was lost without a word, its place is taken at once; should it
+        still be there, it is fenced.
+
+        A member that `releases_itself` calls `release` when it has finished with partitions that
+        it is to give up; the group waits for it, up to the rebalance timeout.
+
+        With `auto_commit_ms` each `poll` commits what the polls before it returned, at most once
+        in that time; so do leaving and losing a partition.
+
+        Raises:
+            GroupError: the group refuses, for example because it speaks the classic protocol.
+        """
+        member_id = member_id or f"{client_id or 'member'}-{uuid4().hex}"
+        member = Member(group_id, member_id, reset_to_earliest)
+        member.client_id, member.client_host = client_id, client_host
+        member.releases_itself = releases_itself
+        if auto_commit_ms is not None:
+            member.auto = AutoCommit(auto_commit_ms, self._services.clock.now_ms())
+        await self._heartbeat(
+            member,
+            ConsumerHeartbeat(
+                group_id=group_id,
+                member_id=member.member_id,
+                epoch=JOINING_EPOCH,
+                client_id=client_id,
+                client_host=client_host,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                subscribed_names=frozenset(topics),
+                owned=frozenset(),
+                server_assignor=assignor,
+                session_timeout_ms=session_timeout_ms,
+            ),
+        )
+        if len(self._members) >= MAX_MEMBERS:
+            self._forget_ended()
+        self._members[group_id, member.member_id] = member
+        return member
+
+    def _forget_ended(self) -> None:
+        """Drop members that went without a word."""
+        alive = {
+            (group_id, member.member_id)
+            for group_id in {group_id for group_id, _ in self._members}
+            for member in self._known(group_id)
+        }
+        self._members = {key: member for key, member in self._members.items() if key in alive}
+
+    def _known(self, group_id: str) -> tuple[ConsumerMemberDescription, ...]:
+        try:
+            return self._services.groups.coordinator(group_id).describe_consumer(group_id).members
+        except GroupError:
+            return ()
+
+    def member(self, group_id: str, member_id: str, epoch: int | None = None) -> Member:
+        """A member that has joined here.
+
+        Raises:
+            UnknownMemberError: it never did, or its session is over.
+            StaleMemberEpochError: it speaks for another epoch than its newest.
+        """
+        member = self._members.get((group_id, member_id))
+        if member is None:
+            raise UnknownMemberError(
+                f"group {group_id!r} has no member {member_id!r}: its session may have ended; "
+                "join again"
+            )
+        if epoch is not None and epoch != member.epoch:
+            raise StaleMemberEpochError(
+                f"member {member_id!r} is at generation {member.epoch}, the request says {epoch}: "
+                "send a heartbeat first"
+            )
+        return member
+
+    async def heartbeat(self, member: Member) -> None:
+        """Stay alive, give up what is to be given up, and take over what is assigned.
+
+        Giving up is at once, unless the member releases partitions itself: whatever it was handed
+        before is its business, and its commits count until the partition has a new owner.
+
+        Raises:
+            GroupError: the group has removed it, or somebody has taken its place.
+        """
+        self._check_kept(member)
+        await self._heartbeat(
+            member,
+            ConsumerHeartbeat(
+                group_id=member.group_id,
+                member_id=member.member_id,
+                epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                owned=self._with_ids(member.assigned | member.revoking),
+            ),
+        )
+
+    async def release(self, member: Member) -> None:
+        """The member has finished with the partitions that it is to give up."""
+        member.revoking = frozenset()
+        await self.heartbeat(member)
+
+    async def leave(self, member: Member) -> None:
+        """Go; the partitions are free for others at once.
+
+        One whose place was taken has nothing to leave.
+        """
+        if self._members.get((member.group_id, member.member_id)) is not member:
+            return
+        if member.auto is not None:
+            await self._auto_commit(member, member.auto, member.auto.changed(member.positions))
+        if not self._forget(member):
+            return
+        await self._services.groups.consumer_heartbeat(
+            ConsumerHeartbeat(
+                group_id=member.group_id, member_id=member.member_id, epoch=LEAVING_EPOCH
+            )
+        )
+
+    async def _heartbeat(self, member: Member, request: ConsumerHeartbeat) -> None:
+        try:
+            result = await self._services.groups.consumer_heartbeat(request)
+        except GroupError:
+            self._forget(member)
+            raise
+        self._take_over(member, result)
+
+    def _check_kept(self, member: Member) -> None:
+        if self._members.get((member.group_id, member.member_id)) is not member:
+            raise FencedMemberEpochError(
+                f"member {member.member_id!r} is not in group {member.group_id!r} any more, or "
+                "somebody has taken its place: join again"
+            )
+
+    def _forget(self, member: Member) -> bool:
+        """Keep nothing for a member any more; False when it is not, or no longer, kept."""
+        key = (member.group_id, member.member_id)
+        if self._members.get(key) is not member:
+            return False
+        del self._members[key]
+        return True
+
+    def _take_over(self, member: Member, result: ConsumerHeartbeatResult) -> None:
+        member.epoch = result.epoch
+        member.heartbeat_interval_ms = result.heartbeat_interval_ms
+        if result.assignment is None:
+            return
+        topics = self._services.topics.catalogue.by_id
+        assigned = frozenset(
+            PartitionId(topics[topic_id].name, number)
+            for topic_id, number in result.assignment
+            if topic_id in topics
+        )
+        if member.releases_itself:
+            member.revoking = (member.revoking | member.assigned) - assigned
+        member.assigned = assigned
+        for partition in set(member.positions) - member.assigned:
+            del member.positions[partition]
+
+    def _with_ids(self, partitions: Iterable[PartitionId]) -> frozenset[tuple[UUID, int]]:
+        topics = self._services.topics.catalogue.by_name
+        return frozenset(
+            (topics[each.topic].topic_id, each.number)
+            for each in partitions
+            if each.topic in topics
+        )
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    async def poll(
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+    ) -> Polled:
+        """A heartbeat, and `read`."""
+        if member.auto is None:
+            await self.heartbeat(member)
+        else:
+            await self._committing_heartbeat(member, member.auto)
+        return await self.read(member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+
+    async def read(
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+    ) -> Polled:
+        """Up to `limit` messages of the member's partitions, waiting for the first.
+
+        Partitions take turns at being first.
+        """
+        assigned = sorted(member.assigned, key=lambda each: (each.topic, each.number))
+        turn = member.polls % len(assigned) if assigned else 0
+        member.polls += 1
+        assigned = assigned[turn:] + assigned[:turn]
+        max_bytes = bytes_for(limit, max_bytes)
+        each_bytes = min(max_bytes, _EACH_BYTES)
+        reads = [PartitionRead(each, self._position(member, each), each_bytes) for each in assigned]
+        request = FetchRequest(
+            reads,
+            max_wait_ms,
+            max_bytes=max_bytes,
+            isolation=Isolation.READ_COMMITTED,
+            by_message=True,
+            group=member.group_id,
+            consumer=member.member_id,
+        )
+        messages: list[StoredMessage] = []
+        for fetched in await self._services.fetcher.fetch(request):
+            if isinstance(fetched.error, OffsetOutOfRangeError):
+                member.positions.pop(fetched.read.partition, None)
+            await self._take(member, fetched, limit, messages)
+        if messages:
+            self._services.fetcher.handed_out(Counter(each.topic for each in messages))
+        return Polled(messages, dict(member.positions))
+
+    async def _take(
+        self, member: Member, fetched: Fetched, limit: int, messages: list[StoredMessage]
+    ) -> None:
+        """Hand out one partition's messages as far as the limit goes, and remember the place."""
+        partition = fetched.read.partition
+        if partition not in member.assigned or fetched.error is not None:
+            return
+        if len(messages) >= limit:
+            return
+        room = limit - len(messages)
+        found, is_all = await messages_of(
+            fetched, self._services.opener, self._services.damage, room
+        )
+        if partition not in member.assigned:
+            return  # it went to somebody else meanwhile
+        messages += found
+        member.positions[partition] = fetched.next_offset if is_all else found[-1].record.offset + 1
+
+    def _position(self, member: Member, partition_id: PartitionId) -> int:
+        """Where to read on: where this member was, where its group was, or at an end."""
+        position = member.positions.get(partition_id)
+        if position is not None:
+            return position
+        place = (partition_id.topic, partition_id.number)
+        coordinator = self._services.groups.coordinator(member.group_id)
+        committed = coordinator.fetch_offsets(
+            member.group_id, [place], member_id=member.member_id, epoch=member.epoch
+        )[place]
+        partition = self._services.partitions.partition(partition_id)
+        if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
+            return committed.offset
+        end = partition.readable_to(Isolation.READ_COMMITTED)
+        return partition.log_start if member.reset_to_earliest else end
+
+    # --- Committing ------------------------------------------------------------------------------
+
+    def check_owner(self, member: Member, partitions: Iterable[PartitionId]) -> None:
+        """Let only the owner of partitions say how far they are read. Raises like `commit`."""
+        self._check_kept(member)
+        for partition in partitions:
+            if partition not in member.assigned and partition not in member.revoking:
+                raise PartitionNotAssignedError(
+                    f"{partition} is not assigned to member {member.member_id!r}: only its owner "
+                    "commits it"
+                )
+
+    async def commit(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
+        """Note how far the member's partitions are read.
+
+        Raises:
+            PartitionNotAssignedError: one of them is not this member's.
+            GroupError: the group has removed the member, or somebody has taken its place.
+        """
+        try:
+            self.check_owner(member, offsets)
+        except GroupError as error:
+            self._services.groups.commit_refused(member.group_id, error)
+            raise
+        return await self._store(member, offsets)
+
+    async def _store(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
+        return await self._services.groups.commit(
+            CommitRequest(
+                group_id=member.group_id,
+                member_id=member.member_id,
+                generation_or_epoch=member.epoch,
+                offsets=tuple(
+                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    for each, offset in offsets.items()
+                ),
+            )
+        )
+
+    async def _committing_heartbeat(self, member: Member, auto: AutoCommit) -> None:
+        """A heartbeat that commits what earlier polls returned.
+
+        A partition that the heartbeat takes from the member is its own until the next one: a
+        commit of it still counts, and its next owner begins where this member stopped.
+        """
+        returned = dict(member.positions)
+        await self._auto_commit(member, auto, auto.due(returned, self._services.clock.now_ms()))
+        await self.heartbeat(member)
+        lost = {each: returned[each] for each in returned.keys() - member.assigned}
+        await self._auto_commit(member, auto, auto.changed(lost))
+        for partition in lost:
+            auto.forget(partition)
+
+    async def _auto_commit(
+        self, member: Member, auto: AutoCommit, offsets: Mapping[PartitionId, int]
+    ) -> None:
+        if offsets:
+            auto.note(offsets, await self._store(member, offsets))

@@ -1,0 +1,1 @@
+"""What running Spark pipelines report."""

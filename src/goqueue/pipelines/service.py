@@ -1,0 +1,200 @@
+"""What the drivers of Spark pipelines report of themselves, kept for those who look.
+
+The newest report of each pipeline is stored in an internal compacted topic before its driver is
+told so, and read back at a start. Nothing in the broker depends on any of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from goqueue.model import internal_topics
+from goqueue.model.errors import (
+    PipelinesUnavailableError,
+    TooManyPipelinesError,
+    UnknownPipelineError,
+)
+from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
+from goqueue.state.log import StateLog
+from goqueue.state.serial import SerialShard
+from goqueue.storage.snapshot_kinds import SnapshotKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.state.logs import StateLogs
+    from goqueue.runtime.clock import Clock
+    from goqueue.state.log import StateEntry, StateLog
+    from goqueue.topics.catalogue import Topics
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+PIPELINES_TOPIC: Final = internal_topics.PIPELINES
+MAX_PIPELINES: Final = 1000
+"""A report of one more is refused with `TooManyPipelinesError`; those of others are replaced."""
+MAX_REPORT_BYTES: Final = 256 * 1024
+LOST_AFTER: Final = 3
+"""Intervals without a report, after which a pipeline that should run is said to be lost."""
+LOST: Final = "lost"
+FAILED: Final = "failed"
+
+_ALIVE: Final = frozenset({"starting", "running"})
+
+
+_decode: Final = msgspec.json.Decoder(PipelineReport).decode
+
+
+class PipelineServices(Protocol):
+    """What reports of pipelines need."""
+
+    state_logs: StateLogs
+    executor: Executor
+    clock: Clock
+    topics: Topics
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
+class _Decision(NamedTuple, Generic[_T]):
+    """A report to be stored in place of another, or a name to be forgotten."""
+
+    entries: Sequence[StateEntry]
+    result: _T
+
+
+class Pipelines:
+    """Every pipeline that has reported of itself. The topic is made with the first of them."""
+
+    def __init__(self, services: PipelineServices) -> None:
+        self._services = services
+        self._reports: dict[str, PipelineReport] = {}
+        self._loading = self._reports
+        self._shard = SerialShard(self, self._log, services.executor, _unavailable)
+        self._listening_since_ms = 0
+        self.generation = 0
+        """Counts changes of which pipelines there are, and of their states."""
+
+    async def start(self) -> None:
+        """Load what is stored."""
+        self._listening_since_ms = self._services.clock.now_ms()
+        if PIPELINES_TOPIC in self._services.topics.catalogue.by_name:
+            await self._shard.open()
+
+    async def stop(self) -> None:
+        """Keep the reports for the next start."""
+        await self._shard.close()
+
+    async def _log(self) -> StateLog:
+        await self._services.create_internal_topic(PIPELINES_TOPIC, 1)
+        return self._services.state_logs.log(PIPELINES_TOPIC, 0, SnapshotKind.PIPELINES)
+
+    # --- Looking ---------------------------------------------------------------------------------
+
+    def all(self) -> list[PipelineReport]:
+        """Every report, by name."""
+        now_ms = self._services.clock.now_ms()
+        return [self._as_of(self._reports[name], now_ms) for name in sorted(self._reports)]
+
+    def get(self, name: str) -> PipelineReport:
+        """One report.
+
+        Raises:
+            UnknownPipelineError: there is none.
+        """
+        report = self._reports.get(name)
+        if report is None:
+            raise UnknownPipelineError(f"no pipeline {name!r} has reported of itself")
+        return self._as_of(report, self._services.clock.now_ms())
+
+    def _as_of(self, report: PipelineReport, now_ms: int) -> PipelineReport:
+        # Nobody can report while this broker is down: silence counts from its start on.
+        heard_ms = max(report.updated_at, self._listening_since_ms)
+        if report.state in _ALIVE and now_ms - heard_ms > LOST_AFTER * report.interval_ms:
+            return msgspec.structs.replace(report, state=LOST)
+        return report
+
+    # --- Changing --------------------------------------------------------------------------------
+
+    async def put(self, name: str, said: PipelineFields) -> PipelineReport:
+        """Keep a report in place of the last one of that name.
+
+        Raises:
+            TooManyPipelinesError: it is one too many.
+            PipelinesUnavailableError: it could not be stored; the last one still counts.
+        """
+
+        async def decide() -> _Decision[PipelineReport]:
+            if name not in self._reports and len(self._reports) >= MAX_PIPELINES:
+                raise TooManyPipelinesError(
+                    f"there are {MAX_PIPELINES} pipelines: delete those that are not needed "
+                    "any more"
+                )
+            fields = {each: getattr(said, each) for each in PipelineFields.__struct_fields__}
+            report = PipelineReport(name=name, updated_at=self._services.clock.now_ms(), **fields)
+            return _Decision([(name.encode(), msgspec.json.encode(report))], report)
+
+        return await self._shard.change(decide)
+
+    async def delete(self, name: str) -> None:
+        """Forget a pipeline; if it still runs, its next report brings it back.
+
+        Raises:
+            UnknownPipelineError: there is none of that name.
+            PipelinesUnavailableError: that could not be stored.
+        """
+
+        async def decide() -> _Decision[None]:
+            self.get(name)
+            return _Decision([(name.encode(), None)], None)
+
+        await self._shard.change(decide)
+
+    # --- What is stored --------------------------------------------------------------------------
+
+    def apply(self, entries: Sequence[StateEntry]) -> None:
+        """Take in what is stored now."""
+        before = {name: report.state for name, report in self._reports.items()}
+        _take_in(self._reports, entries)
+        if before != {name: report.state for name, report in self._reports.items()}:
+            self.generation += 1
+
+    def dump(self) -> Iterable[StateEntry]:
+        """Everything, as entries that would build it."""
+        return [
+            (name.encode(), msgspec.json.encode(report)) for name, report in self._reports.items()
+        ]
+
+    def begin(self) -> None:
+        """A replay begins; until it is over, everybody sees what was before."""
+        self._loading = {}
+
+    def replay(self, entries: Sequence[StateEntry], _lost_count: int) -> None:
+        """Take in entries as they were stored."""
+        _take_in(self._loading, entries)
+
+    def loaded(self, _lost_count: int) -> None:
+        """The replay is over; of a damaged report the one before counts."""
+        self._reports = self._loading
+        self.generation += 1
+
+
+def _take_in(reports: dict[str, PipelineReport], entries: Sequence[StateEntry]) -> None:
+    for key, value in entries:
+        name = key.decode()
+        if value is None:
+            reports.pop(name, None)
+            continue
+        try:
+            reports[name] = _decode(value)
+        except msgspec.DecodeError as error:
+            _log.warning("the stored report of pipeline %r is skipped: %s", name, error)
+
+
+def _unavailable() -> PipelinesUnavailableError:
+    return PipelinesUnavailableError("the reports of pipelines could not be stored; try again")

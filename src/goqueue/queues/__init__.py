@@ -1,0 +1,1 @@
+"""Queue groups: delivery, acknowledgement, redelivery, dead letters, share groups."""

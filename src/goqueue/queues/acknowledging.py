@@ -1,0 +1,414 @@
+"""Acknowledging: what members say became of the messages that they were handed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from goqueue.queues.receipt_owners import MOST_LOOKS, owner
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode
+from goqueue.model.dead_letters import Reason
+from goqueue.model.errors import (
+    GoQueueError,
+    InvalidGroupRequestError,
+    PartitionNotAssignedError,
+    ReceiptError,
+    UnknownReceiptError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.members import QueueMember, QueueMembers
+    from goqueue.queues.traces import QueueTraces, TracedVerdict
+    from goqueue.queues.service import Queues
+    from goqueue.queues.runs import Run
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import PartitionQueue
+    from goqueue.queues.delivery.receipts import Receipt
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
+
+    _Accepted: TypeAlias = defaultdict[str, defaultdict[QueueKey, list[int]]]
+
+MAX_REASON_CHARS: Final = 1000
+
+
+class AckServices(Protocol):
+    """What acknowledging needs."""
+
+    clock: Clock
+    topics: Topics
+    queue_members: QueueMembers
+    partitions: Partitions
+    queue_traces: QueueTraces
+    dead_letters: DeadLetters
+    measures: Measures
+
+
+class Verdict(StrEnum):
+    """What a member says of a message."""
+
+    ACK = "ack"
+    """It is processed."""
+    NACK = "nack"
+    """It failed for now, and may be tried again later."""
+    RELEASE = "release"
+    """It was not processed, and may be tried again at once."""
+    REJECT = "reject"
+    """It will never succeed."""
+    EXTEND = "extend"
+    """It takes longer."""
+    RETURN = "return"
+    """Nobody has looked at it: the delivery does not count."""
+
+
+class Judgement(NamedTuple):
+    """A verdict, and what goes with it."""
+
+    verdict: Verdict
+    reason: str = ""
+    delay_ms: int | None = None
+    """Of a `NACK`: before the next delivery, in place of the group's back-off. Of an `EXTEND`: how
+    much longer from now on."""
+
+
+class _Applied(NamedTuple):
+    """What was done in a group, and must be committed before anybody is told."""
+
+    group: QueueGroup
+    end_offset: int
+    has_news: bool
+    """Somebody may be handed more now."""
+    traced: list[TracedVerdict]
+
+
+class Settler:
+    """Takes verdicts, and makes them true."""
+
+    def __init__(self, services: AckServices, queues: Queues) -> None:
+        self._services = services
+        self._queues = queues
+
+    async def settle(
+        self, receipts: Sequence[Receipt], judgement: Judgement, *, group_id: str | None = None
+    ) -> list[GoQueueError | None]:
+        """Take one verdict on many messages; for each, None, or why it does not count.
+
+        With a group, receipts of others are refused.
+
+        Raises:
+            InvalidGroupRequestError: the verdict itself cannot be taken.
+            CoordinatorUnavailableError: nothing could be stored.
+        """
+        started_s = self._services.clock.monotonic_s()
+        _check(judgement)
+        await self._queues.ready()
+        outcomes: list[GoQueueError | None] = []
+        accepted: _Accepted = defaultdict(lambda: defaultdict(list))
+        seen: set[Receipt] = set()
+        while len(outcomes) < len(receipts):
+            if outcomes:
+                await asyncio.sleep(0)
+            rest = islice(receipts, len(outcomes), None)
+            outcomes += await self._settle_some(rest, judgement, group_id, seen, accepted)
+        self._measure(accepted, judgement, started_s)
+        return outcomes
+
+    async def _settle_some(
+        self,
+        receipts: Iterator[Receipt],
+        judgement: Judgement,
+        group_id: str | None,
+        seen: set[Receipt],
+        accepted: _Accepted,
+    ) -> list[GoQueueError | None]:
+        """Settle the first of the receipts, as many as can be told apart without a pause."""
+        outcomes: list[GoQueueError | None] = []
+        now_ms = self._queues.now_ms()
+        mine: _Accepted = defaultdict(lambda: defaultdict(list))
+        readers: dict[tuple[str, int], list[tuple[QueueGroup, QueueKey]]] = {}
+        looks = 0
+        for receipt in receipts:
+            place = receipt[:2]
+            reading = readers.get(place)
+            if reading is None:
+                reading = readers[place] = self._readers(*place, group_id)
+            if receipt in seen:
+                outcomes.append(UnknownReceiptError(f"{receipt} is there twice"))
+                continue
+            seen.add(receipt)
+            found, looked = owner(reading, receipt, now_ms, group_id)
+            looks += looked
+            if isinstance(found, ReceiptError):
+                outcomes.append(found)
+            else:
+                group, key = found
+                mine[group.group_id][key].append(receipt.offset)
+                outcomes.append(None)
+            if looks >= MOST_LOOKS:
+                break
+        # All of them at once: what was looked at before a pause need not be so after it.
+        await self._store_all(mine, judgement, now_ms)
+        for name, by_queue in mine.items():
+            for key, offsets in by_queue.items():
+                accepted[name][key] += offsets
+        return outcomes
+
+    async def _store_all(self, accepted: _Accepted, judgement: Judgement, now_ms: int) -> None:
+        """Let everything be stored that can be. Raises like `settle`, when something cannot."""
+        applied: list[_Applied] = []
+        refusal: GoQueueError | None = None
+        for name, by_queue in accepted.items():
+            try:
+                applied.append(self._apply(name, by_queue, judgement, now_ms))
+            except GoQueueError as error:
+                refusal = error
+        await _all([self._store(each, judgement) for each in applied])
+        if refusal is not None:
+            raise refusal
+
+    async def settle_runs(
+        self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Judgement
+    ) -> list[tuple[Run, int, GoQueueError]]:
+        """`settle` of messages by their places in runs; returns those that do not count, and why.
+
+        Raises like `settle`.
+        """
+        started_s = self._services.clock.monotonic_s()
+        _check(judgement)
+        await self._queues.ready()
+        group = self._queues.group(group_id)
+        now_ms = self._queues.now_ms()
+        accepted: defaultdict[QueueKey, list[int]] = defaultdict(list)
+        seen: set[Receipt] = set()
+        failures: list[tuple[Run, int, GoQueueError]] = []
+        for run, places in named:
+            offsets = [run.offsets[place] for place in places]
+            queue = group.queues.get(run.key)
+            if queue is None or run.queue is not queue:
+                is_held = False
+            else:
+                is_held = run.is_held(queue, offsets, now_ms)
+            if is_held:
+                accepted[run.key] += offsets
+                continue
+            for place in places:
+                receipt = run.receipt(place)
+                error = _refusal(queue, receipt, now_ms, seen)
+                if error is None:
+                    accepted[run.key].append(receipt.offset)
+                    seen.add(receipt)
+                else:
+                    failures.append((run, place, error))
+        await self._store(self._apply(group_id, accepted, judgement, now_ms), judgement)
+        self._measure({group_id: accepted}, judgement, started_s)
+        return failures
+
+    def _readers(
+        self, topic_name: str, number: int, first: str | None
+    ) -> list[tuple[QueueGroup, QueueKey]]:
+        """The groups that read a partition, one of them first, and what it is called there."""
+        topic = self._services.topics.catalogue.by_name.get(topic_name)
+        if topic is None:
+            return []
+        key = (topic.topic_id, number)
+        groups = self._queues.reading(key)
+        if first is not None:
+            groups.sort(key=lambda group: group.group_id != first)
+        return [(group, key) for group in groups]
+
+    async def commit(self, member: QueueMember, offsets: Mapping[PartitionId, int]) -> None:
+        """Be done with everything before these offsets, as a reader of the log would say it.
+
+        Raises:
+            PartitionNotAssignedError: a partition is not this member's.
+            InvalidGroupRequestError: nothing has been published at that offset.
+        """
+        await self._queues.ready()
+        group = self._queues.group(member.group_id)
+        mine = set(self._services.queue_members.partitions_of(member))
+        if member.owner is not None:
+            mine |= member.owner.revoking  # which it may finish with
+        changes: dict[QueueKey, list[Operation]] = {}
+        for partition_id, offset in offsets.items():
+            key = self._queues.key(partition_id)
+            if partition_id not in mine or key not in group.queues:
+                raise PartitionNotAssignedError(
+                    f"{partition_id} is not assigned to member {member.member_id!r}"
+                )
+            end = self._services.partitions.partition(partition_id).log_end
+            if offset > end:
+                raise InvalidGroupRequestError(f"{partition_id} ends at {end}, before {offset}")
+            start = group.queues[key].start
+            if offset > start:
+                changes[key] = [ops.Settled([(start, offset)])]
+        await self._queues.shard_of(group).store(group, changes)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.committed(member, changes)
+        self._after(group)
+
+    # --- Making it true --------------------------------------------------------------------------
+
+    def _apply(
+        self,
+        group_id: str,
+        by_queue: Mapping[QueueKey, list[int]],
+        judgement: Judgement,
+        now_ms: int,
+    ) -> _Applied:
+        group = self._queues.group(group_id)
+        has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
+        changes: dict[QueueKey, list[Operation]] = {}
+        decide = _DECISIONS[judgement.verdict]
+        traces = self._services.queue_traces
+        traced = []
+        for key, offsets in by_queue.items():
+            queue = group.queues[key]
+            if traces.is_on and (place := traces.traced_place(key)) is not None:
+                ranges = ops.ranges_of(offsets)
+                traced.append(traces.judged(place, group_id, queue, ranges, judgement))
+            changes[key] = decide(group, queue, offsets, judgement, now_ms)
+        end_offset = self._queues.shard_of(group).change(group, changes)
+        return _Applied(group, end_offset, has_news, traced)
+
+    async def _store(self, applied: _Applied, judgement: Judgement) -> None:
+        group, end_offset, has_news, traced = applied
+        shard = self._queues.shard_of(group)
+        await shard.state.committed(end_offset)
+        self._services.queue_traces.settled(traced)
+        if judgement.verdict is not Verdict.ACK:
+            deadline_ms = group.next_deadline_ms()
+            if deadline_ms is not None:
+                shard.wake_at(deadline_ms)
+            self._services.dead_letters.look(group)
+        if has_news:
+            self._after(group)
+
+    def _after(self, group: QueueGroup) -> None:
+        """Members that had as much as they may have can have more."""
+        self._queues.waiters(group.group_id).wake()
+
+    def _measure(
+        self,
+        accepted: Mapping[str, Mapping[QueueKey, list[int]]],
+        judgement: Judgement,
+        started_s: float,
+    ) -> None:
+        took_s = self._services.clock.monotonic_s() - started_s
+        topics = self._services.topics.catalogue.by_id
+        for group_id, by_queue in accepted.items():
+            for (topic_id, _), offsets in by_queue.items():
+                if topic_id in topics:
+                    self._services.measures.settled(
+                        topics[topic_id].name, group_id, judgement.verdict, len(offsets), took_s
+                    )
+
+
+async def _all(stores: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Let everything be stored that was done, also when some of it cannot be."""
+    if len(stores) == 1:
+        await stores[0]
+        return
+    told = await asyncio.shield(asyncio.gather(*stores, return_exceptions=True))
+    for error in told:
+        if error is not None:
+            raise error
+
+
+def _somebody_waits_for_acks(group: QueueGroup) -> bool:
+    """Whether a member may be handed more once something is acknowledged.
+
+    It has as much as it may have, or must not have more before others are through.
+    """
+    most = group.settings.max_unacked
+    return group.settings.mode is Mode.EXCLUSIVE or any(
+        count >= most for count in group.unacked.values()
+    )
+
+
+def _check(judgement: Judgement) -> None:
+    if len(judgement.reason) > MAX_REASON_CHARS:
+        raise InvalidGroupRequestError(
+            f"the reason has {len(judgement.reason)} characters, at most {MAX_REASON_CHARS}"
+        )
+    delay_ms = judgement.delay_ms
+    if delay_ms is not None and not 0 <= delay_ms <= MAX_VISIBILITY_MS:
+        raise InvalidGroupRequestError(
+            f"{delay_ms} ms: expected 0 to {MAX_VISIBILITY_MS} ({MAX_VISIBILITY_MS // 3600000} h)"
+        )
+
+
+def _refusal(
+    queue: PartitionQueue | None, receipt: Receipt, now_ms: int, seen: set[Receipt]
+) -> ReceiptError | None:
+    if queue is None:
+        return UnknownReceiptError(f"{receipt}: the group reads that partition no more")
+    if receipt in seen:
+        return UnknownReceiptError(f"{receipt} is there twice")
+    return refusal(queue, receipt, now_ms)
+
+
+def _acked(
+    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+) -> list[Operation]:
+    return [ops.Settled(ops.ranges_of(offsets))]
+
+
+def _nacked(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return postpone(
+        queue, offsets, group.settings, now_ms, delay_ms=said.delay_ms, error=said.reason
+    )
+
+
+def _released(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return release(queue, ops.ranges_of(offsets), group.settings, now_ms, said.reason)
+
+
+def _rejected(
+    group: QueueGroup, _queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    return doom(offsets, Reason.REJECTED, group.settings, now_ms, said.reason)
+
+
+def _extended(
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+) -> list[Operation]:
+    longer_ms = group.settings.visibility_ms if said.delay_ms is None else said.delay_ms
+    return extend(queue, offsets, now_ms + longer_ms)
+
+
+def _returned(
+    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+) -> list[Operation]:
+    return [ops.Untaken(ops.ranges_of(offsets))]
+
+
+_DECISIONS: Final[
+    dict[
+        Verdict,
+        Callable[[QueueGroup, PartitionQueue, list[int], Judgement, int], list[Operation]],
+    ]
+] = {
+    Verdict.ACK: _acked,
+    Verdict.NACK: _nacked,
+    Verdict.RELEASE: _released,
+    Verdict.REJECT: _rejected,
+    Verdict.EXTEND: _extended,
+    Verdict.RETURN: _returned,
+}

@@ -1,0 +1,1 @@
+"""Dead-letter queues: moving messages there, reading them, redriving them."""

@@ -1,0 +1,298 @@
+"""Dead letters, read: what is in a dead-letter topic and has not gone back yet.
+
+Which letters have gone back is known to a queue group of the broker's own, which is done with
+them. So nothing is ever taken out of the topic itself, and whoever reads it as a log sees all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from goqueue.queues.dead_letters.letter_gaps import LetterGaps
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.model.dead_letters import (
+    HEADER_PREFIX,
+    REDRIVEN_HEADER,
+    SUFFIX,
+    UNDECODABLE_HEADER,
+    dead_letter_topic,
+)
+from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
+from goqueue.partitions.partition import Isolation, PartitionId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
+
+    from goqueue.queues.service import Queues
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
+    from goqueue.records import Headers, Record
+    from goqueue.topics.catalogue import Topic, Topics
+
+AT_ONCE: Final = 500
+"""Letters that are read together."""
+_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of batches that are read together; a larger one is read by itself."""
+_MAX_DIGITS: Final = 18
+
+
+class LetterServices(Protocol):
+    """What dead letters are read with."""
+
+    executor: Executor
+    topics: Topics
+    record_reader: RecordReader
+    partitions: Partitions
+    queues: Queues
+
+
+class Letter(NamedTuple):
+    """One dead letter."""
+
+    partition: int
+    """Of the dead-letter topic."""
+    record: Record
+    obituary: dict[str, str]
+    """What its headers say of where it came from and why it died; see `dead_letters.obituary`."""
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that the message had when it was alive."""
+        return tuple(each for each in self.record.headers if not each[0].startswith(HEADER_PREFIX))
+
+    def number(self, name: str) -> int | None:
+        """A number in its obituary; None when it says none."""
+        text = self.obituary.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+    @property
+    def has_message(self) -> bool:
+        """Whether there is something to send back: a record that did not decode leaves nothing."""
+        return UNDECODABLE_HEADER.removeprefix(HEADER_PREFIX) not in self.obituary
+
+    @property
+    def redriven(self) -> int:
+        """How often it went back before."""
+        for name, value in reversed(self.record.headers):
+            if name == REDRIVEN_HEADER and value is not None and value.isdigit():
+                return int(value[:_MAX_DIGITS])
+        return 0
+
+    @property
+    def died_ms(self) -> int:
+        """When it was put among the dead letters."""
+        found = self.number("time")
+        return self.record.timestamp_ms if found is None else found
+
+
+def letter_of(partition: int, record: Record) -> Letter:
+    """A record of a dead-letter topic; one that somebody else put there has no obituary."""
+    said = {
+        name.removeprefix(HEADER_PREFIX): (value or b"").decode(errors="replace")
+        for name, value in record.headers
+        if name.startswith(HEADER_PREFIX)
+    }
+    return Letter(partition, record, said)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which letters are meant; everything that is said must hold."""
+
+    reason: str | None = None
+    group: str | None = None
+    key: bytes | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Died from then on, and before then."""
+    offsets: Mapping[int, frozenset[int]] | None = None
+    """Only these, by partition."""
+
+    def matches(self, letter: Letter) -> bool:
+        """Whether a letter is meant; its place has been looked at before."""
+        said = letter.obituary
+        return (
+            (self.reason is None or said.get("reason") == self.reason)
+            and (self.group is None or said.get("group") == self.group)
+            and (self.key is None or letter.record.key == self.key)
+            and (self.since_ms is None or letter.died_ms >= self.since_ms)
+            and (self.until_ms is None or letter.died_ms < self.until_ms)
+        )
+
+
+ALL: Final = LetterFilter()
+
+
+class Letters:
+    """The letters of all dead-letter topics."""
+
+    def __init__(self, services: LetterServices) -> None:
+        self._services = services
+        self._gaps = LetterGaps(services.executor)
+
+    def topic(self, source: str) -> Topic | None:
+        """Where the dead messages of a topic are; None when it never had any.
+
+        Raises:
+            UnknownTopicError: there is no such topic, and no dead message of one.
+        """
+        catalogue = self._services.topics.catalogue
+        found = catalogue.by_name.get(dead_letter_topic(source))
+        if found is None:
+            catalogue.topic(source)
+        return found
+
+    def sources(self) -> list[str]:
+        """Every topic that has dead letters, or had some, by name."""
+        names = self._services.topics.catalogue.by_name
+        return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+
+    async def newest_ms(self, source: str) -> int | None:
+        """When the last of the letters that have not gone back came. Raises like `topic`."""
+        found: list[int] = []
+        for partition in self.partitions(source):
+            end = _end(partition)
+            gaps = await self._gaps.upto(partition, end)
+            lasts = (gaps.last_outside(*each) for each in self.unmoved(partition, 0, end))
+            last = max((each for each in lasts if each is not None), default=None)
+            if last is not None:
+                loaded = await self._services.record_reader.load(partition, [(last, last + 1)])
+                found += (letter_of(0, each).died_ms for each in loaded.records())
+        return max(found, default=None)
+
+    def partitions(self, source: str) -> list[Partition]:
+        """The partitions that hold the dead messages of a topic. Raises like `topic`."""
+        topic = self.topic(source)
+        return [] if topic is None else list(self._services.partitions.of_topic(topic))
+
+    def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
+        """What of [first, end) has not gone back."""
+        first = max(first, partition.log_start)
+        group = self._services.queues.find(REDRIVE_GROUP)
+        queue = None if group is None else group.queues.get(self._services.queues.key(partition.id))
+        if queue is None:
+            if first < end:
+                yield first, end
+            return
+        yield from queue.window.in_state(first, end, MessageState.AVAILABLE)
+
+    def moved(self, source: str, number: int, first: int, limit: int) -> list[Range]:
+        """What of a partition has gone back, from an offset on: so many ranges at most.
+
+        Raises:
+            TopicError: there is no such partition.
+        """
+        self.topic(source)
+        place = PartitionId(dead_letter_topic(source), number)
+        partition = self._services.partitions.partition(place)
+        at = max(first, partition.log_start)
+        found: list[Range] = []
+        for start, end in self.unmoved(partition, at, _end(partition)):
+            if at < start:
+                found.append((at, start))
+            at = end
+            if len(found) >= limit:
+                return found
+        return [*found, (at, _end(partition))] if at < _end(partition) else found
+
+    async def count(self, source: str) -> int:
+        """How many letters have not gone back. Raises like `topic`."""
+        total = 0
+        for partition in self.partitions(source):
+            total += await self.count_in(partition, [(0, _end(partition))])
+        return total
+
+    async def count_in(self, partition: Partition, ranges: Iterable[Range]) -> int:
+        """How many letters of some ranges of a partition have not gone back.
+
+        An offset is not a letter: the end of a transaction has one as well.
+        """
+        end = _end(partition)
+        gaps = await self._gaps.upto(partition, end)
+        return sum(
+            upto - start - gaps.covered(start, upto)
+            for first, behind in ranges
+            for start, upto in self.unmoved(partition, first, min(behind, end))
+        )
+
+    async def count_all(self) -> int:
+        """How many letters of all topics have not gone back."""
+        total = 0
+        for source in self.sources():
+            await asyncio.sleep(0)  # there may be hundreds of them
+            with suppress(GoQueueError):  # deleted meanwhile, or the disk refuses: nobody can tell
+                total += await self.count(source)
+        return total
+
+    async def read(
+        self,
+        source: str,
+        chosen: LetterFilter = ALL,
+        ends: Mapping[PartitionId, int] | None = None,
+    ) -> AsyncIterator[list[Letter]]:
+        """The letters that are meant and have not gone back, some at a time.
+
+        With `ends`, those that came later are left out. Raises like `topic`.
+        """
+        for partition in self.partitions(source):
+            end = _end(partition) if ends is None else ends.get(partition.id, 0)
+            for first, upto in self._ranges(partition, end, chosen):
+                parts = list(self.unmoved(partition, first, upto))
+                while parts:
+                    loaded = await self._services.record_reader.load(
+                        partition, parts, max_bytes=_READ_BYTES
+                    )
+                    parts = loaded.rest
+                    letters = (letter_of(partition.id.number, each) for each in loaded.records())
+                    if found := [each for each in letters if chosen.matches(each)]:
+                        yield found
+
+    def _ranges(
+        self, partition: Partition, end: int, chosen: LetterFilter
+    ) -> Iterator[tuple[int, int]]:
+        """The stretches to be read."""
+        if chosen.offsets is not None:
+            named = chosen.offsets.get(partition.id.number, frozenset())
+            for first, upto in ops.ranges_of(named):
+                for at in range(first, min(upto, end), AT_ONCE):
+                    yield at, min(at + AT_ONCE, upto, end)
+            return
+        at = partition.log_start
+        while at < end:
+            yield at, min(at + AT_ONCE, end)
+            at = max(at + AT_ONCE, partition.log_start)
+
+    async def get(self, source: str, number: int, offset: int) -> Letter:
+        """One letter, also when it has gone back.
+
+        Raises:
+            TopicError: there is no such partition.
+            OffsetOutOfRangeError: there is no letter at that offset.
+        """
+        self.topic(source)
+        place = PartitionId(dead_letter_topic(source), number)
+        partition = self._services.partitions.partition(place)
+        if partition.log_start <= offset < _end(partition):
+            loaded = await self._services.record_reader.load(partition, [(offset, offset + 1)])
+            for record in loaded.records():
+                return letter_of(number, record)
+        raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
+
+    def has_gone_back(self, source: str, letter: Letter) -> bool:
+        """Whether a letter was redriven."""
+        place = PartitionId(dead_letter_topic(source), letter.partition)
+        partition = self._services.partitions.partition(place)
+        offset = letter.record.offset
+        return not any(self.unmoved(partition, offset, offset + 1))
+
+
+def _end(partition: Partition) -> int:
+    return partition.readable_to(Isolation.READ_COMMITTED)

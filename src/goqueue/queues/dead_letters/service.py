@@ -1,0 +1,300 @@
+"""Dead letters: messages that nobody could process, put where somebody can look into them.
+
+A dead message is copied to `{topic}.dlq`, whole, with headers that say where it came from and why
+it died; then its group is done with it. The copy is written once, whatever happens in between: it
+is numbered like the batches of an idempotent producer, and the number is stored before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+from goqueue.queues.start import isolation_of
+from goqueue.queues.delivery import operations as ops
+from goqueue.model.dead_letters import (
+    HEADER_PREFIX,
+    RETENTION_MS,
+    UNDECODABLE_HEADER,
+    dead_letter_topic,
+    is_dead_letter_topic,
+)
+from goqueue.model.errors import (
+    BatchTooLargeError,
+    GoQueueError,
+    InternalTopicError,
+    TopicExistsError,
+)
+from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import PartitionId
+from goqueue.records import Record, encode, peek
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from goqueue.queues.traces import QueueTraces
+    from goqueue.queues.service import Queues
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import Doom, PartitionQueue
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.reading.record_reader import RecordReader
+    from goqueue.records import Headers
+    from goqueue.records.salvage import Fault
+    from goqueue.topics.catalogue import Topic, Topics
+    from goqueue.tracing.tracer import Tracer
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 500
+_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of source batches that are read for one portion."""
+_BATCH_BYTES: Final = 1024 * 1024
+"""Of messages that are moved at once; more go in further portions, a larger one by itself."""
+_RECORD_BYTES: Final = 100
+"""What a message costs beside its bytes, at least."""
+_RETRY_S: Final = 1.0
+
+
+class DeadLetterServices(Protocol):
+    """What dead-lettering needs."""
+
+    record_reader: RecordReader
+    producer_ids: ProducerIds
+    queue_traces: QueueTraces
+    topics: Topics
+    tracer: Tracer
+    measures: Measures
+    partitions: Partitions
+
+    async def create_topic(
+        self,
+        name: str,
+        partition_count: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic and its partitions."""
+
+
+def obituary(
+    source: PartitionId, group_id: str, record: Record, doom: Doom, now_ms: int
+) -> Headers:
+    """The headers that say where a dead message came from, and why it died."""
+    said = {
+        "topic": source.topic,
+        "partition": source.number,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "group": group_id,
+        "consumer": doom.member,
+        "reason": doom.reason,
+        "error": doom.error,
+        "attempts": doom.deliveries,
+        "first-delivery": doom.first_delivery_ms,
+        "last-delivery": doom.last_delivery_ms,
+        "time": now_ms,
+    }
+    return tuple((HEADER_PREFIX + name, str(value).encode()) for name, value in said.items())
+
+
+class DeadLetters:
+    """Buries the dead messages of every queue group."""
+
+    def __init__(self, services: DeadLetterServices, queues: Queues) -> None:
+        self._services = services
+        self._queues = queues
+        self._waiting: set[str] = set()
+        """Groups that have somebody to bury."""
+        self._task: asyncio.Task[None] | None = None
+        self._producer_id: int | None = None
+
+    def start(self) -> None:
+        """Go on where the last process stopped."""
+        for group in self._queues:
+            self.look(group)
+
+    def look(self, group: QueueGroup) -> None:
+        """See to it that the dead messages of a group are put away, soon."""
+        if any(queue.dooms for queue in group.queues.values()):
+            self._waiting.add(group.group_id)
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def stop(self) -> None:
+        """Leave the rest for the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                group = self._queues.find(self._waiting.pop())
+                if group is None:
+                    continue
+                try:
+                    await self._bury_all(group)
+                except GoQueueError as error:
+                    _log.error("dead messages of group %s wait: %s", group.group_id, error)
+                    self._waiting.add(group.group_id)
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            self._task = None
+
+    async def _bury_all(self, group: QueueGroup) -> None:
+        for key in list(group.queues):
+            while (queue := group.queues.get(key)) is not None and queue.dooms:
+                await self._bury(group, key, queue)
+
+    async def _bury(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
+        """Put away some of the dead messages of a partition."""
+        offsets = sorted(islice(queue.dooms, _AT_ONCE))
+        source = self._queues.partition(key)
+        if source is None or is_dead_letter_topic(source.id.topic):
+            # Whoever dies among the dead stays where it is, and is still there to be read.
+            await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
+            return
+        if queue.moving:
+            await self._resolve(group, key, queue, queue.moving[0])
+            return
+        loaded = await self._services.record_reader.load(
+            source,
+            ops.ranges_of(offsets),
+            max_bytes=_READ_BYTES,
+            isolation=isolation_of(group.settings),
+        )
+        if loaded.gone:
+            await self._change(group, key, ops.Settled(list(loaded.gone)))
+        found = [*loaded.records(), *_without_message(loaded.faults)]
+        records = [record for record in found if record.offset in queue.dooms]
+        if records:
+            target = await self._target(source)
+            records.sort(key=lambda record: record.offset)
+            await self._move(group, key, source, target, _portion(records))
+
+    async def _move(
+        self,
+        group: QueueGroup,
+        key: QueueKey,
+        source: Partition,
+        target: Partition,
+        records: list[Record],
+    ) -> None:
+        if self._producer_id is None:
+            self._producer_id = await self._services.producer_ids.allocate()
+        queue = group.queues.get(key)
+        dooms = {} if queue is None else queue.dooms
+        records = [record for record in records if record.offset in dooms]
+        if not records:
+            return  # the topic was deleted meanwhile, or somebody was done with them
+        now_ms = self._queues.now_ms()
+        traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
+        source_topic = self._services.topics.catalogue.topic(source.id.topic)
+        source_place = self._services.tracer.place(source_topic, source.id.number)
+        if traces.is_on:
+            records = traces.naming_traces(source_place, records)
+        letters = [
+            Record(
+                index,
+                now_ms,
+                record.key,
+                record.value,
+                record.headers
+                + obituary(source.id, group.group_id, record, dooms[record.offset], now_ms),
+            )
+            for index, record in enumerate(records)
+        ]
+        dead = [(record, dooms[record.offset]) for record in records]
+        sequence = target.state.sequences.last_sequence(self._producer_id, 0) + 1
+        moved = [record.offset for record in records]
+        moving = ops.Moving(*target.id, sequence, moved, self._producer_id)
+        batch = _encoded(letters, self._producer_id, sequence)
+        await self._change(group, key, moving)
+        placed = target.append(batch, peek(batch))
+        await target.durable(placed)
+        await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
+        reasons = [doom.reason for _, doom in dead]
+        self._services.measures.buried(source.id.topic, group.group_id, reasons)
+        if traces.is_on and target.id.topic in topics:
+            target_place = self._services.tracer.place(topics[target.id.topic], target.id.number)
+            traces.dead_lettered(
+                source_place, target_place, group.group_id, dead, placed.first_offset
+            )
+
+    async def _resolve(
+        self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving
+    ) -> None:
+        """Find out whether messages that were about to be moved have been."""
+        target = self._services.partitions.find(PartitionId(moving.topic, moving.partition))
+        if target is not None and target.log.failure is not None:
+            raise target.log.failure
+        last = -1
+        if target is not None:
+            last = target.state.sequences.last_sequence(moving.producer_id, 0)
+        if last >= moving.base_sequence + len(moving.offsets) - 1:
+            await self._change(group, key, ops.Settled(ops.ranges_of(list(moving.offsets))))
+        else:
+            # What is moved next must not get the numbers that these have been stored with.
+            self._producer_id = None
+        if moving in queue.moving:
+            queue.moving.remove(moving)
+
+    async def _target(self, source: Partition) -> Partition:
+        """The partition that takes the dead messages of another, made if need be."""
+        name = dead_letter_topic(source.id.topic)
+        topics = self._services.topics.catalogue.by_name
+        if name not in topics:
+            count = self._services.topics.catalogue.topic(source.id.topic).partition_count
+            with suppress(TopicExistsError):  # somebody may be faster
+                await self._services.create_topic(name, count, {"retention.ms": str(RETENTION_MS)})
+        topic = self._services.topics.catalogue.topic(name)
+        if topic.is_internal:
+            raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
+        number = source.id.number % topic.partition_count
+        return self._services.partitions.partition(source.id._replace(topic=name, number=number))
+
+    async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
+        queue = group.queues.get(key)
+        if queue is None:
+            return  # its topic was just deleted, and nobody asks any more
+        await self._queues.shard_of(group).store(group, {key: [operation]})
+
+
+def _without_message(faults: Iterable[Fault]) -> Iterator[Record]:
+    """Records that do not decode, as what can be said of them."""
+    for fault in faults:
+        said = (UNDECODABLE_HEADER, describe(fault).encode())
+        for offset in range(fault.first, fault.end):
+            yield Record(offset, NO_TIMESTAMP, None, None, (said,))
+
+
+def _portion(records: list[Record]) -> list[Record]:
+    """As many of the first records as are moved at once; at least one."""
+    size_bytes = 0
+    for count, record in enumerate(records):
+        size_bytes += _size(record)
+        if count and size_bytes > _BATCH_BYTES:
+            return records[:count]
+    return records
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_BYTES
+
+
+def _encoded(letters: list[Record], producer_id: int, sequence: int) -> bytearray:
+    """The letters as one batch. One whose message leaves no room for its headers goes without."""
+    try:
+        return encode(letters, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    except BatchTooLargeError as error:
+        said = (UNDECODABLE_HEADER, str(error).encode())
+        bare = [each._replace(value=None, headers=(said, *each.headers)) for each in letters]
+        return encode(bare, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)

@@ -1,0 +1,407 @@
+"""Delivering: hand messages of a queue group to a member, each for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from goqueue.queues.acknowledging import MAX_REASON_CHARS
+from goqueue.queues.acquired_batch import Portion, cut, take_expired
+from goqueue.queues.start import isolation_of
+from goqueue.queues.runs import runs_of
+from goqueue.queues.whole_batches import cut_whole, round_up
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import doom
+from goqueue.queues.delivery.group import Source
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.model.dead_letters import Reason
+from goqueue.model.errors import CoordinatorUnavailableError
+from goqueue.partitions.damage import describe
+from goqueue.partitions.partition import Isolation
+from goqueue.partitions.waiting import Waiter
+from goqueue.reading.record_reader import MAX_CACHED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.acquired_batch import Delivery
+    from goqueue.queues.members import QueueMember, QueueMembers
+    from goqueue.queues.shard import QueueShard
+    from goqueue.queues.traces import QueueTraces
+    from goqueue.queues.service import Queues
+    from goqueue.queues.runs import Run
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.reservations import Reservation
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.clock_guard import ClockGuard
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
+    from goqueue.records import Record
+    from goqueue.records.salvage import Fault
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
+
+MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+_SEED_BYTES: Final = 16
+_STEP_S: Final = 0.5
+"""How long an owner of partitions waits before it looks whether it still is one."""
+
+
+class DeliveryServices(Protocol):
+    """What delivering needs."""
+
+    queue_members: QueueMembers
+    measures: Measures
+    queue_traces: QueueTraces
+    partitions: Partitions
+    dead_letters: DeadLetters
+    record_reader: RecordReader
+    topics: Topics
+    clock: Clock
+    clock_guard: ClockGuard
+
+
+class _Wanted(NamedTuple):
+    """How much a member wants, and for how long; None is as long as its group says."""
+
+    limit: int
+    visibility_ms: int | None
+    max_bytes: int
+    grant: Callable[[int], int] | None = None
+    """Of share consumers, who are sent whole batches, however few of their messages: asked, once
+    there is something, how many of so many bytes may be read into memory now."""
+    rounds_up: bool = False
+    """Whoever gets some messages of a batch gets the others as well, past `limit`."""
+
+
+class Deliverer:
+    """Hands out messages."""
+
+    def __init__(self, services: DeliveryServices, queues: Queues) -> None:
+        self._services = services
+        self._queues = queues
+
+    async def poll(
+        self,
+        member: QueueMember,
+        *,
+        limit: int,
+        max_wait_ms: int,
+        visibility_ms: int | None = None,
+        max_bytes: int = MAX_POLLED_BYTES,
+    ) -> list[Delivery]:
+        """Up to `limit` messages for a member, the most urgent first, waiting for the first.
+
+        Raises:
+            GroupError: it is no member any more.
+            CoordinatorUnavailableError: deliveries cannot be stored; nothing was handed out.
+        """
+        await self._services.queue_members.heartbeat(member)
+        wanted = _Wanted(limit, visibility_ms, max_bytes)
+        portions = await self._acquire(member, wanted, max_wait_ms)
+        found = [delivery for portion in portions for delivery in portion.deliveries()]
+        if len({delivery.priority for delivery in found}) > 1:
+            found.sort(key=lambda delivery: delivery.priority)
+        self._measure(member, portions, len(found))
+        return found
+
+    async def poll_runs(
+        self,
+        member: QueueMember,
+        *,
+        limit: int,
+        max_wait_ms: int,
+        visibility_ms: int | None = None,
+        max_bytes: int = MAX_POLLED_BYTES,
+    ) -> list[tuple[Run, list[Record]]]:
+        """`poll`, in runs of messages of one partition and one lane. Raises like it."""
+        await self._services.queue_members.heartbeat(member)
+        wanted = _Wanted(limit, visibility_ms, max_bytes)
+        portions = await self._acquire(member, wanted, max_wait_ms)
+        runs = runs_of(portions)
+        self._measure(member, portions, sum(len(records) for _, records in runs))
+        return runs
+
+    def _measure(self, member: QueueMember, portions: list[Portion], count: int) -> None:
+        measures = self._services.measures
+        measures.polls.add()
+        if not count:
+            measures.polls_empty.add()
+            return
+        measures.poll_batch_size.observe(count)
+        for portion in portions:
+            taken = sum(end - first for _, first, end in portion.loaded.parts)
+            measures.delivered(portion.partition.id.topic, member.group_id, taken)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.fetched(member.group_id, member.member_id, portions)
+
+    async def acquire(
+        self,
+        member: QueueMember,
+        partitions: Sequence[PartitionId],
+        *,
+        limit: int,
+        max_wait_ms: int,
+        max_bytes: int,
+        grant: Callable[[int], int],
+        rounds_up: bool = False,
+    ) -> list[Portion]:
+        """`poll`, as stored batches, of these partitions alone; `max_bytes` counts whole batches.
+
+        With `rounds_up` the last batch is handed out as a whole, past `limit`.
+
+        Whoever takes messages so says elsewhere that it is a member, perhaps later: after a
+        restart it asks for messages before it has joined again.
+        """
+        wanted = _Wanted(limit, None, max_bytes, grant, rounds_up)
+        portions = await self._acquire(member, wanted, max_wait_ms, partitions)
+        count = sum(end - first for portion in portions for _, first, end in portion.loaded.parts)
+        self._measure(member, portions, count)
+        return portions
+
+    async def _acquire(
+        self,
+        member: QueueMember,
+        wanted: _Wanted,
+        max_wait_ms: int,
+        partitions: Sequence[PartitionId] | None = None,
+    ) -> list[Portion]:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + max_wait_ms / 1000
+        waiter = Waiter(1)  # one for the whole wait: a waiter that finds nothing keeps its turn
+        heard: set[PartitionId] = set()
+        try:
+            while True:
+                await self._queues.ready()
+                group = self._queues.group(member.group_id)
+                mine = (
+                    self._services.queue_members.partitions_of(member)
+                    if partitions is None
+                    else partitions
+                )
+                if any(self._queues.key(each) not in group.queues for each in mine):
+                    await self._queues.open_queues(group, mine)
+                heard.update(mine)
+                self._listen(group, mine, waiter)
+                portions = await self._take(group, member.member_id, mine, wanted)
+                left_s = deadline_s - loop.time()
+                if portions or left_s <= 0:
+                    return portions
+                await self._wait(group, member, waiter, left_s)
+        finally:
+            self._hush(member.group_id, heard, waiter)
+
+    # --- Waiting ---------------------------------------------------------------------------------
+
+    def _listen(self, group: QueueGroup, partitions: Sequence[PartitionId], waiter: Waiter) -> None:
+        """Be told of whatever happens from now on; before looking, so that nothing is missed."""
+        waiter.begin(1)
+        self._queues.waiters(group.group_id).add(waiter)
+        isolation = isolation_of(group.settings)
+        for each in partitions:
+            partition = self._services.partitions.partition(each)
+            partition.waiters_for(isolation).add(waiter)
+
+    def _hush(self, group_id: str, partitions: Iterable[PartitionId], waiter: Waiter) -> None:
+        self._queues.waiters(group_id).discard(waiter)
+        for each in partitions:
+            partition = self._services.partitions.find(each)
+            if partition is not None:
+                for isolation in Isolation:  # the group's may be another by now
+                    partition.waiters_for(isolation).discard(waiter)
+
+    async def _wait(
+        self, group: QueueGroup, member: QueueMember, waiter: Waiter, left_s: float
+    ) -> None:
+        """Wait for something to happen; whoever waits is alive."""
+        if member.owner is not None:
+            await waiter.wait(min(left_s, _STEP_S))
+            await self._services.queue_members.heartbeat(member)
+            return
+        shared = group.members.find(member.member_id)
+        if shared is None:
+            await waiter.wait(left_s)
+            return
+        shared.polls += 1
+        try:
+            await waiter.wait(left_s)
+        finally:
+            shared.polls -= 1
+            shared.deadline_ms = self._queues.now_ms() + shared.session_ms
+            self._queues.shard_of(group).wake_at(shared.deadline_ms)
+
+    # --- Taking ----------------------------------------------------------------------------------
+
+    async def _take(
+        self,
+        group: QueueGroup,
+        member_id: str,
+        partitions: Sequence[PartitionId],
+        wanted: _Wanted,
+    ) -> list[Portion]:
+        """What there is now. Messages that turn out not to be there are passed over.
+
+        Decided on a reservation: the queues change when the decision is stored, not before.
+        """
+        shard = self._queues.shard_of(group)
+        while True:
+            shard.state.check()
+            sources, trimmed = self._sources(group, partitions, wanted)
+            if trimmed:
+                await shard.store(group, trimmed)
+                continue
+            reserved = group.reserve(member_id, sources, wanted.limit, self._queues.now_ms())
+            if not reserved:
+                return []
+            portions = await self._decided(group, shard, reserved, wanted)
+            if any(isinstance(each, ops.Doomed) for p in portions for each in p.changes):
+                self._services.dead_letters.look(group)
+            portions = [portion for portion in portions if portion.marks]
+            if portions:
+                return portions
+
+    async def _decided(
+        self,
+        group: QueueGroup,
+        shard: QueueShard,
+        reserved: dict[QueueKey, Reservation],
+        wanted: _Wanted,
+    ) -> list[Portion]:
+        """Read what was reserved, decide what is handed out, store that, and make it true.
+
+        Raises:
+            CoordinatorUnavailableError: nothing of it has happened.
+        """
+        queues = {key: group.queues[key] for key in reserved}
+        back: dict[QueueKey, list[Range]] = {}
+        try:
+            portions = await self._load_all(group, reserved, wanted)
+            portions = [each for each in portions if group.queues.get(each.key) is each.queue]
+            now_ms = self._queues.now_ms()
+            visibility_ms = wanted.visibility_ms or group.settings.visibility_ms
+            decided = {
+                portion.key: portion.decide(now_ms, visibility_ms, os.urandom(_SEED_BYTES))
+                for portion in portions
+                if not portion.reservation.is_void
+            }
+            end_offset = shard.change(group, decided)
+            portions = [portion for portion in portions if portion.key in decided]
+            for portion in portions:
+                back[portion.key] = portion.back
+                portion.taken()
+        finally:
+            for key, reservation in reserved.items():
+                given_back = back[key] if key in back else _ranges(reservation)
+                group.end_reservation(queues[key], reservation, given_back)
+        shard.wake_at(now_ms + visibility_ms)
+        await shard.state.committed(end_offset)
+        return portions
+
+    async def _load_all(
+        self, group: QueueGroup, reserved: dict[QueueKey, Reservation], wanted: _Wanted
+    ) -> list[Portion]:
+        """Read what was reserved, cut to the size that is wanted."""
+        portions: list[Portion] = []
+        is_shared = wanted.grant is not None
+        fit = cut_whole if is_shared else cut
+        left_bytes = wanted.max_bytes
+        if wanted.grant is not None:
+            left_bytes = wanted.grant(left_bytes)
+        for key, reservation in reserved.items():
+            portion = await self._load(group, key, reservation, opened=not is_shared)
+            portions.append(portion)
+            left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
+            if wanted.rounds_up:
+                round_up(group, portion, self._services.record_reader)
+            self._sift(group, portion)
+        return portions
+
+    def _sources(
+        self, group: QueueGroup, partitions: Sequence[PartitionId], wanted: _Wanted
+    ) -> tuple[list[Source], dict[QueueKey, list[Operation]]]:
+        """Where to take from; first, what retention has taken away must be done with."""
+        isolation, locks = isolation_of(group.settings), group.settings.partition_locks
+        sources: list[Source] = []
+        trimmed: dict[QueueKey, list[Operation]] = {}
+        for each in partitions:
+            partition = self._services.partitions.partition(each)
+            key = self._queues.key(each)
+            queue = group.queues[key]
+            queue.follow(partition.state.lanes)
+            if partition.log_start > queue.start:
+                trimmed[key] = [ops.Settled([(queue.start, partition.log_start)])]
+            room = None
+            if wanted.grant is not None:
+                on_their_way = sum(each.count for each in queue.reserved.values())
+                room = max(locks - queue.total(MessageState.IN_FLIGHT) - on_their_way, 0)
+            sources.append(Source(key, partition.readable_to(isolation), room))
+        return sources, trimmed
+
+    async def _load(
+        self,
+        group: QueueGroup,
+        key: QueueKey,
+        reservation: Reservation,
+        *,
+        opened: bool,
+    ) -> Portion:
+        """Read what was reserved, and open it: what does not decode is known before it is taken."""
+        partition = self._queues.partition(key)
+        queue = group.queues.get(key)
+        if partition is None or queue is None:
+            raise CoordinatorUnavailableError("the topic was just deleted")
+        ranges = _ranges(reservation)
+        topic = self._services.topics.catalogue.by_name.get(partition.id.topic)
+        opened = opened or (topic is not None and bool(topic.settings.ttl_ms))
+        loaded = await self._services.record_reader.load(
+            partition,
+            ranges,
+            opened=opened,
+            max_bytes=MAX_CACHED_BYTES,
+            isolation=isolation_of(group.settings),
+        )
+        return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))
+
+    def _sift(self, group: QueueGroup, portion: Portion) -> None:
+        """Be done with what is not there, does not decode, or whose TTL expired.
+
+        How old messages are is told by the wall clock, which dated them; after a jump of it none
+        expires.
+        """
+        now_ms = self._services.clock.now_ms()
+        if portion.loaded.gone:
+            portion.changes.append(ops.Settled(list(portion.loaded.gone)))
+        for fault in portion.loaded.faults:
+            self._reject(group, portion, fault, now_ms)
+        topic = portion.partition.id.topic
+        settings = self._services.topics.catalogue.topic(topic).settings
+        if self._services.clock_guard.jump() is not None:
+            return  # everything might seem old
+        expired = take_expired(portion, settings.ttl_ms or 0, now_ms)
+        if not expired:
+            return
+        self._services.measures.expired(topic, len(expired))
+        ranges = ops.ranges_of(expired)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.outlived(group.group_id, portion.key, ranges)
+        if settings.dead_letters_expired:
+            portion.changes += doom(expired, Reason.TTL_EXPIRED, group.settings, now_ms)
+        else:
+            portion.changes.append(ops.Settled(ranges))
+
+    def _reject(self, group: QueueGroup, portion: Portion, fault: Fault, now_ms: int) -> None:
+        """Dead-letter records that do not decode, as one letter at the first of their offsets."""
+        first, end = fault.first, fault.end
+        if first + 1 < end:
+            portion.changes.append(ops.Settled([(first + 1, end)]))
+        why = describe(fault)[:MAX_REASON_CHARS]
+        portion.changes += doom([first], Reason.POISON_MESSAGE, group.settings, now_ms, why)
+
+
+def _ranges(reservation: Reservation) -> list[Range]:
+    return [(first, end) for _, first, end in reservation.ranges]

@@ -1,0 +1,271 @@
+"""A queue group: which members take how much of which queue, and in which order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from goqueue.queues.delivery.decisions import release
+from goqueue.queues.delivery.line import LANES
+from goqueue.queues.delivery.members import Members
+from goqueue.queues.delivery.operations import Opened
+from goqueue.queues.delivery.queue import PartitionQueue
+from goqueue.queues.delivery.scheduler import LaneStats, Scheduler, Weights
+from goqueue.queues.delivery.settings import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from goqueue.queues.delivery.operations import LaneRange, Operation
+    from goqueue.queues.delivery.reservations import Reservation
+    from goqueue.queues.delivery.settings import QueueSettings
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.lane_index import LaneIndex
+
+QueueKey: TypeAlias = tuple[UUID, int]
+"""A topic's id and the number of one of its partitions."""
+
+
+MEMBER_GONE: Final = "its member is gone"
+REDRIVE_GROUP: Final = "__goqueue_redrive"
+"""Knows which dead letters went back to where they came from; nobody is a member of it."""
+
+
+_NOTHING_YET: Final = LaneStats(0, 0, None, None)
+
+
+class Source(NamedTuple):
+    """A queue that a member may take from, and up to where it can be read."""
+
+    key: QueueKey
+    until: int
+    room: int | None = None
+    """How many messages may be taken from it, whoever takes them; None: as many as are ready."""
+
+
+class QueueGroup:
+    """One group: its settings, its queues, and whose turn it is."""
+
+    def __init__(self, group_id: str, settings: QueueSettings) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.settings_are_lost = False
+        """What was stored of them is damaged; the first member to come brings them anew."""
+        self.members = Members()
+        """Of a shared group. Those of an exclusive one are members of a consumer group."""
+        self.queues: dict[QueueKey, PartitionQueue] = {}
+        self.unacked: dict[str, int] = {}
+        """How many messages each member has."""
+        self._schedulers: dict[str, Scheduler] = {}
+        self._past: tuple[LaneStats, ...] = (_NOTHING_YET,) * LANES
+        """What members that are gone were handed."""
+        self._served: dict[QueueKey, int] = {}
+        """Which take was the last that found something in a queue."""
+        self._takes = 0
+        self._reserved: dict[str, int] = {}
+        """How many messages are on their way to each member."""
+
+    @property
+    def is_internal(self) -> bool:
+        """The broker keeps it for itself: nobody joins it, and lists leave it out."""
+        return self.group_id == REDRIVE_GROUP
+
+    @property
+    def is_dormant(self) -> bool:
+        """Nobody has been a member of this group: it is settings that wait for one."""
+        return not self.settings.was_joined and not self.queues and not len(self.members)
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Follow other settings from now on."""
+        self.settings = settings
+        for scheduler in self._schedulers.values():
+            scheduler.configure(Weights.of(settings.weights), settings.starvation_ms)
+
+    def scheduler(self, member: str) -> Scheduler:
+        """Who chooses the lanes: one for all, or one for each owner of partitions."""
+        name = "" if self.settings.mode is Mode.SHARED else member
+        found = self._schedulers.get(name)
+        if found is None:
+            settings = self.settings
+            found = Scheduler(Weights.of(settings.weights), settings.starvation_ms)
+            self._schedulers[name] = found
+        return found
+
+    def apply(self, key: QueueKey, operation: Operation, lanes: LaneIndex) -> None:
+        """Make an operation on one of the queues true; the first one opens the queue."""
+        if isinstance(operation, Opened):
+            self.close(key)
+            queue = self.queues[key] = PartitionQueue(operation.start, lanes, self.unacked)
+            queue.is_read = operation.is_set
+        else:
+            self.queues[key].apply(operation)
+
+    def close(self, key: QueueKey) -> None:
+        """Read a partition no more; what members have of it is not theirs any longer."""
+        queue = self.queues.pop(key, None)
+        if queue is None:
+            return
+        queue.window.detach()
+        self._served.pop(key, None)
+
+    def release_member(
+        self, member: str, now_ms: int, most_leases: int
+    ) -> dict[QueueKey, list[Operation]]:
+        """What is to happen so that a member has nothing more, of so many leases in a queue."""
+        changes: dict[QueueKey, list[Operation]] = {}
+        if member in self._reserved:
+            for queue in self.queues.values():
+                for reservation in queue.reserved.values():
+                    reservation.is_void |= reservation.member == member
+        if member not in self.unacked:
+            return changes
+        for key, queue in self.queues.items():
+            ranges = queue.held_by(member, most_leases)
+            queue.expire(ranges)
+            operations = release(queue, ranges, self.settings, now_ms, MEMBER_GONE)
+            if operations:
+                changes[key] = operations
+        return changes
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is next to be done in one of the queues, or a member's session ends."""
+        found = [queue.next_deadline_ms() for queue in self.queues.values()]
+        found.append(self.members.next_deadline_ms())
+        return min((each for each in found if each is not None), default=None)
+
+    def forget_member(self, member: str) -> None:
+        """A member is gone; nothing is kept for it."""
+        scheduler = self._schedulers.pop(member, None)
+        if scheduler is not None:
+            self._past = _together((self._past, scheduler.stats()))
+
+    def lane_stats(self) -> tuple[LaneStats, ...]:
+        """What each lane got since the start of this process, the most urgent first."""
+        now = (scheduler.stats() for scheduler in self._schedulers.values())
+        return _together((self._past, *now))
+
+    def reserve(
+        self, member: str, sources: Sequence[Source], limit: int, now_ms: int
+    ) -> dict[QueueKey, Reservation]:
+        """Choose up to `limit` messages for a member, as many as it may have more.
+
+        Nobody else is offered them until `end_reservation`, by when they are taken or given back.
+        """
+        has = self.unacked.get(member, 0) + self._reserved.get(member, 0)
+        limit = min(limit, self.settings.max_unacked - has)
+        if limit <= 0 or not sources:
+            return {}
+        sources = sorted(sources, key=lambda source: self._served.get(source.key, 0))
+        chosen: dict[QueueKey, list[LaneRange]] = {}
+        left = limit
+        is_short = True
+        while is_short and left:
+            found, is_short = self._plan(member, sources, left, now_ms, chosen)
+            left -= found
+        reserved = {}
+        for key, ranges in chosen.items():
+            reserved[key] = self.queues[key].reserve(ranges, member)
+            self._takes += 1
+            self._served[key] = self._takes
+        if limit > left:
+            self._reserved[member] = self._reserved.get(member, 0) + limit - left
+        return reserved
+
+    def reserve_along(
+        self, queue: PartitionQueue, reservation: Reservation, ranges: list[LaneRange]
+    ) -> None:
+        """Reserve messages beside those that `reserve` has chosen, whoever's turn it is."""
+        reservation.extend(ranges)
+        for lane, first, end in ranges:
+            queue.line.taken(queue.window, lane, first, end)
+            self.scheduler(reservation.member).served_beside(lane, end - first)
+            self._reserved[reservation.member] += end - first
+
+    def end_reservation(
+        self, queue: PartitionQueue, reservation: Reservation, back: Iterable[Range]
+    ) -> None:
+        """What was reserved is taken, except for what is offered again."""
+        queue.end_reservation(reservation, back)
+        self._reserved[reservation.member] -= reservation.count
+        if not self._reserved[reservation.member]:
+            del self._reserved[reservation.member]
+
+    def _plan(
+        self,
+        member: str,
+        sources: Sequence[Source],
+        limit: int,
+        now_ms: int,
+        chosen: dict[QueueKey, list[LaneRange]],
+    ) -> tuple[int, bool]:
+        """Choose what a member gets, until a lane turns out to have less than it said.
+
+        Says how many messages that is, and whether it is worth trying for more.
+
+        Messages are counted as ready until somebody looks whether they still are; a lane in which
+        somebody has looked in vain says so the next time.
+        """
+        ready = [self._ready(member, source, limit) for source in sources]
+        together = [min(sum(counts), limit) for counts in zip(*ready, strict=True)]
+        scheduler = self.scheduler(member)
+        total = 0
+        for lane, count in scheduler.plan(together, limit, now_ms):
+            missing = self._choose(lane, count, sources, ready, chosen)
+            total += count - missing
+            if missing:
+                scheduler.took(total)
+                return total, True
+        return total, False
+
+    def _ready(self, member: str, source: Source, limit: int) -> list[int]:
+        queue = self.queues[source.key]
+        counts = queue.line.ready(source.until, limit)
+        if self.settings.mode is Mode.EXCLUSIVE:
+            for lane in range(LANES):
+                if counts[lane] and queue.is_blocked(lane, member):
+                    counts[lane] = 0
+        if source.room is not None:
+            room = source.room
+            for lane, count in enumerate(counts):
+                counts[lane] = min(count, room)
+                room -= counts[lane]
+        return counts
+
+    def _choose(
+        self,
+        lane: int,
+        count: int,
+        sources: Sequence[Source],
+        ready: Sequence[list[int]],
+        chosen: dict[QueueKey, list[LaneRange]],
+    ) -> int:
+        """Choose messages of one lane from one queue after the other; says how many are missing."""
+        for source, counts in zip(sources, ready, strict=True):
+            if not count:
+                break
+            if not counts[lane]:
+                continue
+            queue = self.queues[source.key]
+            for first, end in queue.line.choose(queue.window, lane, count, source.until):
+                chosen.setdefault(source.key, []).append((lane, first, end))
+                count -= end - first
+                counts[lane] -= end - first
+        return count
+
+
+def _together(parts: Sequence[tuple[LaneStats, ...]]) -> tuple[LaneStats, ...]:
+    """The same lanes of several schedulers as one."""
+    return tuple(
+        LaneStats(
+            sum(lane.served for lane in lanes),
+            sum(lane.boosts for lane in lanes),
+            max(
+                (each for lane in lanes if (each := lane.last_served_ms) is not None), default=None
+            ),
+            min(
+                (each for lane in lanes if (each := lane.waiting_since_ms) is not None),
+                default=None,
+            ),
+        )
+        for lanes in zip(*parts, strict=True)
+    )

@@ -1,0 +1,239 @@
+"""What is stored of queue groups, as keys and values, and how it is read again.
+
+A group is its settings under one key; each partition that it reads is a series of operations under
+another, or the whole queue in a snapshot. Where entries are damaged, later ones may speak of groups
+and queues that nothing says the beginning of. Those begin as carefully as possible: messages may
+then be redelivered, and none is skipped.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.group import QueueGroup
+from goqueue.queues.delivery.queue import PartitionQueue
+from goqueue.queues.delivery.settings import QueueSettings
+from goqueue.model.errors import CorruptQueueStateError, InvariantError
+from goqueue.state.log import BEGIN, END
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from goqueue.queues.delivery.group import QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.state.log import StateEntry
+
+_GROUP: Final = b"g"
+_QUEUE: Final = b"q"
+_PLACE: Final = struct.Struct(">16sI")
+_CHANGES: Final = 0
+_WHOLE: Final = 1
+_DEAD: Final = 2
+"""Behind a whole queue: its dead messages."""
+_DEAD_AT_ONCE: Final = 1000
+"""Dead messages in one entry of a snapshot."""
+_UNREADABLE: Final = (
+    CorruptQueueStateError,
+    InvariantError,
+    KeyError,
+    msgspec.MsgspecError,
+    struct.error,
+)
+
+
+class QueueSource(NamedTuple):
+    """What a queue must know of the partition that it reads."""
+
+    lanes: LaneIndex
+    log_start: int
+
+
+def settings_entry(group_id: str, settings: QueueSettings) -> tuple[bytes, bytes]:
+    """A group's settings."""
+    return group_key(group_id), msgspec.json.encode(settings)
+
+
+def group_key(group_id: str) -> bytes:
+    """Where a group's settings are stored."""
+    return _GROUP + group_id.encode()
+
+
+def queue_key(group: QueueGroup, place: QueueKey) -> bytes:
+    """Where it is stored what happens to the messages of a partition in a group."""
+    return _QUEUE + _PLACE.pack(place[0].bytes, place[1]) + group.group_id.encode()
+
+
+def changes_entry(
+    group: QueueGroup, place: QueueKey, operations: list[Operation]
+) -> tuple[bytes, bytes]:
+    """What has happened to messages of a partition."""
+    return queue_key(group, place), bytes((_CHANGES,)) + ops.encode(operations)
+
+
+def dump(groups: dict[str, QueueGroup]) -> Iterator[tuple[bytes, bytes]]:
+    """Everything that is there, for a snapshot; each entry is true when it is drawn.
+
+    What is gone when it has its turn is left out: the log says so behind the marker of the
+    beginning. Dead messages are drawn over several turns as they were at one moment; whoever
+    replays leaves out those that are dead no more.
+    """
+    for group in list(groups.values()):
+        if groups.get(group.group_id) is not group:
+            continue
+        yield settings_entry(group.group_id, group.settings)
+        for place, queue in list(group.queues.items()):
+            if groups.get(group.group_id) is group and group.queues.get(place) is queue:
+                yield from _dump_queue(queue_key(group, place), queue)
+
+
+def _dump_queue(key: bytes, queue: PartitionQueue) -> Iterator[tuple[bytes, bytes]]:
+    offsets, dooms = list(queue.dooms), list(queue.dooms.values())
+    # Those that are about to be moved stay with what says so.
+    moving = {offset for each in queue.moving for offset in each.offsets}
+    yield key, bytes((_WHOLE,)) + msgspec.msgpack.encode(queue.dump(dead=moving))
+    for at in range(0, len(offsets), _DEAD_AT_ONCE):
+        until = at + _DEAD_AT_ONCE
+        some = list(zip(offsets[at:until], dooms[at:until], strict=True))
+        yield key, bytes((_DEAD,)) + msgspec.msgpack.encode(some)
+
+
+class QueueReplay:
+    """Builds the groups of one shard from what is stored."""
+
+    def __init__(
+        self,
+        source: Callable[[QueueKey], QueueSource | None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """Look partitions up with `source`; tell `on_lost` what cannot be known any more."""
+        self.groups: dict[str, QueueGroup] = {}
+        self._source = source
+        self._on_lost = on_lost
+        self._ended: set[bytes] = set()
+        """Keys of groups and queues that were given up. What is said of them later, by requests
+        that were under way, has no meaning."""
+        self._is_partial = False
+        """The log begins with a snapshot whose end is not reached: what is said of queues that it
+        has not come to yet is in what it will say."""
+        self._is_first = True
+
+    def take(self, entries: Iterable[StateEntry], *, is_damaged: bool) -> None:
+        """Take in entries in the order of the log; some before them may be lost."""
+        for key, value in entries:
+            if key in (BEGIN, END):
+                self._is_partial = key == BEGIN and (self._is_partial or self._is_first)
+                self._is_first = False
+                continue
+            self._is_first = False
+            try:
+                self._apply(key, value, is_damaged=is_damaged)
+            except _UNREADABLE as error:
+                self._on_lost(f"an entry of {_name(key)} is lost: {error}")
+
+    def regain(self) -> None:
+        """Entries were lost: offer everything again that is available."""
+        for group in self.groups.values():
+            for queue in group.queues.values():
+                queue.line.regain(queue.window)
+
+    def _apply(self, key: bytes, value: bytes | None, *, is_damaged: bool) -> None:
+        self._note_end(key, value)
+        if key[:1] == _GROUP:
+            self._apply_group(key[1:].decode(), value)
+            return
+        topic_id, number = _PLACE.unpack_from(key, 1)
+        place = (UUID(bytes=topic_id), number)
+        source = self._source(place)
+        group_id = key[1 + _PLACE.size :].decode()
+        group = self.groups.get(group_id)
+        if group is None and is_damaged and _GROUP + group_id.encode() not in self._ended:
+            group = self._begin_group(group_id)
+        if group is not None and source is not None:
+            self._apply_queue(group, place, key, value, source, is_damaged=is_damaged)
+
+    def _apply_queue(
+        self,
+        group: QueueGroup,
+        place: QueueKey,
+        key: bytes,
+        value: bytes | None,
+        source: QueueSource,
+        *,
+        is_damaged: bool,
+    ) -> None:
+        if value is None:
+            group.close(place)
+        elif value[0] == _WHOLE:
+            dumped = msgspec.msgpack.decode(value[1:])
+            group.close(place)
+            group.queues[place] = PartitionQueue.load(dumped, source.lanes, group.unacked)
+        elif value[0] == _DEAD:
+            if place in group.queues:
+                group.queues[place].add_dead(msgspec.msgpack.decode(value[1:]))
+        elif key not in self._ended:
+            operations = ops.decode(value[1:])
+            is_known = place in group.queues or _is_beginning(operations)
+            if self._is_partial and not is_known:
+                return
+            if is_damaged and not is_known:
+                self._begin_queue(group, place, source)
+            for operation in operations:
+                group.apply(place, operation, source.lanes)
+
+    def _note_end(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._ended.add(key)
+        elif key in self._ended and (key[:1] == _GROUP or _begins(value)):
+            self._ended.discard(key)
+
+    def _apply_group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            return
+        settings = msgspec.json.decode(value, type=QueueSettings)
+        if group_id in self.groups:
+            self.groups[group_id].configure(settings)
+            self.groups[group_id].settings_are_lost = False
+        else:
+            self.groups[group_id] = QueueGroup(group_id, settings)
+
+    def _begin_group(self, group_id: str) -> QueueGroup:
+        """Go on with a group whose settings are lost."""
+        self._on_lost(
+            f"the settings of queue group {group_id!r} are lost: it has the defaults until a "
+            "member joins"
+        )
+        group = self.groups[group_id] = QueueGroup(group_id, QueueSettings())
+        group.settings_are_lost = True
+        return group
+
+    def _begin_queue(self, group: QueueGroup, place: QueueKey, source: QueueSource) -> None:
+        """Go on with a queue of which it is lost where it began: nothing may be skipped."""
+        self._on_lost(
+            f"where queue group {group.group_id!r} began to read partition {place[1]} of topic "
+            f"{place[0]} is lost: it begins at the log start, offset {source.log_start}"
+        )
+        group.apply(place, ops.Opened(source.log_start), source.lanes)
+
+
+def _begins(value: bytes) -> bool:
+    """Whether an entry of a queue needs nothing that was said before."""
+    if value[0] == _CHANGES:
+        return _is_beginning(ops.decode(value[1:]))
+    return value[0] == _WHOLE
+
+
+def _is_beginning(operations: list[Operation]) -> bool:
+    return bool(operations) and isinstance(operations[0], ops.Opened)
+
+
+def _name(key: bytes) -> str:
+    """What an entry is about, for a person."""
+    name = key[1:] if key[:1] == _GROUP else key[1 + _PLACE.size :]
+    return f"queue group {name[:80].decode(errors='replace')!r}"

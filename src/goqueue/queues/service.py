@@ -1,0 +1,405 @@
+"""Queue groups: where they are kept, and what they read."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import mmh3
+import msgspec
+
+from goqueue.queues.entries import QueueSource
+from goqueue.queues.shard import QueueShard
+from goqueue.queues.start import StartServices, reset_start, start_of
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.model import internal_topics
+from goqueue.model.errors import (
+    CoordinatorUnavailableError,
+    GroupModeError,
+    GroupNotFoundError,
+    InvalidGroupIdError,
+    NonEmptyGroupError,
+    TooManyGroupsError,
+    TopicError,
+)
+from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.partitions.damage import DamageKind
+from goqueue.partitions.partition import PartitionId
+from goqueue.partitions.waiting import Waiters
+from goqueue.storage.snapshot_kinds import SnapshotKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
+
+    from goqueue.groups.service import Groups
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.traces import QueueTraces
+    from goqueue.state.logs import StateLogs
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.members import SharedMember
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.reading.record_reader import RecordReader
+    from goqueue.topics.catalogue import Topics
+
+QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
+QUEUE_PARTITIONS: Final = 8
+MAX_GROUPS: Final = 100_000
+"""In one partition of the queue state topic; one more is refused."""
+
+
+class QueueServices(StartServices, Protocol):
+    """What queue groups need."""
+
+    state_logs: StateLogs
+    topics: Topics
+    executor: Executor
+    damage: DamageReports
+    partitions: Partitions
+    dead_letters: DeadLetters
+    measures: Measures
+    queue_traces: QueueTraces
+    groups: Groups
+    record_reader: RecordReader
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
+class Queues:
+    """Every queue group of this broker."""
+
+    def __init__(self, services: QueueServices) -> None:
+        self._services = services
+        self._shards: dict[int, QueueShard] = {}
+        self.now_ms = services.state_logs.clock.now_ms
+        """The time by which leases, retries and sessions are counted."""
+        self._making = asyncio.Lock()
+        self._waiters: dict[str, Waiters] = {}
+        self._partition_count = QUEUE_PARTITIONS
+        self.max_groups = MAX_GROUPS
+
+    async def start(self) -> None:
+        """Load every group that is stored."""
+        catalogue = self._services.topics.catalogue
+        if QUEUE_TOPIC not in catalogue.by_name:
+            return
+        self._partition_count = catalogue.topic(QUEUE_TOPIC).partition_count
+        for number in range(self._partition_count):
+            await self._open_shard(number)
+
+    async def stop(self) -> None:
+        """Keep the state, and let everyone who waits go."""
+        for waiters in self._waiters.values():
+            waiters.wake()
+        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+
+    # --- Finding ---------------------------------------------------------------------------------
+
+    def find(self, group_id: str) -> QueueGroup | None:
+        """A queue group, if there is one of that name."""
+        shard = self._shards.get(self._shard_number(group_id))
+        return None if shard is None else shard.groups.get(group_id)
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a queue group of that name."""
+        return self.find(group_id) is not None
+
+    def shares(self, group_id: str) -> bool:
+        """Whether its members share out messages rather than partitions."""
+        group = self.find(group_id)
+        return group is not None and group.settings.mode is Mode.SHARED and not group.is_dormant
+
+    def group(self, group_id: str) -> QueueGroup:
+        """A queue group.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        group = self.find(group_id)
+        if group is None:
+            raise GroupNotFoundError(f"there is no queue group {group_id!r}")
+        return group
+
+    def __iter__(self) -> Iterator[QueueGroup]:
+        return (group for shard in self._shards.values() for group in shard.groups.values())
+
+    def reading(self, key: QueueKey) -> list[QueueGroup]:
+        """The groups that read a partition."""
+        return [group for group in self if key in group.queues]
+
+    def shard_of(self, group: QueueGroup) -> QueueShard:
+        """The shard that keeps a group."""
+        return self._shards[self._shard_number(group.group_id)]
+
+    async def ready(self) -> None:
+        """Wait while groups are being built, except those whose log refuses changes."""
+        for shard in self._shards.values():
+            if not shard.state.is_active:
+                with suppress(CoordinatorUnavailableError):
+                    await shard.state.active()
+
+    def waiters(self, group_id: str) -> Waiters:
+        """Those who wait until a group has something for them."""
+        return self._waiters.setdefault(group_id, Waiters())
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all groups."""
+        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
+
+    def _shard_number(self, group_id: str) -> int:
+        number: int = mmh3.hash(group_id, signed=False)
+        return number % self._partition_count
+
+    async def _shard(self, group_id: str) -> QueueShard:
+        """The shard of a group, made with the topic that it lives in where it is not there."""
+        async with self._making:
+            await self._services.create_internal_topic(QUEUE_TOPIC, self._partition_count)
+            number = self._shard_number(group_id)
+            shard = self._shards.get(number) or await self._open_shard(number)
+        await shard.state.active()
+        return shard
+
+    async def _open_shard(self, number: int) -> QueueShard:
+        """This node leads a partition of the topic: load what is in it."""
+        services = self._services
+        log = services.state_logs.change_log(QUEUE_TOPIC, number, SnapshotKind.QUEUES)
+        shard = QueueShard(
+            log,
+            self._source,
+            self.now_ms,
+            services.executor,
+            on_lost=partial(self._on_lost, log.partition.name),
+            on_change=self._on_change,
+            on_timeout=self._on_timeout,
+            on_gone=self._on_gone,
+        )
+        await shard.state.open(log.partition.leader_epoch)
+        self._shards[number] = shard
+        return shard
+
+    def _on_lost(self, place: str, detail: str) -> None:
+        self._services.damage.note(DamageKind.STATE, place, detail, hash(detail))
+
+    def _source(self, key: QueueKey) -> QueueSource | None:
+        partition = self.partition(key)
+        return None if partition is None else QueueSource(partition.lanes, partition.log_start)
+
+    def partition(self, key: QueueKey) -> Partition | None:
+        """The partition of a queue, if it is still there."""
+        topic = self._services.topics.catalogue.by_id.get(key[0])
+        if topic is None:
+            return None
+        try:
+            return self._services.partitions.partition(PartitionId(topic.name, key[1]))
+        except TopicError:
+            return None
+
+    def _on_change(self, group: QueueGroup) -> None:
+        """Time has changed something in a group."""
+        self.waiters(group.group_id).wake()
+        self._services.dead_letters.look(group)
+
+    def _on_timeout(self, group: QueueGroup, key: QueueKey, ranges: list[Range]) -> None:
+        topic = self._services.topics.catalogue.by_id.get(key[0])
+        if topic is not None:
+            count = sum(end - first for first, end in ranges)
+            self._services.measures.timed_out(topic.name, group.group_id, count)
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.timed_out(group, key, ranges)
+
+    def _on_gone(
+        self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
+    ) -> None:
+        if self._services.queue_traces.is_on:
+            self._services.queue_traces.member_gone(group.group_id, member_id, changes)
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    async def open(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """The group of that name, made with these settings if there is none.
+
+        Raises:
+            InvalidGroupIdError: no group can have that name.
+            GroupModeError: there is a group of that name that works in another way.
+            TooManyGroupsError: there are as many as there may be.
+            CoordinatorUnavailableError: it could not be stored.
+        """
+        if not group_id:
+            raise InvalidGroupIdError("a group needs a name that is not empty")
+        if len(group_id) > MAX_ID_CHARS:
+            raise InvalidGroupIdError(
+                f"the group id has {len(group_id)} characters; {MAX_ID_CHARS} are allowed"
+            )
+        shard = await self._shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is not None and group.is_dormant and settings.mode is Mode.SHARED:
+            self._refuse_log_group(group_id, settings.mode)
+        if group is not None and group.settings_are_lost:
+            await shard.put_group(group_id, settings)
+        if group is not None:
+            if group.settings.mode is not settings.mode:
+                raise GroupModeError(
+                    f"group {group_id!r} hands out messages in {group.settings.mode} mode, not "
+                    f"{settings.mode}: join it so, or delete it first"
+                )
+            return group
+        self._refuse_log_group(group_id, settings.mode)
+        if len(shard.groups) >= self.max_groups:
+            raise TooManyGroupsError(
+                f"no room for group {group_id!r} beside {len(shard.groups)} others: delete some "
+                "that nobody needs"
+            )
+        return await shard.put_group(group_id, settings)
+
+    def _refuse_log_group(self, group_id: str, mode: Mode) -> None:
+        """Let nobody share a group with members that read by offsets.
+
+        An exclusive group may take over from a consumer group that everyone has left, and goes on
+        where that one stopped.
+        """
+        listings = self._services.groups.coordinator(group_id).list_groups()
+        for each in listings:
+            if each.group_id == group_id and (mode is Mode.SHARED or each.member_count):
+                raise GroupModeError(
+                    f"{group_id!r} is a consumer group, which reads by offsets: choose another "
+                    "name for a group that hands its messages out one by one"
+                )
+
+    async def join(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """`open` for a member: the group stays until it is deleted, also without topics."""
+        group = await self.open(group_id, msgspec.structs.replace(settings, was_joined=True))
+        if group.is_dormant:
+            return await self.follow(group_id, group.settings.joined_by(settings))
+        if not group.settings.was_joined:
+            joined = msgspec.structs.replace(group.settings, was_joined=True)
+            return await self.follow(group_id, joined)
+        return group
+
+    async def configure(self, group_id: str, changes: Mapping[str, object]) -> QueueGroup:
+        """Let a group follow other settings from now on, which an administrator has chosen.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+        """
+        return await self.follow(group_id, self.group(group_id).settings.with_changes(changes))
+
+    async def follow(self, group_id: str, settings: QueueSettings) -> QueueGroup:
+        """Let a group follow these settings, all of them. Raises like `configure`."""
+        return await self.shard_of(self.group(group_id)).put_group(group_id, settings)
+
+    async def delete(self, group_id: str) -> None:
+        """Forget a group and everything that it knows.
+
+        Raises:
+            GroupNotFoundError: there is none of that name.
+            NonEmptyGroupError: it has members.
+        """
+        group = self.group(group_id)
+        if len(group.members):
+            raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
+        await self.shard_of(group).forget_group(group)
+        self._waiters.pop(group_id, None)
+
+    def forget_topic(self, topic_id: object, partitions: Iterable[Partition]) -> None:
+        """A topic is gone; its messages are nobody's any more."""
+        for group in self:
+            for key in [key for key in group.queues if key[0] == topic_id]:
+                group.close(key)
+        for partition in partitions:
+            self._services.record_reader.forget(partition)
+
+    # --- What a group reads ----------------------------------------------------------------------
+
+    def partitions_of_topics(self, topics: Iterable[str]) -> list[PartitionId]:
+        """Every partition of those of the topics that exist, and are not the broker's own.
+
+        To hand out a message of the queue state would be one more message of it.
+        """
+        by_name = self._services.topics.catalogue.by_name
+        return [
+            PartitionId(name, number)
+            for name in sorted(topics)
+            if name in by_name and not by_name[name].is_internal
+            for number in range(by_name[name].partition_count)
+        ]
+
+    def key(self, partition_id: PartitionId) -> QueueKey:
+        """What a partition is called in the state of groups."""
+        return self._services.topics.catalogue.topic(
+            partition_id.topic
+        ).topic_id, partition_id.number
+
+    def keys_of(self, member: SharedMember) -> list[QueueKey]:
+        """The partitions that a member of a shared group takes from, in order."""
+        if member.assigned is not None:
+            return sorted(member.assigned)
+        return [self.key(each) for each in self.partitions_of_topics(member.topics)]
+
+    async def open_queues(self, group: QueueGroup, partitions: Iterable[PartitionId]) -> None:
+        """Begin to read those of the partitions that the group does not read yet."""
+        known = {topic_id for topic_id, _ in group.queues}
+        missing = {
+            key: self._services.partitions.partition(each)
+            for each in partitions
+            if (key := self.key(each)) not in group.queues
+        }
+        starts = {
+            key: await start_of(self._services, group, each, is_new_topic=key[0] not in known)
+            for key, each in missing.items()
+        }
+        changes: dict[QueueKey, list[Operation]] = {}
+        for key, start in starts.items():
+            if key not in group.queues:  # as it was before it was looked up
+                changes[key] = [ops.Opened(start)]
+        if changes:
+            await self.shard_of(group).store(group, changes)
+
+    async def reset(self, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Let a group without members go on elsewhere; it forgets what it knew of the partitions.
+
+        A negative offset is where the group begins by its settings.
+
+        Raises:
+            GroupNotFoundError, NonEmptyGroupError: it cannot be reset.
+        """
+        group = self.group(group_id)
+        if len(group.members) or group.unacked:
+            raise NonEmptyGroupError(
+                f"group {group_id!r} has members, or messages that they have not acknowledged: "
+                "stop them, and wait for the visibility timeout"
+            )
+        found = {each: self._services.partitions.partition(each) for each in offsets}
+        starts = {
+            self.key(each): ops.Opened(offset, is_set=True)
+            if offset >= 0
+            else ops.Opened(await reset_start(self._services, group.settings, found[each]))
+            for each, offset in offsets.items()
+        }
+        changes: dict[QueueKey, list[Operation]] = {
+            key: [opened] for key, opened in starts.items() if self.partition(key) is not None
+        }
+        await self.shard_of(group).store(group, changes)
+
+    async def close_topics(self, group_id: str, topics: Iterable[str]) -> None:
+        """Let a group forget what it knew of topics. Raises like `reset`."""
+        group = self.group(group_id)
+        if len(group.members):
+            raise NonEmptyGroupError(f"group {group_id!r} still has members: stop them first")
+        ids = {self._services.topics.catalogue.topic(name).topic_id for name in topics}
+        places = [key for key in group.queues if key[0] in ids]
+        await self.shard_of(group).forget_queues(group, places)
+
+    async def release_member(self, group: QueueGroup, member_id: str) -> None:
+        """Take back what a member has, and hand it to others at once."""
+        if await self.shard_of(group).release_member(group, member_id, self.now_ms()):
+            self._on_change(group)

@@ -1,0 +1,96 @@
+"""Stored batches for share consumers: sent whole, with the ranges of offsets that are theirs."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from goqueue.queues.start import isolation_of
+from goqueue.model.ranges import around
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goqueue.queues.acquired_batch import Portion
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.model.ranges import Range
+    from goqueue.reading.record_reader import RecordReader, StoredBatch
+
+
+def cut_whole(portion: Portion, left_bytes: int, *, is_first: bool) -> int:
+    """Give back what there is no room for, where whole batches are sent for some of their messages.
+
+    Each batch counts once, however few of its messages are meant. Says how much room is left.
+    """
+    kept: list[tuple[StoredBatch, int, int]] = []
+    back: list[Range] = []
+    counted: set[int] = set()
+    for batch, first, end in portion.loaded.parts:
+        base, size_bytes = batch.info.base_offset, batch.info.size_bytes
+        if base not in counted:
+            if size_bytes > left_bytes and (counted or not is_first):
+                back += around(first, end, portion.loaded.gone)
+                continue
+            counted.add(base)
+            left_bytes -= size_bytes
+        kept.append((batch, first, end))
+    portion.loaded.parts[:] = kept
+    portion.back += back
+    return left_bytes
+
+
+def round_up(group: QueueGroup, portion: Portion, reader: RecordReader) -> None:
+    """Reserve the rest of the batches of which the member gets some messages: of the same lanes."""
+    rest = [
+        (batch, (lane, first, end))
+        for (lane, base), batch in portion.batches_by_lane().items()
+        for first, end in portion.queue.available(lane, base, batch.info.next_offset)
+    ]
+    if not rest:
+        return
+    group.reserve_along(portion.queue, portion.reservation, [part for _, part in rest])
+    isolation = isolation_of(group.settings)
+    for batch, (_, first, end) in rest:
+        reader.sort(portion.partition, batch, (first, end), portion.loaded, isolation)
+
+
+def batches(portion: Portion) -> list[memoryview]:
+    """The stored batches that hold the messages, each once, in the order of their offsets."""
+    found = {batch.info.base_offset: batch.sound_data for batch, _, _ in portion.loaded.parts}
+    return [found[base] for base in sorted(found)]
+
+
+def acquired(portion: Portion, batch_size: int) -> Iterator[tuple[int, int, int]]:
+    """First and last offset of each run of messages, and how often they were delivered.
+
+    In the order of their offsets, whatever the lanes. A run has no gaps. It goes on over the next
+    batch as long as it is shorter than `batch_size`.
+    """
+    first = end = count = base = -1
+    for from_, to, delivered, batch_base in _pieces(portion):
+        is_full = batch_base != base and end - first >= batch_size
+        if from_ != end or delivered != count or is_full:
+            if end > first:
+                yield first, end - 1, count
+            first, count = from_, delivered
+        end, base = to, batch_base
+    if end > first:
+        yield first, end - 1, count
+
+
+def _pieces(portion: Portion) -> Iterator[tuple[int, int, int, int]]:
+    """Messages in a row of one batch that were delivered equally often, in order.
+
+    First offset, the offset behind the last, the number of deliveries, where the batch begins.
+    """
+    for span in sorted(portion.spans(), key=attrgetter("first")):
+        runs = [(span.first, span.end)]
+        if not span.batch.is_dense:
+            runs = list(around(span.first, span.end, portion.loaded.gone))
+        for run_first, run_end in runs:
+            first = run_first
+            for count, same in groupby(span.counts[first - span.first : run_end - span.first]):
+                end = first + sum(1 for _ in same)
+                yield first, end, count, span.batch.info.base_offset
+                first = end

@@ -1,0 +1,131 @@
+"""The schema registry as a use case: decide, store in the internal topic, then apply and tell.
+
+Changes come one after the other. Whoever asks while one is being stored sees what was before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
+from goqueue.model import internal_topics
+from goqueue.model.errors import RegistryUnavailableError
+from goqueue.partitions.damage import DamageKind
+from goqueue.runtime.tasks import in_thread
+from goqueue.schemas.registry import Registry
+from goqueue.state.serial import SerialShard
+from goqueue.storage.snapshot_kinds import SnapshotKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor
+
+    from goqueue.state.logs import StateLogs
+    from goqueue.partitions.damage import DamageReports
+    from goqueue.schemas.registry import Decided
+    from goqueue.state.log import StateEntry, StateLog
+    from goqueue.topics.catalogue import Topics
+
+_T = TypeVar("_T")
+
+SCHEMAS_TOPIC: Final = internal_topics.SCHEMAS
+
+
+class SchemaServices(Protocol):
+    """What the registry needs."""
+
+    state_logs: StateLogs
+    executor: Executor
+    topics: Topics
+    damage: DamageReports
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
+class Schemas:
+    """Every schema of this broker.
+
+    The topic is made with the first schema: a broker without schemas has none.
+    """
+
+    def __init__(self, services: SchemaServices) -> None:
+        self._services = services
+        self._engine = SchemaProcess(REGISTRY_LIMITS)
+        self.registry = Registry(self._engine)
+        self._loading = self.registry
+        self._shard = SerialShard(self, self._log, services.executor, _unavailable)
+
+    async def start(self) -> None:
+        """Load what is stored."""
+        if SCHEMAS_TOPIC in self._services.topics.catalogue.by_name:
+            await self._shard.open()
+
+    async def stop(self) -> None:
+        """Keep the state for the next start."""
+        await self._shard.close()
+        await in_thread(self._services.executor, self._engine.close)
+
+    async def _log(self) -> StateLog:
+        await self._services.create_internal_topic(SCHEMAS_TOPIC, 1)
+        return self._services.state_logs.log(SCHEMAS_TOPIC, 0, SnapshotKind.SCHEMAS)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._shard.snapshot_bytes
+
+    # --- Questions and changes -------------------------------------------------------------------
+
+    async def ask(self, question: Callable[[Registry], _T]) -> _T:
+        """Answer something that takes a while, in a thread; nothing changes meanwhile."""
+        return await self._shard.ask(lambda: self._answer(question))
+
+    async def change(self, decide: Callable[[Registry], Decided[_T]]) -> _T:
+        """Let the registry decide, make that durable, apply it.
+
+        Raises:
+            SchemaError: the registry refuses.
+            RegistryUnavailableError: it could not be stored; nothing has happened.
+        """
+
+        async def decided() -> Decided[_T]:
+            return await in_thread(self._services.executor, lambda: self._answer(decide))
+
+        return await self._shard.change(decided)
+
+    def _answer(self, question: Callable[[Registry], _T]) -> _T:
+        self._engine.begin()
+        return question(self.registry)
+
+    # --- What is stored --------------------------------------------------------------------------
+
+    def apply(self, entries: Sequence[StateEntry]) -> None:
+        """Take in what is stored now."""
+        self.registry.apply(entries)
+
+    def dump(self) -> Iterable[StateEntry]:
+        """Everything, as entries that would build it."""
+        return self.registry.contexts.dump()
+
+    def begin(self) -> None:
+        """A replay begins; until it is over, everybody sees what was before."""
+        self._loading = Registry(self._engine)
+
+    def replay(self, entries: Sequence[StateEntry], _lost_count: int) -> None:
+        """Take in entries as they were stored."""
+        self._loading.apply(entries)
+
+    def loaded(self, lost_count: int) -> None:
+        """The replay is over; report what is lost with entries that are damaged."""
+        self._loading.generation = self.registry.generation + 1
+        self.registry = self._loading
+        if lost_count:
+            for each in self.registry.state.after_loss(lost_count):
+                detail = f"{each} is lost with its schema: register it again"
+                place = f"{SCHEMAS_TOPIC}-0"
+                self._services.damage.note(DamageKind.STATE, place, detail, hash(each))
+
+
+def _unavailable() -> RegistryUnavailableError:
+    return RegistryUnavailableError("the registry's state could not be stored; try again")

@@ -1,0 +1,154 @@
+"""Carrying out what was decided: a marker for each partition, the offsets, then the last word.
+
+Interrupted anywhere, it can be done again. A partition whose log has the marker has nothing open
+any more and gets no second one; a group that has taken over the offsets has nothing staged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.model.errors import GoQueueError, TopicError
+from goqueue.partitions.markers import Marker
+from goqueue.partitions.partition import PartitionId
+from goqueue.transactions.states import TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from goqueue.groups.service import Groups
+    from goqueue.transactions.shard import TransactionShard
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition, Placed
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.transactions.messages import Effects, Ending
+    from goqueue.transactions.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+COORDINATOR_EPOCH: Final = 0
+"""Of a coordinator that has never moved, as on one node."""
+
+
+class TransactionEndServices(Protocol):
+    """What ending a transaction needs."""
+
+    measures: Measures
+    groups: Groups
+    partitions: Partitions
+
+
+class TransactionEnds:
+    """Ends transactions that are decided."""
+
+    def __init__(self, services: TransactionEndServices) -> None:
+        self._services = services
+        self._under_way: set[str] = set()
+
+    async def finish(
+        self, shard: TransactionShard, out: Effects, now_ms: Callable[[], int]
+    ) -> None:
+        """Carry out what an event decided; what cannot be done now is left for later."""
+        for ending in out.endings:
+            await self._try(shard, ending, now_ms)
+
+    async def finish_all(self, shard: TransactionShard, now_ms: Callable[[], int]) -> None:
+        """Carry out everything that a shard has decided and nobody is at work on."""
+        for ending in shard.coordinator.unfinished():
+            if ending.transactional_id not in self._under_way:
+                await self._try(shard, ending, now_ms)
+
+    async def _try(
+        self, shard: TransactionShard, ending: Ending, now_ms: Callable[[], int]
+    ) -> None:
+        self._under_way.add(ending.transactional_id)
+        try:
+            await self._carry_out(ending)
+            _, out = shard.perform(lambda core, out: core.completed(ending, now_ms(), out))
+            await shard.durable()
+        except GoQueueError as error:
+            _log.warning(
+                "the transaction of %r is not ended everywhere yet: %s",
+                ending.transactional_id,
+                error,
+            )
+        else:
+            self._services.measures.transactions_ended(out.durations_ms)
+        finally:
+            self._under_way.discard(ending.transactional_id)
+
+    async def _carry_out(self, ending: Ending) -> None:
+        """Do what is left to do. Raises, when all that could be done is, what could not be."""
+        refusal: GoQueueError | None = None
+        unsynced: list[tuple[Partition, Placed]] = []
+        for place in sorted(PartitionId(*each) for each in ending.partitions):
+            try:
+                if place.topic == OFFSETS_TOPIC:
+                    await self._end_offsets(place.number, ending)
+                else:
+                    self._end_at(place, ending, unsynced)
+            except GoQueueError as error:
+                refusal = refusal or error
+        if unsynced:
+            await asyncio.gather(*(partition.durable(placed) for partition, placed in unsynced))
+        if refusal is not None:
+            raise refusal
+
+    async def _end_offsets(self, number: int, ending: Ending) -> None:
+        commits = ending.marker is Marker.COMMIT
+        producer_id = ending.identity.producer_id
+        await self._services.groups.complete_transaction(number, producer_id, commit=commits)
+
+    def _end_at(
+        self, place: PartitionId, ending: Ending, unsynced: list[tuple[Partition, Placed]]
+    ) -> None:
+        try:
+            partition = self._services.partitions.partition(place)
+        except TopicError:
+            return  # it was deleted meanwhile, with everything in it
+        if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
+            return  # this is late: the producer is in its next transaction there
+        placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
+        if placed is not None and not partition.is_durable(placed):
+            unsynced.append((partition, placed))
+
+    def repair(
+        self, by_producer: Mapping[int, Transaction], is_damaged: Callable[[Transaction], bool]
+    ) -> int:
+        """End what the logs hold open and no coordinator knows of; returns how many.
+
+        Only damage or a power cut leads there, under a policy that lets it take the last moments of
+        a log: of a coordinator's, or the markers of a transaction that is done. Such records would
+        keep readers of committed records waiting for ever.
+
+        What is open in the epoch of a committed transaction is taken for a part of it, unless
+        `is_damaged` says that its coordinator has lost entries: then it may be the next one, which
+        nobody has committed.
+        """
+        count = 0
+        for partition in self._services.partitions:
+            for producer_id in partition.transactions.open_producers():
+                known = by_producer.get(producer_id)
+                if known is not None and known.state.is_open and partition.id in known.partitions:
+                    continue
+                commits = known is not None and known.state is TransactionState.COMPLETE_COMMIT
+                if known is not None and partition.sequences.epoch_of(producer_id) >= known.epoch:
+                    commits = commits and not is_damaged(known)
+                marker = Marker.COMMIT if commits else Marker.ABORT
+                epoch = max(known.epoch if known else 0, 0)
+                try:
+                    partition.append_marker(marker, producer_id, epoch, COORDINATOR_EPOCH)
+                except GoQueueError as error:
+                    _log.warning("%s: an open transaction stays: %s", partition.id, error)
+                    continue
+                _log.warning(
+                    "%s: producer %d had a transaction open that its coordinator does not know: %s",
+                    partition.id,
+                    producer_id,
+                    "committed" if commits else "aborted",
+                )
+                count += 1
+        return count

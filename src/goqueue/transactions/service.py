@@ -1,0 +1,406 @@
+"""Transactions as a use case: find the coordinator of an id, let it decide, carry it out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import mmh3
+
+from goqueue.groups.service import OFFSETS_TOPIC
+from goqueue.transactions.ends import TransactionEnds, TransactionEndServices
+from goqueue.transactions.shard import TransactionShard
+from goqueue.model import internal_topics
+from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
+from goqueue.partitions.partition import PartitionId
+from goqueue.runtime.tasks import PeriodicTasks
+from goqueue.storage.snapshot_kinds import SnapshotKind
+from goqueue.transactions.registry import EVERYTHING, verify
+from goqueue.transactions.series import series_of
+from goqueue.transactions.atomic_commit import SeriesCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Executor
+
+    from goqueue.groups.service import Groups
+    from goqueue.state.logs import StateLogs
+    from goqueue.groups.messages import CommitRequest, PartitionOutcomes
+    from goqueue.partitions.markers import Marker
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.publishing.publish import Publisher
+    from goqueue.records.batch import BatchInfo
+    from goqueue.topics.catalogue import Topics
+    from goqueue.transactions.messages import (
+        Effects,
+        EndRequest,
+        Identity,
+        InitRequest,
+        TransactionFilter,
+        TransactionView,
+    )
+    from goqueue.transactions.series import TogetherRequest
+    from goqueue.transactions.settings import TransactionSettings
+    from goqueue.transactions.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC: Final = internal_topics.TRANSACTION_STATE
+TRANSACTIONS_PARTITIONS: Final = 16
+
+CHECK_S: Final = 1.0
+"""Between looks for transactions that took too long, and for ones that could not be ended."""
+
+_INIT_TRIES: Final = 3
+
+
+class TransactionServices(TransactionEndServices, Protocol):
+    """What transactions need."""
+
+    state_logs: StateLogs
+    publisher: Publisher
+    topics: Topics
+    executor: Executor
+    producer_ids: ProducerIds
+    measures: Measures
+    groups: Groups
+
+    async def create_internal_topic(self, name: str, partition_count: int) -> None:
+        """Make one of the broker's own topics, if it is not there."""
+
+
+class Transactions:
+    """Every transactional id of this broker. Whatever refuses raises `TransactionError`."""
+
+    def __init__(
+        self,
+        services: TransactionServices,
+        settings: TransactionSettings,
+        partition_count: int = TRANSACTIONS_PARTITIONS,
+    ) -> None:
+        self._services = services
+        self.settings = settings
+        self._partition_count = partition_count
+        self._shards: dict[int, TransactionShard] = {}
+        self._by_producer: dict[int, Transaction] = {}
+        self._ends = TransactionEnds(services)
+        self._tasks = PeriodicTasks()
+        self._opening = asyncio.Lock()
+        self.now_ms = services.state_logs.clock.now_ms
+
+    # --- Starting and stopping -------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load every transaction that is stored, and carry out what was decided before."""
+        self._services.publisher.verify_transaction = self._verify
+        if TRANSACTIONS_TOPIC in self._services.topics.catalogue.by_name:
+            await self._ensure_open()
+        self._ends.repair(
+            self._by_producer, lambda each: self._shard_of(each.transactional_id).has_lost_entries
+        )
+        await self._finish_decided()
+        self._tasks.start("transactions", CHECK_S, self.check)
+
+    async def stop(self) -> None:
+        """Keep the state. What is open stays open, what is decided is ended by the next start."""
+        await self._tasks.stop()
+        for shard in self._shards.values():
+            await shard.state.save()
+            await shard.state.close()
+
+    async def _ensure_open(self) -> None:
+        """Make the topic for the first transactional id: most brokers never have one."""
+        async with self._opening:
+            if self._shards:
+                return
+            await self._services.create_internal_topic(TRANSACTIONS_TOPIC, self._partition_count)
+            topic = self._services.topics.catalogue.topic(TRANSACTIONS_TOPIC)
+            self._partition_count = topic.partition_count
+            # All at once: whoever asks meanwhile finds every shard, or none.
+            self._shards = {
+                number: await self._open_shard(number) for number in range(topic.partition_count)
+            }
+
+    async def _open_shard(self, number: int) -> TransactionShard:
+        """This node leads a partition of the topic: load what is in it."""
+        services = self._services
+        log = services.state_logs.log(TRANSACTIONS_TOPIC, number, SnapshotKind.TRANSACTIONS)
+        shard = TransactionShard(
+            log, self._new_coordinator, self._by_producer, self.now_ms, services.executor
+        )
+        await shard.state.open(log.partition.leader_epoch)
+        return shard
+
+    def _new_coordinator(self) -> SeriesCoordinator:
+        return SeriesCoordinator(self.settings, {}, _new_transaction_id)
+
+    def _shard_of(self, transactional_id: str) -> TransactionShard:
+        """The shard of an id. Raises `UnknownProducerError` before there are any ids."""
+        if not self._shards:
+            raise UnknownProducerError(
+                f"nobody has initialised a producer for {transactional_id!r}"
+            )
+        number: int = mmh3.hash(series_of(transactional_id), signed=False)
+        return self._shards[number % self._partition_count]
+
+    async def _active_shard(self, transactional_id: str) -> TransactionShard:
+        """The shard of an id, once it may act.
+
+        Raises:
+            UnknownProducerError: there are no ids yet.
+            TransactionCoordinatorUnavailableError: it may not act for a while.
+        """
+        shard = self._shard_of(transactional_id)
+        await shard.state.active()
+        return shard
+
+    # --- Producers -------------------------------------------------------------------------------
+
+    async def init_producer(self, request: InitRequest) -> Identity:
+        """Give an id to a producer; its predecessor is fenced, what that had open is aborted."""
+        await self._ensure_open()
+        shard = await self._active_shard(request.transactional_id)
+        for _ in range(_INIT_TRIES):
+            # Before the event, since nothing may be awaited in it; as a rule an id is reserved.
+            fresh_id = await self._services.producer_ids.peek()
+            identity, out = shard.perform(
+                partial(_init, request=request, fresh_id=fresh_id, now_ms=self.now_ms())
+            )
+            if identity is not None and identity.producer_id == fresh_id:
+                self._services.producer_ids.take(fresh_id)
+            await shard.durable()
+            if identity is not None:
+                return identity
+            await self._ends.finish(shard, out, self.now_ms)
+        raise ConcurrentTransactionsError(
+            f"the last transaction of {request.transactional_id!r} is still being ended"
+        )
+
+    def heartbeat(self, transactional_id: str, identity: Identity) -> None:
+        """The producer is alive."""
+        shard = self._shard_of(transactional_id)
+        shard.perform(lambda core, _: core.heartbeat(transactional_id, identity, self.now_ms()))
+
+    def transactional_id_of(self, producer_id: int) -> str:
+        """Which id a producer was initialised for.
+
+        Raises:
+            UnknownProducerError: none.
+        """
+        transaction = self._by_producer.get(producer_id)
+        if transaction is None:
+            raise UnknownProducerError(
+                f"producer {producer_id} has no transactional id: initialise the producer again"
+            )
+        return transaction.transactional_id
+
+    # --- One transaction -------------------------------------------------------------------------
+
+    async def begin(self, transactional_id: str, identity: Identity) -> str:
+        """Open a transaction; returns its id."""
+        shard = await self._active_shard(transactional_id)
+        transaction_id, out = shard.perform(
+            lambda core, out: core.begin(transactional_id, identity, self.now_ms(), out)
+        )
+        self._services.measures.transactions_started.add(out.started)
+        await shard.durable()
+        return transaction_id
+
+    async def add_partitions(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+    ) -> None:
+        """Let a transaction write to partitions, which exist; opens it if need be."""
+        shard = await self._active_shard(transactional_id)
+        _, out = shard.perform(
+            lambda core, out: core.add_partitions(
+                transactional_id, identity, partitions, self.now_ms(), out
+            )
+        )
+        self._services.measures.transactions_started.add(out.started)
+        await shard.durable()
+
+    def join(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+    ) -> bool:
+        """Like `add_partitions`, for a request that writes to them, and without waiting.
+
+        True when nothing may be written before `durable`: after a power cut the coordinator would
+        not know of the partition, and the producer, which has its answer, would commit the rest.
+        """
+        shard = self._shard_of(transactional_id)
+        known = self._by_producer.get(identity.producer_id)
+        if known is None or not known.holds(transactional_id, identity, partitions):
+            _, out = shard.perform(
+                lambda core, out: core.add_partitions(
+                    transactional_id, identity, partitions, self.now_ms(), out
+                )
+            )
+            self._services.measures.transactions_started.add(out.started)
+        return not shard.is_durable
+
+    async def durable(self, transactional_id: str) -> None:
+        """Return when what is stored of an id is as durable as its topic promises."""
+        await self._shard_of(transactional_id).durable()
+
+    async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
+        """Let a transaction commit offsets of a group."""
+        number = self._services.groups.shard_number(group_id)
+        place = PartitionId(OFFSETS_TOPIC, number)
+        await self.add_partitions(transactional_id, identity, [place])
+
+    async def stage_offsets(
+        self, transactional_id: str, identity: Identity, request: CommitRequest
+    ) -> PartitionOutcomes:
+        """Note offsets that count when the transaction commits; the group must be added to it."""
+        groups = self._services.groups
+        place = PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id))
+        self.verify(identity, place, transactional_id)
+        return await groups.stage(identity.producer_id, request)
+
+    async def end(self, transactional_id: str, identity: Identity, marker: Marker) -> None:
+        """Commit or abort. The decision is durable when this returns, and as a rule carried out.
+
+        Where a partition refuses its marker, it gets it later: nobody sees half of a transaction
+        there, because the last stable offset stays before it.
+        """
+        shard = await self._active_shard(transactional_id)
+        _, out = shard.perform(
+            lambda core, out: core.end(transactional_id, identity, marker, self.now_ms(), out)
+        )
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
+    async def end_and_renew(self, request: EndRequest) -> Identity:
+        """Like `end`, and the producer goes on in the next epoch; returns who it is then."""
+        shard = await self._active_shard(request.transactional_id)
+        fresh_id = await self._services.producer_ids.peek()
+        renewed, out = shard.perform(
+            lambda core, out: core.end_and_renew(request, fresh_id, self.now_ms(), out)
+        )
+        if renewed.producer_id == fresh_id:
+            self._services.producer_ids.take(fresh_id)
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+        return renewed
+
+    async def abort(self, transactional_id: str) -> None:
+        """Abort an open transaction for an administrator; its producer is fenced."""
+        self.describe(transactional_id)
+        shard = await self._active_shard(transactional_id)
+        _, out = shard.perform(lambda core, out: core.abort(transactional_id, self.now_ms(), out))
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
+    # --- Many transactions -----------------------------------------------------------------------
+
+    async def commit_together(self, request: TogetherRequest) -> bool:
+        """Commit the transactions of a batch, all or none; False when that was done before.
+
+        The decision is durable when this returns, whoever is killed then. Asked again, it answers
+        the same and does nothing: whoever got no answer may ask until there is one.
+        """
+        await self._ensure_open()
+        shard = await self._active_shard(request.series)
+        is_new, out = shard.perform(
+            lambda core, out: core.commit_together(request, self.now_ms(), out)
+        )
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+        return is_new
+
+    async def abort_together(self, request: TogetherRequest) -> None:
+        """Abort what a series has open, for a batch that was given up."""
+        await self._ensure_open()
+        shard = await self._active_shard(request.series)
+        _, out = shard.perform(lambda core, out: core.abort_together(request, self.now_ms(), out))
+        await shard.durable()
+        await self._ends.finish(shard, out, self.now_ms)
+
+    # --- Writing ---------------------------------------------------------------------------------
+
+    def _verify(self, info: BatchInfo, partition: PartitionId) -> None:
+        now_ms = self.now_ms()
+        verify(self._by_producer, info.producer_id, info.producer_epoch, partition, now_ms)
+
+    def verify(
+        self, identity: Identity, partition: PartitionId, transactional_id: str | None = None
+    ) -> None:
+        """Let a producer's transaction, of this id if one is given, write to a partition, or raise.
+
+        Raises:
+            FencedProducerError: a newer instance has taken over.
+            TransactionError: no transaction of the producer is open there.
+        """
+        if transactional_id is not None:
+            self._check_owner(transactional_id, identity)
+        verify(self._by_producer, *identity, partition, self.now_ms())
+
+    def _check_owner(self, transactional_id: str, identity: Identity) -> None:
+        if self.transactional_id_of(identity.producer_id) != transactional_id:
+            raise UnknownProducerError(
+                f"producer {identity.producer_id} is not the one of {transactional_id!r}"
+            )
+
+    # --- Looking ---------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionView:
+        """One id. Raises `UnknownTransactionalIdError`."""
+        for shard in self._shards.values():
+            if transactional_id in shard.coordinator.by_id:
+                return shard.coordinator.describe(transactional_id)
+        return self._new_coordinator().describe(transactional_id)
+
+    def list(self, wanted: TransactionFilter = EVERYTHING) -> list[TransactionView]:
+        """The ids that a filter lets through."""
+        now_ms = self.now_ms()
+        return [line for core in self.coordinators() for line in core.list(wanted, now_ms)]
+
+    def coordinators(self) -> Iterator[SeriesCoordinator]:
+        """Every coordinator that has ids, for reading."""
+        return (shard.coordinator for shard in self._shards.values())
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshots of all coordinators."""
+        return sum(shard.state.log.snapshot_bytes for shard in self._shards.values())
+
+    @property
+    def records_since_snapshot(self) -> int:
+        """What a start would have to replay."""
+        return sum(shard.state.log.records_since_snapshot for shard in self._shards.values())
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of the logs of all coordinators."""
+        return sum(shard.state.log.partition.size_bytes for shard in self._shards.values())
+
+    # --- Time ------------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Abort what took too long, forget old ids, and end what could not be ended before."""
+        for shard in tuple(self._shards.values()):
+            await shard.state.active()
+            _, out = shard.perform(lambda core, out: core.tick(self.now_ms(), out))
+            for ending in out.endings:
+                _log.info("aborting the transaction of %r: too long", ending.transactional_id)
+            await shard.durable()
+            await self._ends.finish(shard, out, self.now_ms)
+        await self._finish_decided()
+
+    async def _finish_decided(self) -> None:
+        for shard in tuple(self._shards.values()):
+            await self._ends.finish_all(shard, self.now_ms)
+
+
+def _init(
+    core: SeriesCoordinator, out: Effects, *, request: InitRequest, fresh_id: int, now_ms: int
+) -> Identity | None:
+    return core.init_producer(request, fresh_id, now_ms, out)
+
+
+def _new_transaction_id(now_ms: int) -> str:
+    return f"txn-{now_ms}-{secrets.token_hex(8)}"

@@ -1,0 +1,119 @@
+"""Messages in a transaction, for protocols whose clients do not make batches themselves.
+
+The broker adds the partitions to the transaction and numbers the messages, unless the producer
+numbers them itself and so may send them twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from goqueue.model.errors import InvalidTransactionRequestError
+from goqueue.partitions.partition import PartitionId
+from goqueue.publishing.messages import ProducerSequence, misfits_among
+from goqueue.publishing.publish import Acks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.transactions.service import Transactions
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.publishing.messages import MessageResult, MessageWriter, Misfits
+    from goqueue.publishing.new_messages import NewMessage
+    from goqueue.topics.catalogue import Topics
+    from goqueue.transactions.messages import Identity
+
+
+class TransactionWriterServices(Protocol):
+    """What publishing in a transaction needs."""
+
+    topics: Topics
+    writer: MessageWriter
+    partitions: Partitions
+    transactions: Transactions
+
+
+class TransactionPublished(NamedTuple):
+    """What became of messages that were published in a transaction."""
+
+    results: list[MessageResult]
+    """One for each message, in their order."""
+    duplicate: bool
+    """They were there already, as the producer's own numbers told."""
+
+
+class TransactionWriter:
+    """Publishes messages as part of a producer's open transaction."""
+
+    def __init__(self, services: TransactionWriterServices) -> None:
+        self._services = services
+
+    async def publish(
+        self,
+        identity: Identity,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        first_sequence: int | None = None,
+    ) -> TransactionPublished:
+        """Publish messages to one topic; those for one partition are stored all or none.
+
+        With `first_sequence`, the producer's own number of the first, all must go to the same
+        partition.
+
+        Raises:
+            TopicError: there is no such topic or partition; nothing was published.
+            TransactionError, FencedProducerError: the producer may not; nothing was published.
+        """
+        services = self._services
+        topic = services.topics.catalogue.topic(topic_name)
+        portions: dict[int, list[int]] = {}
+        misfits = await services.writer.checked(topic_name, messages)
+        for index, message in enumerate(messages):
+            portions.setdefault(services.writer.partition_of(topic, message), []).append(index)
+        if first_sequence is not None and len(portions) > 1:
+            raise InvalidTransactionRequestError(
+                "messages with a sequence go to one partition: name it, or give them the same key"
+            )
+        places = [PartitionId(topic_name, number) for number in portions]
+        for place in places:
+            services.partitions.partition(place)
+        transactional_id = services.transactions.transactional_id_of(identity.producer_id)
+        await services.transactions.add_partitions(transactional_id, identity, places)
+        return await self._store(
+            identity, topic_name, messages, portions, misfits, first_sequence=first_sequence
+        )
+
+    async def _store(
+        self,
+        identity: Identity,
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        portions: dict[int, list[int]],
+        misfits: Misfits | None,
+        *,
+        first_sequence: int | None,
+    ) -> TransactionPublished:
+        """Append everything before anything is awaited, so that the numbers are in order."""
+        under_way = []
+        for number, indexes in portions.items():
+            chosen = [messages[index]._replace(partition=number) for index in indexes]
+            first = first_sequence
+            if first is None:
+                first = self._next_sequence(PartitionId(topic_name, number), identity)
+            producer = ProducerSequence(*identity, first, is_transactional=True)
+            checked = None if misfits is None else misfits_among(misfits, indexes)
+            publishing = self._services.writer.begin(
+                topic_name, chosen, Acks.ALL, producer, checked=checked
+            )
+            under_way.append((indexes, publishing))
+        found: dict[int, MessageResult] = {}
+        for indexes, publishing in under_way:
+            found.update(zip(indexes, await publishing.settled(), strict=True))
+        return TransactionPublished(
+            [found[index] for index in range(len(messages))],
+            all(publishing.is_duplicate for _, publishing in under_way),
+        )
+
+    def _next_sequence(self, place: PartitionId, identity: Identity) -> int:
+        sequences = self._services.partitions.partition(place).sequences
+        return (sequences.last_sequence(*identity) + 1) % (1 << 31)
