@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks._delay_broker import make_broker, resident_bytes
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.delivery.settings import QueueSettings
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

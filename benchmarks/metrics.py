@@ -19,11 +19,11 @@ from prometheus_client.registry import Collector
 from benchmarks._turns import expect
 from benchmarks.harness import Run, benchmark
 from goqueue.administration.offsets import set_offsets
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.metrics import names
 from goqueue.metrics.exposition import PREFIX, exposition
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
 

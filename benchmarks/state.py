@@ -12,12 +12,12 @@ from benchmarks.harness import Run, benchmark
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import DiskError
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.runtime.clock import SystemClock

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.dead_letters.redrive import RedriveRequest
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
 from goqueue.groups.messages import (
     CommitRequest,
@@ -36,6 +33,9 @@ from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import PublishRequest
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.runtime.disk import SystemDisk, SystemFile, translate
 from goqueue.schemas.model import Schema, SchemaType

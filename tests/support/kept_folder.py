@@ -14,13 +14,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.pipelines.service import PipelineFields
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId
+from goqueue.pipelines.service import PipelineFields
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records.batch import TRANSACTIONAL
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.transactions.messages import InitRequest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.queues.delivery.settings import Mode
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupNotFoundError, NonEmptyGroupError
+from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
     from goqueue.partitions.measures import Measures
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 

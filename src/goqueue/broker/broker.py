@@ -10,27 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from goqueue.access.users import Users
-from goqueue.queues.acknowledging import Settler
-from goqueue.groups.service import Groups
-from goqueue.queues.dead_letters.service import DeadLetters
-from goqueue.delays.traces import DelayTraces
-from goqueue.delays.service import Delays
-from goqueue.queues.delivering import Deliverer
-from goqueue.queues.dead_letters.letters import Letters
-from goqueue.groups.membership import Memberships
-from goqueue.pipelines.service import Pipelines
-from goqueue.queues.members import QueueMembers
-from goqueue.queues.traces import QueueTraces
-from goqueue.queues.service import Queues
-from goqueue.queues.dead_letters.redrive import Redrives
-from goqueue.schemas.validation import SchemaValidator
-from goqueue.schemas.service import Schemas
-from goqueue.state.logs import StateLogs
-from goqueue.transactions.writer import TransactionWriter
-from goqueue.transactions.service import Transactions
 from goqueue.configs.broker_configs import BrokerConfigs
 from goqueue.configs.broker_setting_table import COMPACTION_INTERVAL, PRODUCER_EXPIRY
 from goqueue.configs.coordinated_group_configs import CoordinatedGroupConfigs
+from goqueue.delays.service import Delays
+from goqueue.delays.traces import DelayTraces
+from goqueue.groups.membership import Memberships
+from goqueue.groups.service import Groups
 from goqueue.insight.backlogs import Backlogs
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.insight.history import STEP_S, History
@@ -53,22 +39,36 @@ from goqueue.partitions.measures import Measures
 from goqueue.partitions.partitions import Partitions
 from goqueue.partitions.producer_ids import ProducerIds
 from goqueue.partitions.upkeep import MaintenanceSettings
+from goqueue.pipelines.service import Pipelines
 from goqueue.publishing.large_batches import LargeBatches
 from goqueue.publishing.messages import MessageWriter
 from goqueue.publishing.publish import Publisher
 from goqueue.publishing.traces import PublishTraces
+from goqueue.queues.acknowledging import Settler
+from goqueue.queues.dead_letters.letters import Letters
+from goqueue.queues.dead_letters.redrive import Redrives
+from goqueue.queues.dead_letters.service import DeadLetters
+from goqueue.queues.delivering import Deliverer
+from goqueue.queues.members import QueueMembers
+from goqueue.queues.service import Queues
+from goqueue.queues.traces import QueueTraces
 from goqueue.reading.fetch import Fetcher
 from goqueue.reading.record_reader import RecordReader
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.reading.time_range import TimeRanges
 from goqueue.runtime.clock import SystemClock
 from goqueue.runtime.disk import SystemDisk
+from goqueue.schemas.service import Schemas
+from goqueue.schemas.validation import SchemaValidator
+from goqueue.state.logs import StateLogs
 from goqueue.storage.open_files import OpenFiles
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.topics.catalogue import Topics
 from goqueue.tracing.log_groups import LogGroupTraces
 from goqueue.tracing.store import TraceStore
 from goqueue.tracing.tracer import Tracer
+from goqueue.transactions.service import Transactions
+from goqueue.transactions.writer import TransactionWriter
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping

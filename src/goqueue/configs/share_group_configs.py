@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import InvalidTopicConfigError
+from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
 from goqueue.queues.share.members import check_is_free
 from goqueue.queues.share.settings import SHARE_SETTINGS
-from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
-from goqueue.model.errors import InvalidTopicConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.groups.settings import GroupSettings
+    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.queues.service import Queues
     from goqueue.queues.share.settings import ShareSetting
-    from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.groups.settings import GroupSettings
 
 
 class GroupConfigs:

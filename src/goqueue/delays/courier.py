@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.delays.intake import DelayIntake
-    from goqueue.delays.store import DelayLedger, DelayStore
     from goqueue.delays.book import DelayBook
     from goqueue.delays.deltas import Delta
     from goqueue.delays.due_index import DueIndex
     from goqueue.delays.entries import Waiting
+    from goqueue.delays.intake import DelayIntake
+    from goqueue.delays.store import DelayLedger, DelayStore
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.publishing.handover import Handover

@@ -23,9 +23,9 @@ from goqueue.records import Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from goqueue.delays.store import DelayStore
     from goqueue.delays.book import DelayBook
     from goqueue.delays.due_index import DueIndex
+    from goqueue.delays.store import DelayStore
     from goqueue.publishing.delivery_headers import Delayed, Later
     from goqueue.records import BatchInfo
     from goqueue.runtime.clock import Clock

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from goqueue.delays.due_index import DueIndex
     from goqueue.delays.slot_files import DelaySlots
     from goqueue.delays.store import DelayLedger, DelayStore
-    from goqueue.delays.due_index import DueIndex
     from goqueue.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.delays.courier import Courier
+from goqueue.delays.due_index import DueIndex
+from goqueue.delays.entries import CLASSES
 from goqueue.delays.intake import DelayIntake
 from goqueue.delays.keeper import DelayKeeper
 from goqueue.delays.recovery import Targets, recover, restore_half_done
 from goqueue.delays.repeats import RepeatedBatches
 from goqueue.delays.slot_files import DelaySlots
-from goqueue.delays.store import DelayLedger, DelayStore
-from goqueue.delays.due_index import DueIndex
-from goqueue.delays.entries import CLASSES
 from goqueue.delays.slots import SlotFiles
+from goqueue.delays.store import DelayLedger, DelayStore
 from goqueue.model import internal_topics
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.handover import Handover
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from goqueue.delays.book import DelayBook
     from goqueue.delays.courier import OnFired
     from goqueue.delays.recovery import Recovered
-    from goqueue.state.logs import StateLogs
-    from goqueue.delays.book import DelayBook
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
 
 DELAYED_TOPIC: Final = internal_topics.DELAYED

@@ -17,11 +17,11 @@ from goqueue.partitions.partition import PartitionId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from goqueue.delays.deltas import Delta
+    from goqueue.delays.entries import Waiting
     from goqueue.delays.intake import DelayIntake
     from goqueue.delays.repeats import RepeatedBatches
     from goqueue.delays.store import DelayStore
-    from goqueue.delays.deltas import Delta
-    from goqueue.delays.entries import Waiting
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.topics.catalogue import Topics

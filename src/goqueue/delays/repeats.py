@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
+    from goqueue.delays.entries import Waiting
     from goqueue.delays.intake import BatchKey, DelayIntake
     from goqueue.delays.store import DelayStore
-    from goqueue.delays.entries import Waiting
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.publishing.delivery_headers import Later

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from goqueue.delays.courier import AHEAD_MS
-from goqueue.delays.parts import DelayPartServices, open_parts
-from goqueue.delays.views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.delays.deltas import Ended, ProducerGiven
 from goqueue.delays.entries import DelayedState
+from goqueue.delays.parts import DelayPartServices, open_parts
+from goqueue.delays.views import DelayedMessage, DelayStats, found_in, ids_in, message_of
 from goqueue.delays.wheel import TICK_MS
 from goqueue.metrics import names
 from goqueue.model.errors import (
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from goqueue.delays.courier import Due
     from goqueue.delays.parts import DelayParts
-    from goqueue.delays.traces import DelayTraces
     from goqueue.delays.timeline import Timeline
+    from goqueue.delays.traces import DelayTraces
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition

@@ -17,9 +17,9 @@ from goqueue.partitions.damage import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from goqueue.delays.store import DelayStore
     from goqueue.delays.book import DelayBook
     from goqueue.delays.slots import LoadedSlot, SlotFiles
+    from goqueue.delays.store import DelayStore
     from goqueue.partitions.damage import DamageReports
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.delays.store import DelayStore
     from goqueue.delays.book import DelayBook, Range
     from goqueue.delays.entries import Waiting
+    from goqueue.delays.store import DelayStore
     from goqueue.delays.wheel import WheelStats
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic

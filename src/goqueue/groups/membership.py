@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.groups.service import Groups
     from goqueue.groups.describe import ConsumerMemberDescription
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
+    from goqueue.groups.service import Groups
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import mmh3
 
-from goqueue.groups.shard import GroupShard
-from goqueue.groups.streams.internal_topics import TopicCreation, with_internal_topics
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import (
     JOINING_EPOCH,
@@ -22,6 +20,8 @@ from goqueue.groups.messages import (
     StreamsHeartbeatResult,
     SyncResult,
 )
+from goqueue.groups.shard import GroupShard
+from goqueue.groups.streams.internal_topics import TopicCreation, with_internal_topics
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.state.logs import StateLogs
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.effects import Effects, OffsetMove, Token
     from goqueue.groups.messages import (
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
     from goqueue.tracing.log_groups import LogGroupTraces
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
-from goqueue.pipelines.service import FAILED, LOST
 from goqueue.partitions.damage import DamageKind
+from goqueue.pipelines.service import FAILED, LOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.pipelines.service import Pipelines
-    from goqueue.transactions.service import Transactions
     from goqueue.insight.group_views import GroupLine
     from goqueue.insight.history import GroupLines, History, Lately
     from goqueue.insight.overview import Inventory
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.health import HealthReport
+    from goqueue.pipelines.service import Pipelines
     from goqueue.publishing.publish import Publisher
+    from goqueue.transactions.service import Transactions
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
     from goqueue.model.lag import PartitionLag
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 

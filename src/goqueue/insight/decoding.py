@@ -13,10 +13,10 @@ from goqueue.schemas.model import SchemaType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.schemas.service import Schemas
     from goqueue.records import Record
     from goqueue.schemas.frames import Frame
     from goqueue.schemas.registry import Registry
+    from goqueue.schemas.service import Schemas
 
 MAX_DECODED_BYTES: Final = 256 * 1024
 """Larger values are not decoded: whoever wants them whole decodes them on their side."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.queues.views import queue_views
-from goqueue.queues.delivery.settings import Mode
 from goqueue.groups.consumer.protocol import assigned_partitions
 from goqueue.groups.describe import GroupType
 from goqueue.groups.stats import LeaveReason
@@ -14,28 +12,30 @@ from goqueue.insight.group_views import is_listed, shared_state
 from goqueue.insight.lag import group_lag
 from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
+from goqueue.queues.delivery.settings import Mode
+from goqueue.queues.views import queue_views
 from goqueue.storage.compaction.compaction import dirty_ratio
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
-    from goqueue.schemas.service import Schemas
-    from goqueue.transactions.service import Transactions
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.coordinator import GroupCoordinator
     from goqueue.groups.describe import GroupListing
+    from goqueue.groups.service import Groups
     from goqueue.insight.backlogs import Backlogs
     from goqueue.metrics.kinds import CounterName, GaugeName
     from goqueue.metrics.registry import Metrics, Samples
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
+    from goqueue.schemas.service import Schemas
     from goqueue.storage.log import Log
     from goqueue.topics.catalogue import Topics
+    from goqueue.transactions.service import Transactions
 
 
 class GaugeServices(Protocol):

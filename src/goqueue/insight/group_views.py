@@ -6,19 +6,19 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.queues.delivery.settings import Mode
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.topics import TopicIdPartition
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 _EMPTY: Final = "Empty"

@@ -28,10 +28,10 @@ from goqueue.metrics import names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.insight.backlogs import Backlog, Backlogs
     from goqueue.metrics.registry import Metrics
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
 
 STEP_S: Final = 5.0

@@ -17,11 +17,11 @@ from goqueue.partitions.partition import PartitionId
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.groups.service import Groups
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.groups.describe import Reading
+    from goqueue.groups.service import Groups
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
-    from goqueue.queues.dead_letters.letters import Letters
-    from goqueue.pipelines.service import Pipelines
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
+    from goqueue.pipelines.service import Pipelines
+    from goqueue.queues.dead_letters.letters import Letters
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 

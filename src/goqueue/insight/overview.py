@@ -9,24 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.queues.views import queue_views
 from goqueue.insight.group_views import is_listed, list_groups
 from goqueue.model.errors import GoQueueError
+from goqueue.queues.views import queue_views
 from goqueue.transactions.messages import TransactionFilter
 
 if TYPE_CHECKING:
-    from goqueue.groups.service import Groups
     from goqueue.delays.service import Delays
-    from goqueue.queues.dead_letters.letters import Letters
-    from goqueue.queues.service import Queues
-    from goqueue.schemas.service import Schemas
-    from goqueue.transactions.service import Transactions
+    from goqueue.groups.service import Groups
     from goqueue.insight.group_views import GroupLine
     from goqueue.insight.history import History
     from goqueue.insight.new_dead_letters import DeadLetterCount, NewDeadLetters
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.dead_letters.letters import Letters
+    from goqueue.queues.service import Queues
+    from goqueue.schemas.service import Schemas
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import TransactionView
+    from goqueue.transactions.service import Transactions
 
 _OPEN: Final = TransactionFilter(states=frozenset({"Ongoing"}))
 

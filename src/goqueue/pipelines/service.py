@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.state.logs import StateLogs
     from goqueue.runtime.clock import Clock
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
 
 _log = logging.getLogger(__name__)

@@ -8,10 +8,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.queues.receipt_owners import MOST_LOOKS, owner
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import (
     GoQueueError,
@@ -20,23 +16,27 @@ from goqueue.model.errors import (
     ReceiptError,
     UnknownReceiptError,
 )
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode
+from goqueue.queues.receipt_owners import MOST_LOOKS, owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import PartitionId
+    from goqueue.partitions.partitions import Partitions
     from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.members import QueueMember, QueueMembers
-    from goqueue.queues.traces import QueueTraces, TracedVerdict
-    from goqueue.queues.service import Queues
-    from goqueue.queues.runs import Run
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.receipts import Receipt
-    from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import PartitionId
-    from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.members import QueueMember, QueueMembers
+    from goqueue.queues.runs import Run
+    from goqueue.queues.service import Queues
+    from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.delivery.receipts import Receipt
 from goqueue.model.delivery import TTL_HEADER, milliseconds
 from goqueue.model.ranges import around
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.receipts import Receipt
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.partition import Partition
     from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.reservations import Reservation
-    from goqueue.model.ranges import Range
-    from goqueue.partitions.partition import Partition
     from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record
 

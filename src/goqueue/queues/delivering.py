@@ -6,40 +6,40 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.queues.acknowledging import MAX_REASON_CHARS
-from goqueue.queues.acquired_batch import Portion, cut, take_expired
-from goqueue.queues.start import isolation_of
-from goqueue.queues.runs import runs_of
-from goqueue.queues.whole_batches import cut_whole, round_up
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.decisions import doom
-from goqueue.queues.delivery.group import Source
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
 from goqueue.partitions.damage import describe
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
+from goqueue.queues.acknowledging import MAX_REASON_CHARS
+from goqueue.queues.acquired_batch import Portion, cut, take_expired
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import doom
+from goqueue.queues.delivery.group import Source
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.runs import runs_of
+from goqueue.queues.start import isolation_of
+from goqueue.queues.whole_batches import cut_whole, round_up
 from goqueue.reading.record_reader import MAX_CACHED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.acquired_batch import Delivery
-    from goqueue.queues.members import QueueMember, QueueMembers
-    from goqueue.queues.shard import QueueShard
-    from goqueue.queues.traces import QueueTraces
-    from goqueue.queues.service import Queues
-    from goqueue.queues.runs import Run
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
-    from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.reservations import Reservation
     from goqueue.model.ranges import Range
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.acquired_batch import Delivery
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.reservations import Reservation
+    from goqueue.queues.members import QueueMember, QueueMembers
+    from goqueue.queues.runs import Run
+    from goqueue.queues.service import Queues
+    from goqueue.queues.shard import QueueShard
+    from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Record
     from goqueue.records.salvage import Fault

@@ -14,19 +14,19 @@ from uuid import UUID
 
 import msgspec
 
+from goqueue.model.errors import CorruptQueueStateError, InvariantError
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import QueueGroup
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.model.errors import CorruptQueueStateError, InvariantError
 from goqueue.state.log import BEGIN, END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.operations import Operation
-    from goqueue.partitions.lane_index import LaneIndex
     from goqueue.state.log import StateEntry
 
 _GROUP: Final = b"g"

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
+from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
+from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import Mode
-from goqueue.model.errors import InternalTopicError, InvalidGroupIdError, InvalidGroupRequestError
-from goqueue.model.limits import MAX_ID_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.membership import Member, Memberships
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.partitions.partition import PartitionId
+    from goqueue.queues.delivery.settings import QueueSettings
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 HEARTBEAT_INTERVAL_MS: Final = 5_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.queues.delivery.decisions import is_open, refusal
 from goqueue.model.errors import ExpiredReceiptError, ForeignReceiptError, UnknownReceiptError
+from goqueue.queues.delivery.decisions import is_open, refusal
 
 if TYPE_CHECKING:
+    from goqueue.model.errors import ReceiptError
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
     from goqueue.queues.delivery.receipts import Receipt
-    from goqueue.model.errors import ReceiptError
 
 MOST_LOOKS: Final = 20_000
 """Into groups, before others have their turn: a request that needs more is taken in parts."""

@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import mmh3
 import msgspec
 
-from goqueue.queues.entries import QueueSource
-from goqueue.queues.shard import QueueShard
-from goqueue.queues.start import StartServices, reset_start, start_of
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model import internal_topics
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -29,6 +24,11 @@ from goqueue.model.limits import MAX_ID_CHARS
 from goqueue.partitions.damage import DamageKind
 from goqueue.partitions.partition import PartitionId
 from goqueue.partitions.waiting import Waiters
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.queues.entries import QueueSource
+from goqueue.queues.shard import QueueShard
+from goqueue.queues.start import StartServices, reset_start, start_of
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
-    from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.traces import QueueTraces
-    from goqueue.state.logs import StateLogs
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
-    from goqueue.queues.delivery.members import SharedMember
-    from goqueue.queues.delivery.operations import Operation
     from goqueue.model.ranges import Range
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.members import SharedMember
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE

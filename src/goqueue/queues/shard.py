@@ -9,6 +9,10 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import CoordinatorUnavailableError, StorageError
+from goqueue.queues.delivery.decisions import TIMED_OUT, release
+from goqueue.queues.delivery.group import QueueGroup
+from goqueue.queues.delivery.operations import Opened
 from goqueue.queues.entries import (
     QueueReplay,
     changes_entry,
@@ -17,22 +21,18 @@ from goqueue.queues.entries import (
     queue_key,
     settings_entry,
 )
-from goqueue.queues.delivery.decisions import TIMED_OUT, release
-from goqueue.queues.delivery.group import QueueGroup
-from goqueue.queues.delivery.operations import Opened
-from goqueue.model.errors import CoordinatorUnavailableError, StorageError
 from goqueue.state.shard import RETRY_S, StateShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.queues.entries import QueueSource
+    from goqueue.model.ranges import Range
     from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.model.ranges import Range
+    from goqueue.queues.entries import QueueSource
     from goqueue.state.log import StateEntry, StateLog
 
 _SHORTEST_WAIT_S: Final = 0.02

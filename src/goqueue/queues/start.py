@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.groups.service import Groups
+    from goqueue.partitions.partition import Partition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.partitions.partition import Partition
     from goqueue.runtime.clock import Clock
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
+    from goqueue.model.ranges import Range
     from goqueue.queues.acknowledging import Judgement
     from goqueue.queues.acquired_batch import Portion, Span
-    from goqueue.queues.members import QueueMember
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import Doom, PartitionQueue
-    from goqueue.model.ranges import Range
+    from goqueue.queues.members import QueueMember
     from goqueue.records import Record
     from goqueue.tracing.tracer import Parts, Place, Tracer
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.queues.start import isolation_of
+from goqueue.model.delivery import Priority
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.model.delivery import Priority
+from goqueue.queues.start import isolation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.queues.service import Queues
+    from goqueue.partitions.partition import Isolation, Partition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.queue import PartitionQueue
-    from goqueue.partitions.partition import Isolation, Partition
+    from goqueue.queues.service import Queues
 
 MAX_COUNTED: Final = 100_000
 """Messages that are ready are counted up to here: further on every run of a lane would have to be

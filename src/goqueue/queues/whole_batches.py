@@ -6,15 +6,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from goqueue.queues.start import isolation_of
 from goqueue.model.ranges import around
+from goqueue.queues.start import isolation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.model.ranges import Range
     from goqueue.queues.acquired_batch import Portion
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.model.ranges import Range
     from goqueue.reading.record_reader import RecordReader, StoredBatch
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.model import internal_topics
 from goqueue.model.errors import RegistryUnavailableError
 from goqueue.partitions.damage import DamageKind
 from goqueue.runtime.tasks import in_thread
+from goqueue.schemas.process import REGISTRY_LIMITS, SchemaProcess
 from goqueue.schemas.registry import Registry
 from goqueue.state.serial import SerialShard
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
-    from goqueue.state.logs import StateLogs
     from goqueue.partitions.damage import DamageReports
     from goqueue.schemas.registry import Decided
     from goqueue.state.log import StateEntry, StateLog
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
 
 _T = TypeVar("_T")

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
+from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.server.config_kinds import DAY, MINUTE, SECOND, YEAR, Choice, Duration, Size, Whole
 from goqueue.server.config_table import setting
 from goqueue.transactions.settings import TransactionSettings

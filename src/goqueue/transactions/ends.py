@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.groups.service import Groups
-    from goqueue.transactions.shard import TransactionShard
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.transactions.messages import Effects, Ending
+    from goqueue.transactions.shard import TransactionShard
     from goqueue.transactions.transaction import Transaction
 
 _log = logging.getLogger(__name__)

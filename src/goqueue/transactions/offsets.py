@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.membership import Memberships
-    from goqueue.queues.service import Queues
-    from goqueue.transactions.service import Transactions
     from goqueue.groups.messages import PartitionOutcomes
     from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.service import Queues
     from goqueue.transactions.messages import Identity
+    from goqueue.transactions.service import Transactions
 
 
 class TransactionOffsetServices(Protocol):

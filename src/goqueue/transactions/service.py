@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Final, Protocol
 import mmh3
 
 from goqueue.groups.service import OFFSETS_TOPIC
-from goqueue.transactions.ends import TransactionEnds, TransactionEndServices
-from goqueue.transactions.shard import TransactionShard
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
 from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.storage.snapshot_kinds import SnapshotKind
+from goqueue.transactions.atomic_commit import SeriesCoordinator
+from goqueue.transactions.ends import TransactionEnds, TransactionEndServices
 from goqueue.transactions.registry import EVERYTHING, verify
 from goqueue.transactions.series import series_of
-from goqueue.transactions.atomic_commit import SeriesCoordinator
+from goqueue.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
 
-    from goqueue.groups.service import Groups
-    from goqueue.state.logs import StateLogs
     from goqueue.groups.messages import CommitRequest, PartitionOutcomes
+    from goqueue.groups.service import Groups
     from goqueue.partitions.markers import Marker
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.publishing.publish import Publisher
     from goqueue.records.batch import BatchInfo
+    from goqueue.state.logs import StateLogs
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import (
         Effects,

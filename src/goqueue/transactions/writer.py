@@ -16,12 +16,12 @@ from goqueue.publishing.publish import Acks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.transactions.service import Transactions
     from goqueue.partitions.partitions import Partitions
     from goqueue.publishing.messages import MessageResult, MessageWriter, Misfits
     from goqueue.publishing.new_messages import NewMessage
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.messages import Identity
+    from goqueue.transactions.service import Transactions
 
 
 class TransactionWriterServices(Protocol):

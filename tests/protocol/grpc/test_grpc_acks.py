@@ -8,8 +8,8 @@ import random
 import grpc
 import pytest
 
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.wire.grpc.contract import ERROR_KEY
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.administration.offsets import set_offsets
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

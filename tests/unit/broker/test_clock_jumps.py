@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.attention import attention
 from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidTimestampError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 

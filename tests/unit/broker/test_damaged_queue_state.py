@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from goqueue.metrics import names
+from goqueue.partitions.damage import DamageKind
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.metrics import names
-from goqueue.partitions.damage import DamageKind
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from goqueue.delays.parts import STATE_TOPIC
 from goqueue.delays.entries import DelayedState
+from goqueue.delays.parts import STATE_TOPIC
 from goqueue.metrics import names
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (

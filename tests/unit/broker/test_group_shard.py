@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
-from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.messages import CommitRequest, JoinRequest, OffsetToCommit, Protocol
+from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError

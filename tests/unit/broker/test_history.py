@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.queues.delivery.group import QueueGroup, Source
-from goqueue.queues.delivery.operations import Opened
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.backlogs import Backlog
 from goqueue.insight.history import MAX_GROUPS, POINTS, STEP_S, History, Line
 from goqueue.insight.vitals import quantile_ms
@@ -20,6 +17,9 @@ from goqueue.metrics.kinds import LATENCY_BUCKETS_S
 from goqueue.metrics.registry import Metrics
 from goqueue.model.delivery import Priority
 from goqueue.partitions.lane_index import LaneIndex
+from goqueue.queues.delivery.group import QueueGroup, Source
+from goqueue.queues.delivery.operations import Opened
+from goqueue.queues.delivery.settings import QueueSettings
 from support.clocks import ManualClock
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.insight.attention import attention
 from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.dead_letters.redrive import RedriveRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

@@ -13,10 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.service import QUEUE_TOPIC
-from goqueue.queues.delivery.receipts import Receipt
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -30,6 +26,10 @@ from goqueue.model.errors import (
 from goqueue.model.ids import TimestampMs
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.queues.service import QUEUE_TOPIC
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.queues import entries as queue_entries
-from goqueue.queues.shard import QueueShard
-from goqueue.queues.service import QUEUE_TOPIC
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues import entries as queue_entries
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.settings import QueueSettings
+from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.queues.shard import QueueShard
 from goqueue.state import change_log
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.brokers import publish, running_broker
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.partitions.partition import Partition
+    from goqueue.queues.delivery.queue import PartitionQueue
 
 TOPICS = ("a", "b", "c")
 MESSAGES = 600

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from goqueue.model.errors import ReceiptError, UnknownReceiptError
 from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.service import QUEUE_TOPIC
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.model.errors import ReceiptError, UnknownReceiptError
+from goqueue.queues.service import QUEUE_TOPIC
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.service import QUEUE_TOPIC
-from goqueue.queues.dead_letters.redrive import MAX_KEPT, RedriveRequest, RedriveState
-from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.model.errors import GoQueueError, UnknownRedriveError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.dead_letters.letters import LetterFilter
+from goqueue.queues.dead_letters.redrive import MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.service import QUEUE_TOPIC
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash

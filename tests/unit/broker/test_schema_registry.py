@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.broker.broker import TOPICS_FOLDER
-from goqueue.schemas.service import SCHEMAS_TOPIC
 from goqueue.model.errors import (
     BatchError,
     InternalTopicError,
@@ -21,6 +20,7 @@ from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
+from goqueue.schemas.service import SCHEMAS_TOPIC
 from support.batches import garbage_batch
 from support.brokers import publish, publish_checked, read_all, running_broker
 from support.clocks import ManualClock

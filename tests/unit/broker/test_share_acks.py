@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.queues.acknowledging import Verdict
-from goqueue.queues.members import QueueMember
-from goqueue.queues.service import QUEUE_PARTITIONS
-from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
-from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
-from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
     ForeignReceiptError,
@@ -24,6 +17,13 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.acknowledging import Verdict
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.queues.members import QueueMember
+from goqueue.queues.service import QUEUE_PARTITIONS
+from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from goqueue.model.errors import GoQueueError
+from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.dead_letters.redrive import RedriveRequest, RedriveState
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.model.errors import GoQueueError
-from goqueue.publishing.new_messages import NewMessage
 from support.brokers import publish, read_all, running_broker
 
 if TYPE_CHECKING:

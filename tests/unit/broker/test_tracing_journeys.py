@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.members import QueueMember
-from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
-from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.errors import UnknownTraceError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import PublishRequest
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.queues.members import QueueMember
+from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
+from goqueue.queues.share.members import ShareHeartbeat, ShareMembers
 from goqueue.records import Record, encode
 from goqueue.tracing.context import TraceContext
 from goqueue.tracing.store import TracingSettings

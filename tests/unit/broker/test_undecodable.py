@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.dead_letters.redrive import RedriveRequest
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode, peek
 from support.batches import batch_with_bad_record, garbage_batch, sealed
 from support.brokers import publish, read_all, running_broker

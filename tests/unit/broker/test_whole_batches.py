@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.queues.members import QueueMember
-from goqueue.queues.whole_batches import acquired, batches
-from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.model.delivery import Priority
 from goqueue.model.ranges import around
 from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import Mode, QueueSettings
+from goqueue.queues.members import QueueMember
+from goqueue.queues.whole_batches import acquired, batches
 from goqueue.records import Record, encode, peek, walk
 from support.brokers import publish, running_broker
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.model.dead_letters import Reason
+from goqueue.model.errors import CorruptQueueStateError
+from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.model.dead_letters import Reason
-from goqueue.model.errors import CorruptQueueStateError
-from goqueue.partitions.lane_index import LaneIndex
 
 SETTINGS = QueueSettings(max_deliveries=3, backoff_ms=1000, max_backoff_ms=60_000, max_waiting=10)
 

@@ -7,11 +7,11 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery.leases import Lease
 from goqueue.queues.delivery.line import LANES, Line
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.window import Window
-from goqueue.partitions.lane_index import LaneIndex
 
 NORMAL = 2
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.model.errors import FencedMemberEpochError, GroupMaxSizeError, UnknownMemberError
 from goqueue.queues.delivery import members as module
 from goqueue.queues.delivery.members import Members, SharedMember
-from goqueue.model.errors import FencedMemberEpochError, GroupMaxSizeError, UnknownMemberError
 
 
 def group_of(*names, now_ms=0, session_ms=100):

@@ -13,6 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from goqueue.model.dead_letters import Reason
+from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
+from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.leases import NUMBERS
@@ -20,9 +23,6 @@ from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.model.dead_letters import Reason
-from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
-from goqueue.partitions.lane_index import LaneIndex
 
 ALL = 1_000_000
 

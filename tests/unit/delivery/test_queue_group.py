@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import QueueGroup, Source
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.settings import Mode, QueueSettings
-from goqueue.partitions.lane_index import LaneIndex
 from support.alone import alone
 
 ALL = 1_000_000

@@ -8,12 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from goqueue.queues.delivery import decisions
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.expired import MAX_EXPIRED_RECEIPTS, ExpiredReceipts
-from goqueue.queues.delivery.queue import PartitionQueue
-from goqueue.queues.delivery.receipts import Receipt
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import (
     ExpiredReceiptError,
@@ -22,6 +16,12 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.partitions.lane_index import LaneIndex
+from goqueue.queues.delivery import decisions
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.expired import MAX_EXPIRED_RECEIPTS, ExpiredReceipts
+from goqueue.queues.delivery.queue import PartitionQueue
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import QueueSettings
 
 SETTINGS = QueueSettings()
 COUNT = 600

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Scheduler, Weights
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
+from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Scheduler, Weights
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(5)
 EVERY_LANE = range(5)

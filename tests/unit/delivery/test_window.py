@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from goqueue.model.errors import InvariantError
 from goqueue.queues.delivery.leases import NUMBERS, Lease
 from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.window import Window
-from goqueue.model.errors import InvariantError
 
 AVAILABLE, IN_FLIGHT, WAITING, DOOMED, SETTLED = MessageState
 SPAN = 5 * PAGE

@@ -9,10 +9,10 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.state.logs import CoordinatedPartition
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.state.log import StateLog
+from goqueue.state.logs import CoordinatedPartition
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.state.logs import CoordinatedPartition
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
 from goqueue.partitions.partition import Partition, PartitionId
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.state.log import SLICE_ENTRIES, StateLog
+from goqueue.state.logs import CoordinatedPartition
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles

@@ -18,11 +18,11 @@ from goqueue.model.errors import (
     UnknownProducerError,
 )
 from goqueue.partitions.markers import Marker
+from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.encoding import Entry
 from goqueue.transactions.messages import Effects, Identity, InitRequest
 from goqueue.transactions.series import MAX_MEMBERS, Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings
-from goqueue.transactions.atomic_commit import SeriesCoordinator
 
 P0, P1 = ("t", 0), ("t", 1)
 TIMEOUT_MS = 60_000

@@ -7,9 +7,8 @@ import itertools
 
 import pytest
 
-from goqueue.groups.service import OFFSETS_TOPIC
-from goqueue.transactions.service import TRANSACTIONS_TOPIC
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model.errors import (
     ConcurrentTransactionsError,
     FencedProducerError,
@@ -24,6 +23,7 @@ from goqueue.publishing.publish import PublishRequest
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.records import TRANSACTIONAL, Record, encode, walk
 from goqueue.transactions.messages import InitRequest
+from goqueue.transactions.service import TRANSACTIONS_TOPIC
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk

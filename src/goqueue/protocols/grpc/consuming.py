@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.stream_writing import whole_writes
 from goqueue.protocols.grpc.subscription import Subscription
+from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.reading.positions import offset_of
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer

@@ -11,8 +11,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.queues.acknowledging import Judgement, Verdict
-from goqueue.queues.delivery.receipts import Receipt
 from goqueue.model.errors import GoQueueError, ReceiptError, TopicError
 from goqueue.protocols.grpc.conversions import RESPONSE_BYTES, places, record_bytes
 from goqueue.protocols.grpc.deliveries import (
@@ -23,6 +21,8 @@ from goqueue.protocols.grpc.deliveries import (
     unknown_delivery,
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
+from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
 from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from goqueue.broker.broker import Broker
+    from goqueue.partitions.partition import PartitionId
     from goqueue.queues.members import QueueMember
     from goqueue.queues.runs import Run
-    from goqueue.partitions.partition import PartitionId
     from goqueue.records import Record
 
 VERDICTS: Final = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.transactions.offsets import stage_offsets
 from goqueue.model.errors import UnknownProducerError
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId
@@ -12,6 +11,7 @@ from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
+from goqueue.transactions.offsets import stage_offsets
 from goqueue.transactions.states import TransactionState
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import TransactionServiceServicer

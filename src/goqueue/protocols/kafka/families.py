@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.queues.share.members import ShareMembers
 from goqueue.protocols.kafka.access.acls import AclsApi
 from goqueue.protocols.kafka.access.quotas import QuotasApi
 from goqueue.protocols.kafka.access.sasl import SaslApi
@@ -38,6 +37,7 @@ from goqueue.protocols.kafka.transactions.admin import TransactionAdminApi
 from goqueue.protocols.kafka.transactions.atomic_commit import AtomicCommitApi
 from goqueue.protocols.kafka.transactions.producers import ProducersApi
 from goqueue.protocols.kafka.transactions.transactions import TransactionsApi
+from goqueue.queues.share.members import ShareMembers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.queues.dead_letters.letter_gaps import LetterGaps
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.group import REDRIVE_GROUP
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
     REDRIVEN_HEADER,
@@ -24,15 +20,19 @@ from goqueue.model.dead_letters import (
 )
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
 from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.queues.dead_letters.letter_gaps import LetterGaps
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
-    from goqueue.queues.service import Queues
     from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
+    from goqueue.queues.service import Queues
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic, Topics

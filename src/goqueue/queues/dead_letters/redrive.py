@@ -15,12 +15,6 @@ from enum import StrEnum
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from goqueue.queues.dead_letters.letters import LetterFilter, Letters
-from goqueue.queues.dead_letters.redriven_records import as_published, portions
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.group import REDRIVE_GROUP
-from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.model.dead_letters import dead_letter_topic
 from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
@@ -36,22 +30,28 @@ from goqueue.model.errors import (
 from goqueue.partitions.partition import Isolation, PartitionId
 from goqueue.publishing.handover import EPOCH, Handover
 from goqueue.publishing.publish import PublishRequest
+from goqueue.queues.dead_letters.letters import LetterFilter, Letters
+from goqueue.queues.dead_letters.redriven_records import as_published, portions
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import DELIVERY, encode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from goqueue.queues.dead_letters.letters import Letter
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
-    from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.model.ranges import Range
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.publishing.publish import Publisher
+    from goqueue.queues.dead_letters.letters import Letter
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import PartitionQueue
+    from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 

@@ -13,8 +13,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
-from goqueue.queues.start import isolation_of
-from goqueue.queues.delivery import operations as ops
 from goqueue.model.dead_letters import (
     HEADER_PREFIX,
     RETENTION_MS,
@@ -31,20 +29,22 @@ from goqueue.model.errors import (
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.partitions.damage import describe
 from goqueue.partitions.partition import PartitionId
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.start import isolation_of
 from goqueue.records import Record, encode, peek
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from goqueue.queues.traces import QueueTraces
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
-    from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.queue import Doom, PartitionQueue
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import Doom, PartitionQueue
+    from goqueue.queues.service import Queues
+    from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
     from goqueue.records import Headers
     from goqueue.records.salvage import Fault

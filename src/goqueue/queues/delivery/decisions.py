@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
+from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from goqueue.model.errors import ReceiptError
+    from goqueue.model.ranges import Range
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.receipts import Receipt
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.model.errors import ReceiptError
-    from goqueue.model.ranges import Range
 
 TIMED_OUT = "the visibility timeout ran out"
 _DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)

@@ -16,11 +16,11 @@ from goqueue.queues.delivery.settings import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from goqueue.model.ranges import Range
+    from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.delivery.settings import QueueSettings
-    from goqueue.model.ranges import Range
-    from goqueue.partitions.lane_index import LaneIndex
 
 QueueKey: TypeAlias = tuple[UUID, int]
 """A topic's id and the number of one of its partitions."""

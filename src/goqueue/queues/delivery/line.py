@@ -5,16 +5,16 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import InvariantError
+from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from goqueue.queues.delivery.window import Window
     from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.queues.delivery.window import Window
 
 LANES: Final = len(Priority)
 _LONGEST_STEP: Final = 65_536

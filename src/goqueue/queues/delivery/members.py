@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from goqueue.queues.delivery.share_assignor import assign
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupMaxSizeError,
     UnknownMemberError,
 )
+from goqueue.queues.delivery.share_assignor import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

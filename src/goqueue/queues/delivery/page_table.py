@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.queues.delivery.pages import PAGE, RUNS, SETTLED_BYTE, Flight, MessageState, Page
 from goqueue.model.errors import InvariantError
+from goqueue.queues.delivery.pages import PAGE, RUNS, SETTLED_BYTE, Flight, MessageState, Page
 
 if TYPE_CHECKING:
     import re

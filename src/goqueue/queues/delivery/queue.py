@@ -12,6 +12,8 @@ from hashlib import shake_128
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.model.errors import InvariantError
+from goqueue.model.ranges import around
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.expired import ExpiredReceipts
 from goqueue.queues.delivery.leases import NUMBERS, Lease
@@ -19,15 +21,13 @@ from goqueue.queues.delivery.line import LANES, Line
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.reservations import Reservation
 from goqueue.queues.delivery.window import Window
-from goqueue.model.errors import InvariantError
-from goqueue.model.ranges import around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.queues.delivery.operations import LaneRange, Operation
 
 
 _MANY: Final = 64

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.queues.delivery.operations import LaneRange
     from goqueue.model.ranges import Range
+    from goqueue.queues.delivery.operations import LaneRange
 
 
 @dataclass(slots=True, eq=False)

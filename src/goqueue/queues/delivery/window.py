@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.errors import InvariantError
 from goqueue.queues.delivery.leases import Lease, Leases
 from goqueue.queues.delivery.operations import joined
 from goqueue.queues.delivery.page_table import UNTOUCHED, PageTable
@@ -25,7 +26,6 @@ from goqueue.queues.delivery.pages import (
     MessageState,
     Page,
 )
-from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
     from goqueue.model.ranges import Range

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from goqueue.model.dead_letters import Reason
+from goqueue.model.errors import ForeignReceiptError, GoQueueError
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom, extend, release
-from goqueue.model.dead_letters import Reason
-from goqueue.model.errors import ForeignReceiptError, GoQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.traces import QueueTraces, TracedVerdict
-    from goqueue.queues.service import Queues
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
-    from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.model.ranges import Range
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import PartitionId
+    from goqueue.queues.dead_letters.service import DeadLetters
+    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import PartitionQueue
+    from goqueue.queues.service import Queues
+    from goqueue.queues.traces import QueueTraces, TracedVerdict
     from goqueue.runtime.clock import Clock
 
 

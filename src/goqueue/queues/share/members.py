@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from goqueue.queues.delivery.group import REDRIVE_GROUP
-from goqueue.queues.delivery.members import SharedMember
-from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 from goqueue.model.errors import (
     GroupModeError,
     GroupNotFoundError,
     InvalidGroupIdError,
     InvalidGroupRequestError,
 )
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.members import SharedMember
+from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
 if TYPE_CHECKING:
-    from goqueue.queues.service import Queues
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
 JOINING_EPOCH: Final = 0

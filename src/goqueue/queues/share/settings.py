@@ -11,8 +11,8 @@ from goqueue.model.iso_duration import iso_duration_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.groups.settings import GroupSettings
+    from goqueue.queues.delivery.settings import QueueSettings
 
 LEAST_DELIVERIES: Final = 2
 LEAST_LOCKS: Final = 100

@@ -21,7 +21,7 @@ from live import (
     string,
 )
 
-from goqueue.protocols.kafka.connection.budget import AnswerBudget, RequestBudget
+from goqueue.protocols.kafka.connection.budget import AnswerBudget, AnswerShare, RequestBudget
 from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.records.fetch import FetchApi
 from goqueue.protocols.kafka.settings import ListenerSettings
@@ -498,10 +498,14 @@ def test_a_favoured_connection_that_goes_away_makes_room_for_the_next():
 
 def test_an_answer_may_hold_what_is_left_and_never_less_than_the_least():
     answers = AnswerBudget(100, min_answer_bytes=10)
+    one, other = AnswerShare(answers), AnswerShare(answers)
     assert answers.room_bytes == 100
-    answers.change(85)
+    one.hold(85)
     assert answers.room_bytes == 15
-    answers.change(50)
+    other.granted_bytes = 30
+    other.hold(20)
     assert answers.room_bytes == 10
-    answers.change(-135)
+    other.granted_bytes = 0
+    other.hold(0)
+    one.hold(0)
     assert answers.room_bytes == 100

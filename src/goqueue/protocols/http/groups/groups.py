@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from goqueue.administration.group_removal import delete_group
-from goqueue.queues.views import queue_views
 from goqueue.groups.rebalances import rebalance_stats
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.insight.lag import group_lag
@@ -30,6 +29,7 @@ from goqueue.protocols.http.groups.group_shapes import (
     RebalanceStats,
 )
 from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
+from goqueue.queues.views import queue_views
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

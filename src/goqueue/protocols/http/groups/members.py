@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from goqueue.groups.membership import REBALANCE_TIMEOUT_MS, Member
-from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
-from goqueue.queues.views import committable
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
 from goqueue.protocols.http.api.codecs import duration_ms
@@ -41,6 +38,9 @@ from goqueue.protocols.http.messages.message_shapes import (
     delivered_message,
     polled_message,
 )
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
+from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.queues.share.settings import OFFSET_RESET
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.groups.queue_settings_shapes import (
@@ -12,6 +11,7 @@ from goqueue.protocols.http.groups.queue_settings_shapes import (
     SettingsBody,
     settings_shape,
 )
+from goqueue.queues.share.settings import OFFSET_RESET
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

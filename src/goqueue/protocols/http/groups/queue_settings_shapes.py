@@ -6,12 +6,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Weights
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
 from goqueue.model.errors import InvalidGroupRequestError
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.shapes import LANES, doc
+from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Weights
+from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
 
 MAX_COUNT: Final = 1_000_000
 """Of messages that one member may have at once, and that may wait for a retry."""

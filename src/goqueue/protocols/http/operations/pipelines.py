@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.pipelines.service import MAX_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
+from goqueue.pipelines.service import MAX_REPORT_BYTES
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from goqueue.queues.acknowledging import MAX_REASON_CHARS, Judgement, Verdict
-from goqueue.queues.delivery.receipts import Receipt
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.model.errors import ReceiptError
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import GroupName, Milliseconds, doc
+from goqueue.queues.acknowledging import MAX_REASON_CHARS, Judgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

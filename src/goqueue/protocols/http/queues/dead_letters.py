@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.model.errors import TopicError
 from goqueue.protocols.http.api.codecs import Encoding, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
@@ -34,6 +32,8 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RedriveList,
     RedrivePath,
 )
+from goqueue.queues.dead_letters.letters import LetterFilter
+from goqueue.queues.dead_letters.redrive import RedriveRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

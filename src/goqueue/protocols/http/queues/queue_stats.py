@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.queues.views import lane_views, queue_views
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.insight.group_views import is_listed
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
@@ -22,15 +20,17 @@ from goqueue.protocols.http.queues.queue_stats_shapes import (
     Verdicts,
     Visibility,
 )
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.views import lane_views, queue_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.views import LaneView
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.tallies import Tally
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.views import LaneView
 
 _TAG: Final = "statistics"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
-from goqueue.transactions.offsets import stage_offsets
 from goqueue.model.errors import TopicError, UnknownProducerError
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import PartitionId
@@ -34,6 +33,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
 )
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.transactions.messages import Identity, InitRequest, TransactionFilter
+from goqueue.transactions.offsets import stage_offsets
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.queues.share.settings import SHARE_SETTINGS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.configs.share_group_configs import GroupConfigs
 from goqueue.model.errors import InvalidGroupRequestError, InvalidTopicConfigError
@@ -22,6 +21,7 @@ from goqueue.protocols.kafka.configs.entries import (
     described,
     given,
 )
+from goqueue.queues.share.settings import SHARE_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -206,6 +206,21 @@ class AnswerBudget:
         """How much one more answer may hold."""
         return max(self._min_answer, self._limit - self.unsent_bytes)
 
-    def change(self, difference: int) -> None:
-        """A connection holds so much more than before, or less."""
-        self.unsent_bytes += difference
+
+class AnswerShare:
+    """What one connection holds of an `AnswerBudget`."""
+
+    __slots__ = ("_budget", "granted_bytes", "held_bytes")
+
+    def __init__(self, budget: AnswerBudget) -> None:
+        self._budget = budget
+        self.granted_bytes = 0
+        """The size of an answer that is being read from disk."""
+        self.held_bytes = 0
+        """What the budget counts as unsent here, what is granted included."""
+
+    def hold(self, unsent_bytes: int) -> None:
+        """Count what is granted and what is unsent now."""
+        held = self.granted_bytes + unsent_bytes
+        self._budget.unsent_bytes += held - self.held_bytes
+        self.held_bytes = held

@@ -17,6 +17,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from goqueue.protocols.kafka.connection.budget import AnswerShare
 from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
 from goqueue.protocols.kafka.connection.dispatch import Call, HandlerFailedError
 from goqueue.protocols.kafka.context import Session
@@ -50,10 +51,7 @@ class Connection(asyncio.Protocol):
         """Received and not yet given back to the budget."""
         self._unfinished_bytes = 0
         """Those of them that the budget counts as part of no request under way."""
-        self._granted_bytes = 0
-        """The size of an answer that is being read from disk."""
-        self._unsent_bytes = 0
-        """What the listener counts as unsent here, what is granted included."""
+        self._answers = AnswerShare(owner.answers)
         self._reason: CloseReason | None = None
         """Set once the connection is to be closed; nothing starts after it."""
         self._close_when_answered: tuple[CloseReason, str] | None = None
@@ -66,12 +64,8 @@ class Connection(asyncio.Protocol):
         self._deadlines = Deadlines(owner.settings, loop.time())
         self._closing_since = 0.0
         self.host = ""
+        self.listener_name = owner.settings.name
         self.session = Session(authenticated=not owner.settings.requires_authentication)
-
-    @property
-    def listener_name(self) -> str:
-        """Which listener accepted it."""
-        return self._settings.name
 
     @property
     def is_open(self) -> bool:
@@ -100,8 +94,8 @@ class Connection(asyncio.Protocol):
         if self._reason is not None:
             return
         self._deadlines.active(self._loop.time())
-        if self._unsent_bytes:
-            self._count_unsent()
+        if self._answers.held_bytes:
+            self._answers.hold(self._transport.get_write_buffer_size())
         self._frames.feed(data)
         self._held_bytes += len(data)
         self._owner.budget.take(len(data))
@@ -109,16 +103,15 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what is held. Handlers that change something run on; long polls end."""
-        reason = self._reason or CloseReason.CLIENT
-        self._reason = reason
+        reason = self._reason = self._reason or CloseReason.CLIENT
         running = [call for call in self._pending if not call.is_done]
         self._pending.clear()
         self._waiting = None
         self._drop_unfinished()
         self._release(self._held_bytes - sum(call.size_bytes for call in running))
         self._owner.budget.leave(self)
-        self._owner.answers.change(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._answers.granted_bytes = 0
+        self._answers.hold(0)
         self._owner.forget(self, reason)
         for call in running:
             if call.future is None:
@@ -268,8 +261,8 @@ class Connection(asyncio.Protocol):
                 if not self._is_writable:
                     self._deadlines.backlog_grew(sum(map(len, answer)))
                 self._transport.writelines(answer)
-        self._granted_bytes = 0
-        self._count_unsent()
+        self._answers.granted_bytes = 0
+        self._answers.hold(self._transport.get_write_buffer_size())
         if self._close_when_answered is not None and not pending:
             self._close_soon(*self._close_when_answered)
 
@@ -295,15 +288,9 @@ class Connection(asyncio.Protocol):
         """
         granted = min(wanted_bytes, self._owner.answers.room_bytes)
         if self._reason is None:
-            self._granted_bytes = granted
-            self._count_unsent()
+            self._answers.granted_bytes = granted
+            self._answers.hold(self._transport.get_write_buffer_size())
         return granted
-
-    def _count_unsent(self) -> None:
-        unsent = self._granted_bytes + self._transport.get_write_buffer_size()
-        if unsent != self._unsent_bytes:
-            self._owner.answers.change(unsent - self._unsent_bytes)
-            self._unsent_bytes = unsent
 
     def update_reading(self) -> None:
         """Read on or stop reading, as the bounds allow now."""
@@ -343,12 +330,9 @@ class Connection(asyncio.Protocol):
     # --- Deadlines --------------------------------------------------------------------------------
 
     def sweep(self, now: float, *, patience_s: float = math.inf) -> bool:
-        """Close if a deadline has passed, or after `patience_s` without a byte of a frame.
-
-        Returns whether it was closed.
-        """
+        """Close after a deadline, or `patience_s` without a byte of a frame; whether it closed."""
         self.session.expire(now)
-        self._count_unsent()
+        self._answers.hold(self._transport.get_write_buffer_size())
         if self._reason is not None:
             if now - self._closing_since > self._settings.stalled_write_s:
                 self._transport.abort()
@@ -395,8 +379,7 @@ class Connection(asyncio.Protocol):
 
     def _close_soon(self, reason: CloseReason, detail: str) -> None:
         """Close, but let a client that was refused read why: some drop what comes with the end."""
-        linger_s = self._settings.refused_linger_s if reason is CloseReason.REFUSED else 0.0
-        if linger_s:
+        if reason is CloseReason.REFUSED and (linger_s := self._settings.refused_linger_s):
             self._loop.call_later(linger_s, self.close, reason, detail)
         else:
             self.close(reason, detail)

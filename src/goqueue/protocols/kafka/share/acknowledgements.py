@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.errors import InvalidGroupRequestError
 from goqueue.queues.acknowledging import Verdict
 from goqueue.queues.share.acknowledging import OffsetsJudged
-from goqueue.model.errors import InvalidGroupRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

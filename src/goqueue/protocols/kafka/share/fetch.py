@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.queues.members import QueueMember
-from goqueue.queues.share.acknowledging import ShareAcks
-from goqueue.queues.share.members import ShareMembers
-from goqueue.queues.whole_batches import acquired, batches
-from goqueue.queues.delivery.settings import Mode
 from goqueue.model.errors import (
     GoQueueError,
     InternalTopicError,
@@ -27,6 +22,11 @@ from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.share.acknowledgements import judged_of
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from goqueue.queues.delivery.settings import Mode
+from goqueue.queues.members import QueueMember
+from goqueue.queues.share.acknowledging import ShareAcks
+from goqueue.queues.share.members import ShareMembers
+from goqueue.queues.whole_batches import acquired, batches
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.acquired_batch import Portion
-    from goqueue.queues.share.acknowledging import OffsetsJudged
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import Place, ShareSessions
+    from goqueue.queues.acquired_batch import Portion
+    from goqueue.queues.share.acknowledging import OffsetsJudged
 
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.queues.share.members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
 from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
 from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.queues.share.members import LEAVING_EPOCH, ShareHeartbeat, ShareMembers
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.queues.delivery.members import SharedMember
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.protocols.kafka.share.sessions import ShareSessions
+    from goqueue.queues.delivery.members import SharedMember
 
 _ASSIGNOR: Final = "simple"
 """Kafka's name for its only assignor of share groups."""

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.queues.start import isolation_of
-from goqueue.queues.share.members import ShareMembers
-from goqueue.queues.delivery.pages import MessageState
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
 from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.share.members import ShareMembers
+from goqueue.queues.start import isolation_of
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
+    from goqueue.queues.delivery.group import QueueGroup
 
 
 _UNREAD: Final = -1
