@@ -12,7 +12,7 @@ from typing import Final
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.records import decode_rows
 from goqueue.records.batch import walk
@@ -57,7 +57,7 @@ async def publish_all(broker: Broker, count: int, batch: int, delay_ms: int | No
 
 async def lateness_ms(broker: Broker, count: int) -> list[float]:
     """How late each of so many messages came that fell due within one second."""
-    partition = broker.partitions.partition(PartitionId(TOPIC, 0))
+    partition = broker.partitions.partition(TopicPartition(TOPIC, 0))
     first = partition.log_end
     base_ms = broker.clock.now_ms() + 6000
     for start in range(0, count, 100):

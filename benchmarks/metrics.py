@@ -22,7 +22,7 @@ from goqueue.administration.offsets import set_offsets
 from goqueue.metrics import names
 from goqueue.metrics.exposition import PREFIX, exposition
 from goqueue.metrics.kinds import CounterName, GaugeName, HistogramName
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.server.config_load import load_config
 from goqueue.server.node import Node
@@ -66,7 +66,7 @@ async def _fill(broker: Broker) -> None:
         broker.measures.topic(topic).publish_latency.observe(0.001)
     for number in range(LOG_GROUPS):
         read = topics[number * 10 : number * 10 + 10]
-        places = {PartitionId(topic, part): 0 for topic in read for part in range(PARTITIONS)}
+        places = {TopicPartition(topic, part): 0 for topic in read for part in range(PARTITIONS)}
         await set_offsets(broker, f"log-{number}", places)
     for number in range(QUEUE_GROUPS):
         await broker.queue_members.join(

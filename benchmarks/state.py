@@ -15,7 +15,7 @@ from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import DiskError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode
@@ -63,7 +63,7 @@ async def _queue_of(broker: Broker, name: str, count: int) -> tuple[str, int]:
     """A queue group that reads a topic from its start, as if it had so many messages."""
     await broker.create_topic(name, 1)
     group = await broker.queues.open(name, QueueSettings(was_joined=True, max_unacked=count))
-    await broker.queues.open_queues(group, [PartitionId(name, 0)])
+    await broker.queues.open_queues(group, [TopicPartition(name, 0)])
     return name, count
 
 
@@ -121,7 +121,7 @@ async def _groups(run: Run, broker: Broker) -> None:
 
 async def _partitions(run: Run, broker: Broker) -> None:
     await broker.create_topic("fresh", 1)
-    partition = broker.partitions.partition(PartitionId("fresh", 0))
+    partition = broker.partitions.partition(TopicPartition("fresh", 0))
     batch = encode([Record(number, 0, None, b"x" * 100, ()) for number in range(1000)])
 
     async def append() -> None:

@@ -14,7 +14,7 @@ from benchmarks.harness import Run, benchmark
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
 from goqueue.runtime.clock import SystemClock
@@ -95,7 +95,7 @@ async def _publish(run: Run) -> None:
             turns = Turns(plain=OFF)
             for _ in run.progress(BATCH_TURNS, kind):
                 for way, rate in WAYS.items():
-                    turns.add(way, _append(broker, PartitionId(f"t{rate}", 0), batch))
+                    turns.add(way, _append(broker, TopicPartition(f"t{rate}", 0), batch))
                     await broker.traces.flush()
             turns.report_rates(run, f"{kind}, traced", BATCHES, "batches/s")
     finally:
@@ -104,7 +104,7 @@ async def _publish(run: Run) -> None:
     run.note(f"{BATCH_TURNS} turns of {BATCHES} batches; events are written to files in between")
 
 
-def _append(broker: Broker, partition: PartitionId, batch: bytearray) -> float:
+def _append(broker: Broker, partition: TopicPartition, batch: bytearray) -> float:
     before = broker.partitions.partition(partition).log_end
     publisher = broker.publisher
     started = time.perf_counter()

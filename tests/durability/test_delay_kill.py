@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from goqueue.delays.entries import DelayedState
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record, decode_rows, walk
 from support import delay_worker
 from support.delay_worker import PARTITIONS, TOPIC, open_broker
@@ -114,7 +114,7 @@ def stored(broker: delay_worker.Broker) -> list[Record]:
     return [
         record
         for number in range(PARTITIONS)
-        for chunk in broker.partitions.partition(PartitionId(TOPIC, number)).log.chunks(0)
+        for chunk in broker.partitions.partition(TopicPartition(TOPIC, number)).log.chunks(0)
         for position, _ in walk(chunk.data)
         for record in decode_rows(chunk.data, position)
     ]

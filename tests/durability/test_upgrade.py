@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.transactions.messages import Identity
 from support.brokers import read_all, running_broker
 from support.clocks import ManualClock
@@ -73,7 +73,7 @@ async def judge_queues(broker: Broker, clock: ManualClock) -> None:
 async def judge_transactions(broker: Broker) -> None:
     states = {each.transactional_id: each.state for each in broker.transactions.list()}
     assert states == {"done": "CompleteCommit", "open": "Ongoing", "late": "Ongoing"}
-    partition = broker.partitions.partition(PartitionId("ledger", 0))
+    partition = broker.partitions.partition(TopicPartition("ledger", 0))
     assert (partition.last_stable, partition.log_end) == (2, 4)
     for name, marker in (("open", Marker.ABORT), ("late", Marker.COMMIT)):
         view = broker.transactions.describe(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import Record, decode_rows, encode, walk
@@ -80,12 +80,12 @@ def _records(
 
 
 def _request(topic: str, records: list[Record], producer: Mapping[str, int]) -> PublishRequest:
-    return PublishRequest(PartitionId(topic, 0), memoryview(encode(records, **producer)))
+    return PublishRequest(TopicPartition(topic, 0), memoryview(encode(records, **producer)))
 
 
 async def read_all(broker: Broker, topic: str) -> list[Record]:
     """Every record of partition 0 of a topic."""
-    partition = broker.partitions.partition(PartitionId(topic, 0))
+    partition = broker.partitions.partition(TopicPartition(topic, 0))
     offset = partition.log_start
     records: list[Record] = []
     while offset < partition.high_watermark:

@@ -29,8 +29,8 @@ from goqueue.model.errors import (
     MalformedBatchError,
     SchemaValidationError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import PublishRequest
 from goqueue.queues.acknowledging import Judgement, Verdict
@@ -95,7 +95,7 @@ async def _publish_and_fetch(broker: Broker) -> None:
     publish(broker, "t", b"x", key=b"k")
     with pytest.raises(MalformedBatchError):
         publish(broker, "t", b"x", attributes=0x20)
-    partition = broker.partitions.partition(PartitionId("t", 0))
+    partition = broker.partitions.partition(TopicPartition("t", 0))
     for offset in (partition.log_start, partition.log_end):
         read = PartitionRead(partition.id, offset, 1 << 20)
         await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=0))
@@ -103,9 +103,9 @@ async def _publish_and_fetch(broker: Broker) -> None:
     await broker.create_topic("trimmed", 1, {"internal.segment.bytes": "1024"})
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
-    await broker.delete_records(PartitionId("trimmed", 0), None)
+    await broker.delete_records(TopicPartition("trimmed", 0), None)
     await broker.create_topic("garbage", 1)
-    place = PartitionId("garbage", 0)
+    place = TopicPartition("garbage", 0)
     broker.publisher.publish(PublishRequest(place, memoryview(garbage_batch(3))))
     await broker.reader.read(place, 0, limit=10)
 
@@ -155,10 +155,10 @@ async def _transact(broker: Broker) -> None:
 async def _flush(node: Node, clock: ManualClock) -> None:
     """A compaction, a checkpoint with its snapshot, and a disk that refuses."""
     broker = node.broker
-    await node.maintenance.compact(PartitionId("t", 0))
+    await node.maintenance.compact(TopicPartition("t", 0))
     await broker.create_topic("failing", 1)
     publish(broker, "failing", b"x")
-    partition = broker.partitions.partition(PartitionId("failing", 0))
+    partition = broker.partitions.partition(TopicPartition("failing", 0))
     await partition.checkpoint()
     publish(broker, "failing", b"y")
     RefusingFile.refuses = True

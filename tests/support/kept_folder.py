@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.pipelines.service import PipelineFields
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.acknowledging import Judgement, Verdict
@@ -66,7 +66,7 @@ async def _begin(broker: Broker, name: str) -> Identity:
         InitRequest(transactional_id=name, timeout_ms=TIMEOUT_MS)
     )
     await broker.transactions.begin(name, identity)
-    place = PartitionId("ledger", 0)
+    place = TopicPartition("ledger", 0)
     await broker.transactions.add_partitions(name, identity, [place])
     producer_id, epoch = identity
     sequence = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}

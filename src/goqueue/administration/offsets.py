@@ -11,7 +11,7 @@ from goqueue.model.errors import (
     InvalidGroupIdError,
     NonEmptyGroupError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.reading.positions import Position, offset_of
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ async def reset_offsets(
         return changes
     _refuse_members(services, group_id)
     await set_offsets(
-        services, group_id, {PartitionId(x.topic, x.partition): x.after for x in changes}
+        services, group_id, {TopicPartition(x.topic, x.partition): x.after for x in changes}
     )
     return changes
 
 
 async def set_offsets(
-    services: OffsetServices, group_id: str, offsets: Mapping[PartitionId, int]
+    services: OffsetServices, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> None:
     """Let a group without members go on at these offsets; one that does not exist is made.
 
@@ -107,7 +107,7 @@ async def set_offsets(
             group_id=group_id,
             is_reset=True,
             offsets=tuple(
-                OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                OffsetToCommit(topic=each.topic, partition=each.partition, offset=offset)
                 for each, offset in offsets.items()
             ),
         )
@@ -131,7 +131,7 @@ async def _plan(
     committed = committed_offsets(services, group_id)
     changes = []
     for number in dict.fromkeys(numbers):
-        place = PartitionId(topic_name, number)
+        place = TopicPartition(topic_name, number)
         partition = services.partitions.partition(place)
         after = await offset_of(partition, position, services.executor)
         changes.append(

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from goqueue.cluster.metadata import MetadataStore
     from goqueue.configs.broker_configs import Level
     from goqueue.configs.broker_settings import BrokerSettings
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
     from goqueue.runtime.tasks import PeriodicTasks
@@ -401,7 +401,7 @@ class Broker:
 
     # --- Records ---------------------------------------------------------------------------------
 
-    async def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
+    async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
         """Let a partition start at `offset`, or at its high watermark; returns the new start.
 
         Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.client.settings import ClientSettings
-    from goqueue.client.types import Place
+    from goqueue.model.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Refusal(Enum):
 class Batch(Generic[T]):
     """Messages for one partition that are stored together, or not at all."""
 
-    place: Place
+    place: TopicPartition
     opened_s: float
     items: list[T] = field(default_factory=list)
     size_bytes: int = 0
@@ -78,7 +78,7 @@ class Batch(Generic[T]):
 class Lane(Generic[T]):
     """The batches of one partition, from the oldest in flight to the one that is being filled."""
 
-    def __init__(self, place: Place, settings: ClientSettings) -> None:
+    def __init__(self, place: TopicPartition, settings: ClientSettings) -> None:
         self.place = place
         self.identity: Identity | None = None
         self.was_identified = False
@@ -268,9 +268,9 @@ class Accumulator(Generic[T]):
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self.lanes: dict[Place, Lane[T]] = {}
+        self.lanes: dict[TopicPartition, Lane[T]] = {}
 
-    def add(self, place: Place, item: T, size_bytes: int, now_s: float) -> bool:
+    def add(self, place: TopicPartition, item: T, size_bytes: int, now_s: float) -> bool:
         """Put a message in; says whether the sender has to look anew at what is due."""
         lane = self.lanes.get(place)
         if lane is None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from goqueue.client.errors import from_wire
 from goqueue.client.reading import start_fields
-from goqueue.client.types import Group, GroupOffset, Member, OffsetChange, Partition, Place, Topic
+from goqueue.client.types import Group, GroupOffset, Member, OffsetChange, Partition, Topic
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ class AsyncOffsets:
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
 
-    async def fetch(self, group: str, partitions: Sequence[Place] = ()) -> list[GroupOffset]:
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] = ()
+    ) -> list[GroupOffset]:
         """How far a group has read; without partitions, all that it has committed."""
         request = pb.FetchOffsetsRequest(
             group=group,
@@ -115,7 +118,7 @@ class AsyncOffsets:
         )
         return [_group_offset(each) for each in answer.offsets]
 
-    async def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Say where a group goes on reading.
 
         Raises:
@@ -187,7 +190,7 @@ def _group(group: pb.Group) -> Group:
             each.member_id,
             each.client_id,
             each.client_host,
-            tuple(Place(place.topic, place.partition) for place in each.partitions),
+            tuple(TopicPartition(place.topic, place.partition) for place in each.partitions),
         )
         for each in group.members
     )

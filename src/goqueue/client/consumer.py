@@ -14,14 +14,15 @@ from goqueue.client.errors import BrokerUnavailableError, from_wire
 from goqueue.client.inbox import Inbox
 from goqueue.client.membership import Membership
 from goqueue.client.reading import to_message
-from goqueue.client.types import Message, Place
 from goqueue.model.errors import GoQueueError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.client.channels import Channels
+    from goqueue.client.types import Message
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +54,11 @@ class AsyncConsumer(Membership):
         super().__init__(channels, join)
         self._auto_commit_ms = auto_commit_ms
         self.inbox = Inbox()
-        self._revoked: frozenset[Place] = frozenset()
+        self._revoked: frozenset[TopicPartition] = frozenset()
         self._writing = asyncio.Lock()
         self._commits: dict[int, asyncio.Future[pb.CommitResult]] = {}
         self._numbers = count(1)
-        self._committed: dict[Place, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
 
     @property
     def group(self) -> str:
@@ -257,5 +258,5 @@ class AsyncConsumer(Membership):
                 raise BrokerUnavailableError(f"the connection was lost: {failure}") from None
 
 
-def _places(partitions: Iterable[pb.TopicPartition]) -> frozenset[Place]:
-    return frozenset(Place(each.topic, each.partition) for each in partitions)
+def _places(partitions: Iterable[pb.TopicPartition]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(each.topic, each.partition) for each in partitions)

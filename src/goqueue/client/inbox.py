@@ -9,10 +9,12 @@ from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from goqueue.client.types import Message, Place
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from goqueue.client.types import Message
 
 
 class Inbox:
@@ -26,8 +28,8 @@ class Inbox:
         self._lock = Lock()
         self._messages: deque[Message] = deque()
         self._in_hand: Message | None = None
-        self._handed: dict[Place, int] = {}
-        self._finished: dict[Place, int] = {}
+        self._handed: dict[TopicPartition, int] = {}
+        self._finished: dict[TopicPartition, int] = {}
         self._freed = 0
 
     def put(self, messages: Iterable[Message]) -> None:
@@ -44,7 +46,7 @@ class Inbox:
             message = self._messages.popleft()
             self._freed += 1
             self._in_hand = message
-            self._handed[Place(message.topic, message.partition)] = message.offset + 1
+            self._handed[TopicPartition(message.topic, message.partition)] = message.offset + 1
             return message
 
     def finish(self) -> None:
@@ -54,7 +56,7 @@ class Inbox:
 
     def _finish(self) -> None:
         if self._in_hand is not None:
-            place = Place(self._in_hand.topic, self._in_hand.partition)
+            place = TopicPartition(self._in_hand.topic, self._in_hand.partition)
             self._finished[place] = self._in_hand.offset + 1
             self._in_hand = None
 
@@ -70,14 +72,14 @@ class Inbox:
             freed, self._freed = self._freed, 0
             return freed
 
-    def drop(self, places: Collection[Place]) -> None:
+    def drop(self, places: Collection[TopicPartition]) -> None:
         """Forget what has come of these partitions: somebody else will read it."""
         with self._lock:
             kept = [each for each in self._messages if (each.topic, each.partition) not in places]
             self._freed += len(self._messages) - len(kept)
             self._messages = deque(kept)
 
-    def keep_only(self, places: Collection[Place]) -> None:
+    def keep_only(self, places: Collection[TopicPartition]) -> None:
         """Forget how far the program is with partitions other than these."""
         with self._lock:
             for positions in (self._handed, self._finished):
@@ -90,13 +92,13 @@ class Inbox:
             self._messages.clear()
             self._freed = 0
 
-    def holds_any(self, places: Collection[Place]) -> bool:
+    def holds_any(self, places: Collection[TopicPartition]) -> bool:
         """Whether the message in hand is of one of these partitions."""
         with self._lock:
             held = self._in_hand
             return held is not None and (held.topic, held.partition) in places
 
-    def positions(self, *, finished_only: bool) -> dict[Place, int]:
+    def positions(self, *, finished_only: bool) -> dict[TopicPartition, int]:
         """The next offset of each partition, with or without the message in hand."""
         with self._lock:
             return dict(self._finished if finished_only else self._handed)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from goqueue.client.channels import Channels
-    from goqueue.client.types import Place
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Membership(ABC):
     def __init__(self, channels: Channels, join: pb.SubscribeJoin) -> None:
         self._channels = channels
         self._join = join
-        self.assignment: frozenset[Place] = frozenset()
+        self.assignment: frozenset[TopicPartition] = frozenset()
         """The partitions that this member reads at the moment."""
         self._call: Any = None
         """The stream of the session; None while there is none."""

@@ -21,7 +21,7 @@ from goqueue.client.errors import (
     from_wire,
 )
 from goqueue.client.outgoing import NOBODY, Item, KnownTopic, to_request
-from goqueue.client.types import Place, Receipt, SendStats
+from goqueue.client.types import Receipt, SendStats
 from goqueue.model.errors import (
     BatchTooLargeError,
     GoQueueError,
@@ -29,6 +29,7 @@ from goqueue.model.errors import (
     SchemaValidationError,
     UnknownPartitionError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Producer:
         known, now_s = self._topics.get(topic), self._loop.time()
         if known is None or known.until_s < now_s:
             known = await self._look_up(topic)
-        place = Place(topic, known.partition(item.key, partition))
+        place = TopicPartition(topic, known.partition(item.key, partition))
         if self._unsettled >= self._settings.buffer_messages:
             await self._wait_for_room()
         self._unsettled += 1

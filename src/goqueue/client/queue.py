@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from goqueue.client.channels import Channels
     from goqueue.client.delivered_messages import Run
-    from goqueue.client.types import Place, Time
+    from goqueue.client.types import Time
+    from goqueue.model.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class AsyncQueue:
         await self._stream.acknowledger.flush()
 
     @property
-    def assignment(self) -> frozenset[Place]:
+    def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this member takes from at the moment."""
         return self._stream.assignment
 

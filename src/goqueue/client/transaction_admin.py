@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.client.types import Place, TransactionInfo
+from goqueue.client.types import TransactionInfo
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,5 +56,5 @@ def _info(transaction: pb.Transaction) -> TransactionInfo:
         transaction.transaction_timeout_ms,
         transaction.started_at_ms or None,
         transaction.updated_at_ms,
-        tuple(Place(each.topic, each.partition) for each in transaction.partitions),
+        tuple(TopicPartition(each.topic, each.partition) for each in transaction.partitions),
     )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.client.transaction_producers import TransactionalProducer, TransactionalProducers
-    from goqueue.client.types import Content, Headers, Place, Time
+    from goqueue.client.types import Content, Headers, Time
+    from goqueue.model.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +218,7 @@ class AsyncTransaction:
                 return
 
     async def send_offsets(
-        self, source: AsyncConsumer | str, offsets: Mapping[Place, int] | None = None
+        self, source: AsyncConsumer | str, offsets: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Let it count with the commit how far messages were read.
 

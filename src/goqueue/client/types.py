@@ -7,6 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
+from goqueue.model.topic_partition import TopicPartition
+
+__all__ = [
+    "Content",
+    "Group",
+    "GroupOffset",
+    "Headers",
+    "Member",
+    "Message",
+    "OffsetChange",
+    "Partition",
+    "Place",
+    "Receipt",
+    "SendStats",
+    "Start",
+    "Time",
+    "Topic",
+    "TopicPartition",
+    "TransactionInfo",
+]
+
 Content: TypeAlias = bytes | str | None
 """Of a key or a value; text is sent as UTF-8, None as nothing (a value of None is a tombstone)."""
 
@@ -44,11 +65,8 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
+Place = TopicPartition
+"""The name that `TopicPartition` had at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,7 @@ class Member:
     member_id: str
     client_id: str
     client_host: str
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,7 @@ class TransactionInfo:
     timeout_ms: int
     started_at_ms: int | None
     updated_at_ms: int
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from uuid import UUID
 from goqueue.delays.deltas import Ended, Intent, ProducerGiven, Released, Settled
 from goqueue.delays.entries import DelayedState, as_delivered, decode_waiting
 from goqueue.model.errors import DelayError, GoQueueError, StorageError, TopicError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Courier:
         for (topic_id, number), messages in due.items():
             try:
                 topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
-                partition = self._partitions.partition(PartitionId(topic.name, number))
+                partition = self._partitions.partition(TopicPartition(topic.name, number))
             except TopicError:
                 ended = tuple(each.delayed_id for each in messages)
                 gone.append(Ended(topic_id, DelayedState.EXPIRED, ended))
@@ -260,7 +260,7 @@ class Courier:
             intent = Intent(
                 self._book.next_intent + made + len(batches),
                 topic.topic_id.bytes,
-                partition.id.number,
+                partition.id.partition,
                 partition.log_end,
                 handover.next_sequence(partition, before),
                 tuple(each.delayed_id for each in batch),
@@ -283,7 +283,7 @@ class Courier:
             self._to_release.append(intent)
             return 0
         self._sent.append(_Sent(intent, partition, placed.end_offset, partition.log.recovery))
-        self._on_fired(topic, partition.id.number, placed.first_offset, messages)
+        self._on_fired(topic, partition.id.partition, placed.first_offset, messages)
         return len(records)
 
     def _required_handover(self) -> Handover:

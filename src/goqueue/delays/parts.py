@@ -17,7 +17,7 @@ from goqueue.delays.slot_files import DelaySlots
 from goqueue.delays.slots import SlotFiles
 from goqueue.delays.store import DelayLedger, DelayStore
 from goqueue.model import internal_topics
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.log import StateLog
@@ -121,7 +121,7 @@ async def _open_logs(
     await services.create_internal_topic(DELAYED_TOPIC, CLASSES)
     await services.create_internal_topic(STATE_TOPIC, 1)
     partition = services.partitions.partition
-    store = DelayStore([partition(PartitionId(DELAYED_TOPIC, n)) for n in range(CLASSES)])
+    store = DelayStore([partition(TopicPartition(DELAYED_TOPIC, n)) for n in range(CLASSES)])
     return store, services.state_logs.log(STATE_TOPIC, 0, SnapshotKind.DELAYS, on_saved)
 
 

@@ -12,7 +12,7 @@ from goqueue.delays.book import SNAPSHOT, DelayBook, slot_sizes
 from goqueue.delays.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
 from goqueue.delays.entries import CLASSES, make_id, split_id
 from goqueue.model.errors import CorruptDelayStateError, TopicError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -149,7 +149,7 @@ class Targets:
         """The partition; None when its topic is gone."""
         try:
             topic = self._topics.catalogue.topic_with_id(UUID(bytes=topic_id))
-            return self._partitions.partition(PartitionId(topic.name, number))
+            return self._partitions.partition(TopicPartition(topic.name, number))
         except TopicError:
             return None
 

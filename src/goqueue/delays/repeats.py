@@ -66,7 +66,7 @@ class RepeatedBatches:
             TooManyDelayedError: the topic has as many as it may.
             DiskError, LogFailedError: not all were stored.
         """
-        key = self._intake.key(topic, partition.id.number, info)
+        key = self._intake.key(topic, partition.id.partition, info)
         seen = self._seen.get(key, set())
         wanted = {number: due for number, due in delayable(records) if number not in seen}
         if not wanted:
@@ -75,8 +75,8 @@ class RepeatedBatches:
             search = partial(self._missing, partition, known, key, wanted)
             missing = await in_thread(self._executor, search)
             if missing:
-                taken = self._intake.take(topic, partition.id.number, info, records, missing)
-                self._intake.finish(topic, partition.id.number, info)
+                taken = self._intake.take(topic, partition.id.partition, info, records, missing)
+                self._intake.finish(topic, partition.id.partition, info)
                 await self._store.durable(taken.ends)
 
     def _missing(

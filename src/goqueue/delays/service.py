@@ -27,7 +27,7 @@ from goqueue.model.errors import (
     StorageError,
     UnknownDelayedError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -265,7 +265,7 @@ class Delays:
         count = len(messages)
         self._services.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
         self._services.measures.topic(topic.name).messages_published.add(count)
-        place = PartitionId(topic.name, partition)
+        place = TopicPartition(topic.name, partition)
         lanes = self._services.partitions.partition(place).state.lanes.counts(first, first + count)
         self._services.measures.prioritised(topic.name, lanes, count)
         if self._services.delay_traces.is_on:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.groups.registry import Slot
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import GroupStats
-    from goqueue.groups.topics import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
 
 
 class GroupAdministration:

@@ -30,6 +30,7 @@ from goqueue.model.errors import (
     MemberIdRequiredError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     )
     from goqueue.groups.registry import Slot
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.topics import TopicCatalogue, TopicPartition
+    from goqueue.groups.topics import TopicCatalogue
 
 
 class GroupCoordinator(StreamsCoordination):
@@ -300,7 +301,7 @@ class GroupCoordinator(StreamsCoordination):
                 commit(item)
             except GroupError as refusal:
                 error = refusal
-            outcomes.append(((item.topic, item.partition), error))
+            outcomes.append((TopicPartition(item.topic, item.partition), error))
         refused = sum(error is not None for _, error in outcomes)
         out.reply(token, PartitionOutcomes(tuple(outcomes)))
         return len(outcomes) - refused, refused

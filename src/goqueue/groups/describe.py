@@ -14,7 +14,7 @@ from goqueue.groups.streams.group import StreamsGroup
 
 if TYPE_CHECKING:
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.topics import TopicIdPartition, TopicPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import Result
-    from goqueue.groups.topics import TopicPartition
     from goqueue.model.errors import GroupError
+    from goqueue.model.topic_partition import TopicPartition
 
 Token = NewType("Token", int)
 """Names one request that waits for its reply; the shell gives it, the core never looks inside."""

@@ -29,7 +29,8 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for
 from goqueue.reading.stored_messages import messages_of
 
@@ -82,11 +83,11 @@ class Member:
     epoch: int = 0
     releases_itself: bool = False
     """It says when it has given up a partition; otherwise its next sign of life says so."""
-    assigned: frozenset[PartitionId] = frozenset()
-    revoking: frozenset[PartitionId] = frozenset()
+    assigned: frozenset[TopicPartition] = frozenset()
+    revoking: frozenset[TopicPartition] = frozenset()
     """Nothing is read of these any more, and the member still holds them until it has finished
     with what it was handed; its commits of them count."""
-    positions: dict[PartitionId, int] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to be read of each partition that has been read."""
     heartbeat_interval_ms: int = 0
     polls: int = 0
@@ -99,7 +100,7 @@ class Polled:
     """What one poll brought."""
 
     messages: list[StoredMessage]
-    next_offsets: Mapping[PartitionId, int]
+    next_offsets: Mapping[TopicPartition, int]
 
 
 class Memberships:
@@ -272,7 +273,7 @@ class Memberships:
             return
         topics = self._services.topics.catalogue.by_id
         assigned = frozenset(
-            PartitionId(topics[topic_id].name, number)
+            TopicPartition(topics[topic_id].name, number)
             for topic_id, number in result.assignment
             if topic_id in topics
         )
@@ -282,10 +283,10 @@ class Memberships:
         for partition in set(member.positions) - member.assigned:
             del member.positions[partition]
 
-    def _with_ids(self, partitions: Iterable[PartitionId]) -> frozenset[tuple[UUID, int]]:
+    def _with_ids(self, partitions: Iterable[TopicPartition]) -> frozenset[tuple[UUID, int]]:
         topics = self._services.topics.catalogue.by_name
         return frozenset(
-            (topics[each.topic].topic_id, each.number)
+            (topics[each.topic].topic_id, each.partition)
             for each in partitions
             if each.topic in topics
         )
@@ -309,7 +310,7 @@ class Memberships:
 
         Partitions take turns at being first.
         """
-        assigned = sorted(member.assigned, key=lambda each: (each.topic, each.number))
+        assigned = sorted(member.assigned, key=lambda each: (each.topic, each.partition))
         turn = member.polls % len(assigned) if assigned else 0
         member.polls += 1
         assigned = assigned[turn:] + assigned[:turn]
@@ -352,12 +353,12 @@ class Memberships:
         messages += found
         member.positions[partition] = fetched.next_offset if is_all else found[-1].record.offset + 1
 
-    def _position(self, member: Member, partition_id: PartitionId) -> int:
+    def _position(self, member: Member, partition_id: TopicPartition) -> int:
         """Where to read on: where this member was, where its group was, or at an end."""
         position = member.positions.get(partition_id)
         if position is not None:
             return position
-        place = (partition_id.topic, partition_id.number)
+        place = TopicPartition(partition_id.topic, partition_id.partition)
         coordinator = self._services.groups.coordinator(member.group_id)
         committed = coordinator.fetch_offsets(
             member.group_id, [place], member_id=member.member_id, epoch=member.epoch
@@ -370,7 +371,7 @@ class Memberships:
 
     # --- Committing ------------------------------------------------------------------------------
 
-    def check_owner(self, member: Member, partitions: Iterable[PartitionId]) -> None:
+    def check_owner(self, member: Member, partitions: Iterable[TopicPartition]) -> None:
         """Let only the owner of partitions say how far they are read. Raises like `commit`."""
         self._check_kept(member)
         for partition in partitions:
@@ -380,7 +381,9 @@ class Memberships:
                     "commits it"
                 )
 
-    async def commit(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
+    async def commit(
+        self, member: Member, offsets: Mapping[TopicPartition, int]
+    ) -> PartitionOutcomes:
         """Note how far the member's partitions are read.
 
         Raises:
@@ -394,14 +397,16 @@ class Memberships:
             raise
         return await self._store(member, offsets)
 
-    async def _store(self, member: Member, offsets: Mapping[PartitionId, int]) -> PartitionOutcomes:
+    async def _store(
+        self, member: Member, offsets: Mapping[TopicPartition, int]
+    ) -> PartitionOutcomes:
         return await self._services.groups.commit(
             CommitRequest(
                 group_id=member.group_id,
                 member_id=member.member_id,
                 generation_or_epoch=member.epoch,
                 offsets=tuple(
-                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    OffsetToCommit(topic=each.topic, partition=each.partition, offset=offset)
                     for each, offset in offsets.items()
                 ),
             )
@@ -422,7 +427,7 @@ class Memberships:
             auto.forget(partition)
 
     async def _auto_commit(
-        self, member: Member, auto: AutoCommit, offsets: Mapping[PartitionId, int]
+        self, member: Member, auto: AutoCommit, offsets: Mapping[TopicPartition, int]
     ) -> None:
         if offsets:
             auto.note(offsets, await self._store(member, offsets))

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.configured import Status
     from goqueue.groups.streams.topology import InternalTopic, Topology
-    from goqueue.groups.topics import TopicIdPartition, TopicPartition
     from goqueue.model.errors import GroupError
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
 
 NO_GENERATION: Final = -1
 JOINING_EPOCH: Final = 0

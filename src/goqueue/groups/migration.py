@@ -30,7 +30,8 @@ from goqueue.model.errors import GroupNotFoundError, RebalanceInProgressError
 if TYPE_CHECKING:
     from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects
-    from goqueue.groups.topics import TopicCatalogue, TopicIdPartition
+    from goqueue.groups.topics import TopicCatalogue
+    from goqueue.model.topic_partition import TopicIdPartition
 
 _KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """The client-side assignors whose own data in assignments nobody misses."""

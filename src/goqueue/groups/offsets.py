@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.groups.effects import OffsetMove
 from goqueue.groups.encoding import OffsetKey, OffsetValue, PendingOffsetKey, put, remove
 from goqueue.model.errors import InvariantError, OffsetMetadataTooLargeError
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from goqueue.groups.effects import Effects, Entry
     from goqueue.groups.messages import OffsetToCommit
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class OffsetStore:
                 "allowed (offset.metadata.max.bytes)"
             )
         expire_at_ms = None if retention_ms is None else now_ms + retention_ms
-        return (item.topic, item.partition), CommittedOffset(
+        return TopicPartition(item.topic, item.partition), CommittedOffset(
             item.offset, item.leader_epoch, item.metadata, now_ms, expire_at_ms
         )
 

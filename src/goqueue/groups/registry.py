@@ -34,6 +34,7 @@ from goqueue.groups.streams.group import StreamsGroup
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
 from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -234,7 +235,9 @@ class GroupRegistry:
             key, value = decode(entry)
             if isinstance(key, OffsetKey):
                 offsets = self._loading(key.group_id).offsets
-                offsets.load((key.topic, key.partition), cast("OffsetValue | None", value))
+                offsets.load(
+                    TopicPartition(key.topic, key.partition), cast("OffsetValue | None", value)
+                )
             elif isinstance(key, GroupKey):
                 self._load_group(key.group_id, cast("GroupValue | None", value))
             elif isinstance(key, MemberKey):
@@ -248,7 +251,7 @@ class GroupRegistry:
                 if streams is not None:
                     streams.set_topology(cast("Topology | None", value))
             else:
-                part = (key.topic, key.partition)
+                part = TopicPartition(key.topic, key.partition)
                 offsets = self._loading(key.group_id).offsets
                 offsets.load_pending(key.producer_id, part, cast("OffsetValue | None", value))
 

@@ -26,7 +26,7 @@ from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model import internal_topics
 from goqueue.model.errors import GroupError, InconsistentGroupProtocolError, TopicError
 from goqueue.model.lag import PartitionLag
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         SyncRequest,
     )
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.topics import TopicPartition
     from goqueue.metrics.registry import Histogram
     from goqueue.model.errors import GoQueueError
     from goqueue.partitions.measures import Measures
@@ -161,7 +160,7 @@ class Groups:
             count = 0
             if not move.is_reset:
                 with suppress(TopicError):  # deleted meanwhile
-                    partition = self._services.partitions.partition(PartitionId(*move.part))
+                    partition = self._services.partitions.partition(TopicPartition(*move.part))
                     start, end = partition.log_start, partition.log_end
                     before = PartitionLag(*move.part, move.before, start, end).position
                     count = max(min(move.after, end) - before, 0)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
-
-TopicPartition: TypeAlias = "tuple[str, int]"
-"""A topic's name and the number of one of its partitions; offsets are kept under it."""
-
-TopicIdPartition: TypeAlias = "tuple[UUID, int]"
-"""The same by topic id, so that a topic made again under its old name is another topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from goqueue.insight.lag import group_lag
 from goqueue.insight.progress import Progress
 from goqueue.model.errors import GoQueueError
 from goqueue.model.ids import NO_TIMESTAMP
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.runtime.tasks import in_thread
 
@@ -91,7 +91,7 @@ class Backlogs:
         self._services = services
         self._look = 0
         self._progress: dict[_Pair, Progress] = {}
-        self._known: dict[tuple[str, PartitionId], _Known] = {}
+        self._known: dict[tuple[str, TopicPartition], _Known] = {}
         self._found: dict[_Pair, Backlog] = {}
         self.has_looked = False
         """Before the first look nobody knows what is left."""
@@ -154,9 +154,9 @@ class Backlogs:
         ]
         return min(times, default=None)
 
-    async def _still_known(self, lines: _Lines) -> dict[tuple[str, PartitionId], _Known]:
+    async def _still_known(self, lines: _Lines) -> dict[tuple[str, TopicPartition], _Known]:
         """Without groups and topics that are gone, and messages that were dealt with."""
-        kept: dict[tuple[str, PartitionId], _Known] = {}
+        kept: dict[tuple[str, TopicPartition], _Known] = {}
         async for (group_id, _), partitions in _in_turns(lines):
             for each in partitions:
                 key = (group_id, _place(each))
@@ -187,11 +187,11 @@ class Backlogs:
             time_ms = times[_place(each), each.position]
             self._known[group_id, _place(each)] = _Known(each.position, time_ms, self._look)
 
-    def _times(self, places: Sequence[tuple[PartitionId, int]]) -> list[int | None]:
+    def _times(self, places: Sequence[tuple[TopicPartition, int]]) -> list[int | None]:
         """Of each place, when its message was published; in a thread."""
         return [self._time_at(*place) for place in places]
 
-    def _time_at(self, partition_id: PartitionId, offset: int) -> int | None:
+    def _time_at(self, partition_id: TopicPartition, offset: int) -> int | None:
         """The time of the batch that holds an offset, or comes next; None when it is unreadable."""
         try:
             log = self._services.partitions.partition(partition_id).log
@@ -205,8 +205,8 @@ class Backlogs:
         return None if time_ms == NO_TIMESTAMP else time_ms
 
 
-def _place(line: PartitionLag) -> PartitionId:
-    return PartitionId(line.topic, line.partition)
+def _place(line: PartitionLag) -> TopicPartition:
+    return TopicPartition(line.topic, line.partition)
 
 
 async def _in_turns(lines: _Lines) -> AsyncIterator[tuple[_Pair, list[PartitionLag]]]:

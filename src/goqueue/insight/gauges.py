@@ -193,11 +193,11 @@ def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) ->
     places = [_places(partition) for partition in partitions]
     if samples.partition_label:
         for partition, values in zip(partitions, places, strict=True):
-            _put_places(samples, topic, str(partition.id.number), values)
+            _put_places(samples, topic, str(partition.id.partition), values)
     elif partitions:
         _put_places(samples, topic, "", [sum(values) for values in zip(*places, strict=True)])
     for partition in partitions:
-        number = str(partition.id.number)
+        number = str(partition.id.partition)
         if len(partition.log.segments) > 1 or number == "0" or samples.partition_label:
             ratio = dirty_ratio(partition.log)
             samples.put(names.COMPACTION_DIRTY_RATIO, ratio, topic, number)

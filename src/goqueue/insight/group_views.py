@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
 from goqueue.groups.describe import GroupListing, GroupType
 from goqueue.model.errors import GroupNotFoundError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.delivery.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.service import Groups
-    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
@@ -43,7 +43,7 @@ class MemberView:
     member_id: str
     client_id: str
     client_host: str
-    partitions: tuple[PartitionId, ...]
+    partitions: tuple[TopicPartition, ...]
     protocol: GroupType
     """A KIP-848 group may have members of the classic protocol, too."""
 
@@ -104,7 +104,7 @@ def view_group(services: GroupServices, group_id: str) -> GroupView:
                 each.member.member_id,
                 each.member.client_id,
                 each.member.client_host,
-                _ordered(PartitionId(*part) for part in each.partitions),
+                _ordered(TopicPartition(*part) for part in each.partitions),
                 GroupType.STREAMS,
             )
             for each in found
@@ -129,7 +129,9 @@ def view_group(services: GroupServices, group_id: str) -> GroupView:
             member.member_id,
             member.client_id,
             member.client_host,
-            _ordered(PartitionId(*each) for each in assigned_partitions(member.assignment) or ()),
+            _ordered(
+                TopicPartition(*each) for each in assigned_partitions(member.assignment) or ()
+            ),
             GroupType.CLASSIC,
         )
         for member in classic.members
@@ -194,15 +196,15 @@ def _shared_members(services: GroupServices, group: QueueGroup) -> tuple[MemberV
 
 def _named(
     services: GroupServices, partitions: Iterable[TopicIdPartition]
-) -> tuple[PartitionId, ...]:
+) -> tuple[TopicPartition, ...]:
     """Partitions by the names of their topics; those of deleted topics are left out."""
     topics = services.topics.catalogue.by_id
     return _ordered(
-        PartitionId(topics[topic_id].name, number)
+        TopicPartition(topics[topic_id].name, number)
         for topic_id, number in partitions
         if topic_id in topics
     )
 
 
-def _ordered(partitions: Iterable[PartitionId]) -> tuple[PartitionId, ...]:
-    return tuple(sorted(partitions, key=lambda each: (each.topic, each.number)))
+def _ordered(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(partitions, key=lambda each: (each.topic, each.partition)))

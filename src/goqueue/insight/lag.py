@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import TopicError
 from goqueue.model.lag import PartitionLag, counted_partitions
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +34,10 @@ class LagServices(Protocol):
     queues: Queues
 
 
-def committed_offsets(services: LagServices, group_id: str) -> dict[PartitionId, int]:
+def committed_offsets(services: LagServices, group_id: str) -> dict[TopicPartition, int]:
     """The committed offsets of a group, for every partition that still exists."""
     return {
-        PartitionId(each.topic, each.partition): each.committed
+        TopicPartition(each.topic, each.partition): each.committed
         for each in group_lag(services, group_id)
         if each.committed is not None
     }
@@ -82,18 +82,22 @@ def _log_lag(services: LagServices, group_id: str) -> Iterator[PartitionLag]:
     )
     for topic, number in places:
         try:
-            partition = services.partitions.partition(PartitionId(topic, number))
+            partition = services.partitions.partition(TopicPartition(topic, number))
         except TopicError:
             continue
         yield PartitionLag(
-            topic, number, committed.get((topic, number)), partition.log_start, partition.log_end
+            topic,
+            number,
+            committed.get(TopicPartition(topic, number)),
+            partition.log_start,
+            partition.log_end,
         )
 
 
-def _assigned(services: LagServices, reading: Reading) -> set[tuple[str, int]]:
+def _assigned(services: LagServices, reading: Reading) -> set[TopicPartition]:
     topics = services.topics.catalogue.by_id
     by_id = {
-        (topics[topic_id].name, number)
+        TopicPartition(topics[topic_id].name, number)
         for topic_id, number in reading.with_ids
         if topic_id in topics
     }

@@ -51,7 +51,7 @@ def view_topic(partitions: Partitions, topic: Topic, node_id: int) -> TopicView:
         topic,
         tuple(
             PartitionView(
-                number=partition.id.number,
+                number=partition.id.partition,
                 leader=node_id,
                 leader_epoch=partition.leader_epoch,
                 log_start=partition.log_start,

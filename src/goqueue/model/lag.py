@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from goqueue.model.topic_partition import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
-    _Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class PartitionLag:
 
 
 def counted_partitions(
-    committed: Collection[_Place],
-    assigned: Collection[_Place],
+    committed: Collection[TopicPartition],
+    assigned: Collection[TopicPartition],
     partition_count: Callable[[str], int],
     *,
     is_subscriber: bool,
-) -> list[_Place]:
+) -> list[TopicPartition]:
     """The partitions that count for a group, in order, whether or not they still exist.
 
     While nobody is assigned anything, as after the last member of a group of subscribers has left,
@@ -66,5 +66,6 @@ def counted_partitions(
     found = {*committed, *assigned}
     if is_subscriber and not assigned:
         for topic in {topic for topic, _ in committed}:
-            found.update((topic, number) for number in range(partition_count(topic)))
+            numbers = range(partition_count(topic))
+            found.update(TopicPartition(topic, number) for number in numbers)
     return sorted(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.metrics.registry import Metrics
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.records.salvage import Fault
     from goqueue.storage.recovery import RecoveryReport
 
@@ -71,12 +71,12 @@ class DamageReports:
         with self._lock:
             return reversed(list(self._known.values()))
 
-    def damaged(self, partition: PartitionId, damage: DamagedRangeError) -> None:
+    def damaged(self, partition: TopicPartition, damage: DamagedRangeError) -> None:
         """Records of a partition are lost; in a topic of the broker, entries of its state."""
         report = Report(_lost_in(partition), str(partition), str(damage), partition.topic)
         self._note(report, damage.resume_at)
 
-    def recovered(self, partition: PartitionId, report: RecoveryReport) -> None:
+    def recovered(self, partition: TopicPartition, report: RecoveryReport) -> None:
         """A start has found records that do not match their checksums, or fewer than there were.
 
         A tail that is cut in the middle of a batch is what a killed process leaves, and not told
@@ -97,7 +97,7 @@ class DamageReports:
             detail = f"{report.missing_below_checkpoint} offsets that were on the disk are gone"
             self._note(Report(kind, str(partition), detail, topic), -2)
 
-    def snapshots(self, partition: PartitionId, folder: Path, names: Sequence[str]) -> None:
+    def snapshots(self, partition: TopicPartition, folder: Path, names: Sequence[str]) -> None:
         """Snapshots of what a partition holds were passed over."""
         for name in names:
             detail = (
@@ -106,7 +106,7 @@ class DamageReports:
             )
             self._note(Report(DamageKind.SNAPSHOT, str(folder / name), detail, partition.topic), 0)
 
-    def undecodable(self, partition: PartitionId, fault: Fault) -> None:
+    def undecodable(self, partition: TopicPartition, fault: Fault) -> None:
         """Records of a partition were never records."""
         detail = f"{describe(fault)}; readers that take single messages skip them"
         report = Report(DamageKind.UNDECODABLE, str(partition), detail, partition.topic)
@@ -130,7 +130,7 @@ class DamageReports:
             self._metrics.counter(names.DAMAGE_FOUND, report.kind).add()
 
 
-def _lost_in(partition: PartitionId) -> DamageKind:
+def _lost_in(partition: TopicPartition) -> DamageKind:
     """What damaged records of a partition are: messages, or state of the broker."""
     is_state = is_internal_topic(partition.topic) and partition.topic != DELAYED
     return DamageKind.STATE if is_state else DamageKind.RECORDS

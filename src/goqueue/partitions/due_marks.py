@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
 
 _SPARE: Final = 1024
 """Replaced entries of a heap that are never worth making it anew."""
@@ -27,19 +27,19 @@ class DueMarks:
     """
 
     def __init__(self) -> None:
-        self._changed: OrderedDict[PartitionId, None] = OrderedDict()
-        self._due_ms: dict[PartitionId, int] = {}
-        self._heap: list[tuple[int, PartitionId]] = []
+        self._changed: OrderedDict[TopicPartition, None] = OrderedDict()
+        self._due_ms: dict[TopicPartition, int] = {}
+        self._heap: list[tuple[int, TopicPartition]] = []
 
     def __len__(self) -> int:
         """How many partitions the pass would look at some time."""
         return len(self._changed.keys() | self._due_ms.keys())
 
-    def touch(self, partition: PartitionId) -> None:
+    def touch(self, partition: TopicPartition) -> None:
         """Let the next pass look at a partition."""
         self._changed[partition] = None
 
-    def look_at(self, partition: PartitionId, due_ms: int | None) -> None:
+    def look_at(self, partition: TopicPartition, due_ms: int | None) -> None:
         """Let the first pass at or after `due_ms` look at a partition; None is never.
 
         It replaces the time that was said before.
@@ -53,12 +53,12 @@ class DueMarks:
             self._heap = [(due, each) for each, due in self._due_ms.items()]
             heapify(self._heap)
 
-    def forget(self, partition: PartitionId) -> None:
+    def forget(self, partition: TopicPartition) -> None:
         """A partition is gone."""
         self._changed.pop(partition, None)
         self._due_ms.pop(partition, None)
 
-    def take(self, now_ms: int) -> Iterator[PartitionId]:
+    def take(self, now_ms: int) -> Iterator[TopicPartition]:
         """The partitions to look at now, each once, their marks removed one by one.
 
         What is marked while the pass runs is for the next one. A pass that is interrupted leaves
@@ -82,16 +82,16 @@ class MaintenanceMarks:
         self.retention = DueMarks()
         self.compaction = DueMarks()
         self.checkpoints = DueMarks()
-        self.failing: set[PartitionId] = set()
+        self.failing: set[TopicPartition] = set()
         """Partitions whose logs have failed, until a pass finds that they accept appends again."""
         self._all: Final = (self.retention, self.compaction, self.checkpoints)
 
-    def touch(self, partition: PartitionId) -> None:
+    def touch(self, partition: TopicPartition) -> None:
         """A partition was opened, appended to or given other settings."""
         for marks in self._all:
             marks.touch(partition)
 
-    def forget(self, partition: PartitionId) -> None:
+    def forget(self, partition: TopicPartition) -> None:
         """A partition is gone."""
         self.failing.discard(partition)
         for marks in self._all:

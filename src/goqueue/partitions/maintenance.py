@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.metrics.registry import Metrics
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.due_marks import DueMarks, MaintenanceMarks
-    from goqueue.partitions.partition import Partition, PartitionId
+    from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
@@ -129,7 +130,7 @@ class Maintenance:
                 found[0].unmark()
                 yield found
 
-    def _find(self, partition_id: PartitionId) -> tuple[Partition, TopicSettings] | None:
+    def _find(self, partition_id: TopicPartition) -> tuple[Partition, TopicSettings] | None:
         partition = self._partitions.find(partition_id)
         topic = self._topics.catalogue.by_name.get(partition_id.topic)
         if partition is None or partition.is_closed or topic is None:
@@ -216,7 +217,7 @@ class Maintenance:
             await asyncio.sleep(0)
         return count
 
-    async def compact(self, partition_id: PartitionId) -> CompactionStats | None:
+    async def compact(self, partition_id: TopicPartition) -> CompactionStats | None:
         """Compact one log now, however dirty it is; None when it was deleted meanwhile.
 
         Raises:
@@ -250,7 +251,7 @@ class Maintenance:
         self._report_compaction(partition.id, compaction.stats)
         return compaction.stats
 
-    def _report_compaction(self, partition_id: PartitionId, stats: CompactionStats) -> None:
+    def _report_compaction(self, partition_id: TopicPartition, stats: CompactionStats) -> None:
         metrics = self._node.metrics
         reclaimed = max(stats.bytes_before - stats.bytes_after, 0)
         metrics.counter(names.COMPACTION_RUNS, partition_id.topic).add()

@@ -32,6 +32,7 @@ from goqueue.storage.snapshot_kinds import SnapshotKind
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.isolation import PartitionTransactions
     from goqueue.partitions.lane_index import LaneIndex
     from goqueue.partitions.markers import Marker
@@ -65,16 +66,6 @@ class Placed(NamedTuple):
     """The batch was already there; the offsets are those of the first time."""
 
 
-class PartitionId(NamedTuple):
-    """A topic's name and the number of one of its partitions."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
-
-
 class Partition:
     """A log that this broker leads.
 
@@ -90,7 +81,7 @@ class Partition:
 
     def __init__(
         self,
-        partition_id: PartitionId,
+        partition_id: TopicPartition,
         stored: PartitionLog,
         *,
         clock: Clock,

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.model.errors import StorageError, UnknownPartitionError, UnknownTopicError
-from goqueue.partitions.partition import Partition, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
@@ -74,7 +75,7 @@ class Partitions:
         self._measures = measures
         self._marks = marks
         self._damage = damage
-        self._open: dict[PartitionId, Partition] = {}
+        self._open: dict[TopicPartition, Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._open.values()))
@@ -82,7 +83,7 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def resolve(self, partition_id: PartitionId) -> tuple[Topic, Partition]:
+    def resolve(self, partition_id: TopicPartition) -> tuple[Topic, Partition]:
         """A partition and its topic.
 
         Raises:
@@ -93,15 +94,15 @@ class Partitions:
         if partition is None:
             raise UnknownPartitionError(
                 f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
-                f"not {partition_id.number}"
+                f"not {partition_id.partition}"
             )
         return topic, partition
 
-    def partition(self, partition_id: PartitionId) -> Partition:
+    def partition(self, partition_id: TopicPartition) -> Partition:
         """A partition. Raises like `resolve`."""
         return self.resolve(partition_id)[1]
 
-    def find(self, partition_id: PartitionId) -> Partition | None:
+    def find(self, partition_id: TopicPartition) -> Partition | None:
         """A partition, if it is open."""
         return self._open.get(partition_id)
 
@@ -129,14 +130,14 @@ class Partitions:
         async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
             opened = await in_thread(self._executor, partial(open_logs, portion))
             for (topic, number), stored in zip(portion, opened, strict=True):
-                self._add(PartitionId(topic.name, number), stored)
+                self._add(TopicPartition(topic.name, number), stored)
 
         await _in_portions(wanted, open_portion, PORTIONS_OPENING)
 
     def open_topic(self, topic: Topic) -> None:
         """Open every partition of a topic that is not open yet; new ones start empty."""
         for number in range(topic.partition_count):
-            partition_id = PartitionId(topic.name, number)
+            partition_id = TopicPartition(topic.name, number)
             if partition_id not in self._open:
                 self._add(partition_id, self._open_log(topic, number, {}))
 
@@ -150,10 +151,10 @@ class Partitions:
             shared=self._shared,
             clock=self._clock,
             summary=summaries.get(self.book.name_of(folder)),
-            on_damage=partial(self._damage.damaged, PartitionId(topic.name, number)),
+            on_damage=partial(self._damage.damaged, TopicPartition(topic.name, number)),
         )
 
-    def _add(self, partition_id: PartitionId, stored: PartitionLog) -> None:
+    def _add(self, partition_id: TopicPartition, stored: PartitionLog) -> None:
         self._open[partition_id] = Partition(
             partition_id,
             stored,
@@ -178,7 +179,7 @@ class Partitions:
         Raises:
             UnknownTopicError: it was deleted meanwhile.
         """
-        ids = (PartitionId(topic.name, number) for number in range(topic.partition_count))
+        ids = (TopicPartition(topic.name, number) for number in range(topic.partition_count))
         try:
             return [self._open[each] for each in ids]
         except KeyError:
@@ -187,7 +188,7 @@ class Partitions:
     async def delete_topic(self, topic: Topic) -> None:
         """Remove a topic's partitions and their files."""
         # All at once: while the first is being removed, a topic of the same name may be made.
-        ids = [PartitionId(topic.name, number) for number in range(topic.partition_count)]
+        ids = [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
         doomed = [self._open.pop(each) for each in ids if each in self._open]
         for each in ids:
             self._marks.forget(each)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.partitions.partition import Partition, PartitionId
+    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.partitions.partition import Partition
     from goqueue.storage.log import Log
 
 
@@ -78,7 +79,7 @@ class RetrySchedule:
     def __init__(self, first_s: float, max_s: float) -> None:
         self._first_s = first_s
         self._max_s = max_s
-        self._attempts: dict[PartitionId, _Attempt] = {}
+        self._attempts: dict[TopicPartition, _Attempt] = {}
 
     def due(self, failing: Iterable[Partition], now_s: float) -> list[Partition]:
         """Those to try now; what is no longer failing is forgotten."""
@@ -94,7 +95,7 @@ class RetrySchedule:
         """Let everything be tried now, as though it had not been."""
         self._attempts.clear()
 
-    def failed(self, partition: PartitionId, now_s: float) -> float:
+    def failed(self, partition: TopicPartition, now_s: float) -> float:
         """Note a failed attempt; returns how long the next one waits."""
         last = self._attempts.get(partition)
         delay_s = self._first_s if last is None else min(last.delay_s * 2, self._max_s)

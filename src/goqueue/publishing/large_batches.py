@@ -18,8 +18,8 @@ from goqueue.records.batch import peek, validate
 from goqueue.records.opening import SMALL, open_section
 
 if TYPE_CHECKING:
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
-    from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
     from goqueue.publishing.publish import PublishRequest
     from goqueue.records.batch import BatchInfo
@@ -33,7 +33,7 @@ class LargeBatches:
         self._partitions = partitions
         self._opener = opener
 
-    def includes(self, partition: PartitionId, batch: memoryview) -> bool:
+    def includes(self, partition: TopicPartition, batch: memoryview) -> bool:
         """Whether a batch is to be opened before it is published.
 
         What is wrong with it otherwise, `publish` says, and opens nothing for that.

@@ -20,7 +20,7 @@ from goqueue.model.errors import (
     UnknownPartitionError,
 )
 from goqueue.model.partitioning import key_hash
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.delivery_headers import Opened
 from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
 from goqueue.publishing.publish import Acks, PublishRequest
@@ -168,7 +168,7 @@ class MessageWriter:
             number, portion = waiting.popleft()
             try:
                 verdict = None if checked is None else _verdict(checked, portion.indexes)
-                place = PartitionId(topic_name, number)
+                place = TopicPartition(topic_name, number)
                 published = self._append(place, portion, acks, producer, verdict)
             except (BatchTooLargeError, MalformedRecordError, *_BY_RECORD) as error:
                 if producer is not None:
@@ -264,7 +264,7 @@ class MessageWriter:
 
     def _append(
         self,
-        partition: PartitionId,
+        partition: TopicPartition,
         portion: _Portion,
         acks: Acks,
         producer: ProducerSequence | None,

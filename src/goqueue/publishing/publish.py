@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from goqueue.model.errors import SchemaValidationError
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures, TopicMeasures
-    from goqueue.partitions.partition import Partition, PartitionId
+    from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.publishing.delayed import DelayedMessages
@@ -89,7 +90,7 @@ class Acks(IntEnum):
 class PublishRequest(NamedTuple):
     """One batch for one partition."""
 
-    partition: PartitionId
+    partition: TopicPartition
     batch: memoryview
     """Exactly one record batch. A writable view is stamped in place."""
     acks: Acks = Acks.ALL
@@ -129,7 +130,7 @@ async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidation
     return None
 
 
-def _no_transactions(info: BatchInfo, partition: PartitionId) -> None:
+def _no_transactions(info: BatchInfo, partition: TopicPartition) -> None:
     raise InvalidTransactionStateError(
         f"producer {info.producer_id} has no open transaction in {partition}"
     )
@@ -152,7 +153,7 @@ class Publisher:
         """The time that the wall clock would tell without a jump of it; set by the broker."""
         self.disk_full: str | None = None
         """Why nothing is taken in at the moment; set by the disk monitor."""
-        self.verify_transaction: Callable[[BatchInfo, PartitionId], None] = _no_transactions
+        self.verify_transaction: Callable[[BatchInfo, TopicPartition], None] = _no_transactions
         """Refuses a transactional batch that belongs to no open transaction; set by whoever
         coordinates them."""
         self.delays: DelayedMessages | None = None
@@ -334,9 +335,9 @@ class Publisher:
             raise DelayDisabledError("this broker does not take delayed messages")
         always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
-        taken = self.delays.take(topic, request.partition.number, info, found)
+        taken = self.delays.take(topic, request.partition.partition, info, found)
         if self._traces.is_on:
-            number = request.partition.number
+            number = request.partition.partition
             self._traces.scheduled(topic, number, found, taken.messages, started_s)
         later = {number for number, _, _ in taken.messages}
         rest = [record for at, record in enumerate(found.records) if at not in later]
@@ -347,7 +348,7 @@ class Publisher:
             request = request._replace(batch=batch, records=rest if keeps_places else None)
             published = self._append(topic, partition, request, peek(batch))
             self._trace_rest(topic, request, published.placed, started_s)
-        self.delays.finish(topic, request.partition.number, info)
+        self.delays.finish(topic, request.partition.partition, info)
         published = published._replace(delayed=taken.messages)
         if not always:
             return published

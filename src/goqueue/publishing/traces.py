@@ -45,7 +45,7 @@ class PublishTraces:
         self, topic: Topic, request: PublishRequest, placed: Placed, started_s: float
     ) -> TracedPublish | None:
         """A batch is in the log; None when it is not traced."""
-        place = self._tracer.place(topic, request.partition.number)
+        place = self._tracer.place(topic, request.partition.partition)
         first, end, is_duplicate = placed
         if is_duplicate:
             return None
@@ -79,7 +79,7 @@ class PublishTraces:
 
     def refused(self, topic: Topic, request: PublishRequest, error: GoQueueError) -> None:
         """A batch was refused for what its messages are."""
-        place = self._tracer.place(topic, request.partition.number)
+        place = self._tracer.place(topic, request.partition.partition)
         if not self._tracer.turns.draw(place.threshold) or (
             place.is_bounded and not self._tracer.may_trace(self._tracer.clock.monotonic_s())
         ):

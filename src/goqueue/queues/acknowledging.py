@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
@@ -229,7 +229,7 @@ class Settler:
             groups.sort(key=lambda group: group.group_id != first)
         return [(group, key) for group in groups]
 
-    async def commit(self, member: QueueMember, offsets: Mapping[PartitionId, int]) -> None:
+    async def commit(self, member: QueueMember, offsets: Mapping[TopicPartition, int]) -> None:
         """Be done with everything before these offsets, as a reader of the log would say it.
 
         Raises:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import PartitionId
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.queues.dead_letters.service import DeadLetters
@@ -143,7 +143,7 @@ class Deliverer:
     async def acquire(
         self,
         member: QueueMember,
-        partitions: Sequence[PartitionId],
+        partitions: Sequence[TopicPartition],
         *,
         limit: int,
         max_wait_ms: int,
@@ -169,12 +169,12 @@ class Deliverer:
         member: QueueMember,
         wanted: _Wanted,
         max_wait_ms: int,
-        partitions: Sequence[PartitionId] | None = None,
+        partitions: Sequence[TopicPartition] | None = None,
     ) -> list[Portion]:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + max_wait_ms / 1000
         waiter = Waiter(1)  # one for the whole wait: a waiter that finds nothing keeps its turn
-        heard: set[PartitionId] = set()
+        heard: set[TopicPartition] = set()
         try:
             while True:
                 await self._queues.ready()
@@ -198,7 +198,9 @@ class Deliverer:
 
     # --- Waiting ---------------------------------------------------------------------------------
 
-    def _listen(self, group: QueueGroup, partitions: Sequence[PartitionId], waiter: Waiter) -> None:
+    def _listen(
+        self, group: QueueGroup, partitions: Sequence[TopicPartition], waiter: Waiter
+    ) -> None:
         """Be told of whatever happens from now on; before looking, so that nothing is missed."""
         waiter.begin(1)
         self._queues.waiters(group.group_id).add(waiter)
@@ -207,7 +209,7 @@ class Deliverer:
             partition = self._services.partitions.partition(each)
             partition.waiters_for(isolation).add(waiter)
 
-    def _hush(self, group_id: str, partitions: Iterable[PartitionId], waiter: Waiter) -> None:
+    def _hush(self, group_id: str, partitions: Iterable[TopicPartition], waiter: Waiter) -> None:
         self._queues.waiters(group_id).discard(waiter)
         for each in partitions:
             partition = self._services.partitions.find(each)
@@ -241,7 +243,7 @@ class Deliverer:
         self,
         group: QueueGroup,
         member_id: str,
-        partitions: Sequence[PartitionId],
+        partitions: Sequence[TopicPartition],
         wanted: _Wanted,
     ) -> list[Portion]:
         """What there is now. Messages that turn out not to be there are passed over.
@@ -322,7 +324,7 @@ class Deliverer:
         return portions
 
     def _sources(
-        self, group: QueueGroup, partitions: Sequence[PartitionId], wanted: _Wanted
+        self, group: QueueGroup, partitions: Sequence[TopicPartition], wanted: _Wanted
     ) -> tuple[list[Source], dict[QueueKey, list[Operation]]]:
         """Where to take from; first, what retention has taken away must be done with."""
         isolation, locks = isolation_of(group.settings), group.settings.partition_locks

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.groups.membership import Member, Memberships
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.queues.delivery.settings import QueueSettings
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
@@ -143,7 +143,7 @@ class QueueMembers:
         group.forget_member(member.member_id)
         await self._queues.release_member(group, member.member_id)
 
-    def partitions_of(self, member: QueueMember) -> list[PartitionId]:
+    def partitions_of(self, member: QueueMember) -> list[TopicPartition]:
         """The partitions that a member takes from."""
         if member.owner is not None:
             return sorted(member.owner.assigned)

@@ -21,8 +21,8 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import DamageKind
-from goqueue.partitions.partition import PartitionId
 from goqueue.partitions.waiting import Waiters
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -200,7 +200,7 @@ class Queues:
         if topic is None:
             return None
         try:
-            return self._services.partitions.partition(PartitionId(topic.name, key[1]))
+            return self._services.partitions.partition(TopicPartition(topic.name, key[1]))
         except TopicError:
             return None
 
@@ -320,24 +320,24 @@ class Queues:
 
     # --- What a group reads ----------------------------------------------------------------------
 
-    def partitions_of_topics(self, topics: Iterable[str]) -> list[PartitionId]:
+    def partitions_of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of those of the topics that exist, and are not the broker's own.
 
         To hand out a message of the queue state would be one more message of it.
         """
         by_name = self._services.topics.catalogue.by_name
         return [
-            PartitionId(name, number)
+            TopicPartition(name, number)
             for name in sorted(topics)
             if name in by_name and not by_name[name].is_internal
             for number in range(by_name[name].partition_count)
         ]
 
-    def key(self, partition_id: PartitionId) -> QueueKey:
+    def key(self, partition_id: TopicPartition) -> QueueKey:
         """What a partition is called in the state of groups."""
         return self._services.topics.catalogue.topic(
             partition_id.topic
-        ).topic_id, partition_id.number
+        ).topic_id, partition_id.partition
 
     def keys_of(self, member: SharedMember) -> list[QueueKey]:
         """The partitions that a member of a shared group takes from, in order."""
@@ -345,7 +345,7 @@ class Queues:
             return sorted(member.assigned)
         return [self.key(each) for each in self.partitions_of_topics(member.topics)]
 
-    async def open_queues(self, group: QueueGroup, partitions: Iterable[PartitionId]) -> None:
+    async def open_queues(self, group: QueueGroup, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read those of the partitions that the group does not read yet."""
         known = {topic_id for topic_id, _ in group.queues}
         missing = {
@@ -364,7 +364,7 @@ class Queues:
         if changes:
             await self.shard_of(group).store(group, changes)
 
-    async def reset(self, group_id: str, offsets: Mapping[PartitionId, int]) -> None:
+    async def reset(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Let a group without members go on elsewhere; it forgets what it knew of the partitions.
 
         A negative offset is where the group begins by its settings.

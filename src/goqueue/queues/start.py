@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.iso_duration import iso_duration_ms
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ async def start_of(
     """
     topic, number = partition.id
     coordinator = services.groups.coordinator(group.group_id)
-    committed = coordinator.fetch_offsets(group.group_id, [(topic, number)])[topic, number]
+    committed = coordinator.fetch_offsets(group.group_id, [TopicPartition(topic, number)])[
+        TopicPartition(topic, number)
+    ]
     if isinstance(committed, CommittedOffset) and committed.offset >= partition.log_start:
         return committed.offset
     if not is_new_topic:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import DamagedRangeError, GoQueueError
-from goqueue.partitions.partition import Isolation, Partition, PartitionId
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.partitions.waiting import Waiter
 from goqueue.records.batch import walk
 from goqueue.records.committed import committed
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.records.batch import BatchInfo
@@ -38,7 +39,7 @@ and finds them again when it is their turn."""
 class PartitionRead:
     """What a reader wants of one partition."""
 
-    partition: PartitionId
+    partition: TopicPartition
     offset: int
     max_bytes: int
     leader_epoch: int = -1
@@ -108,7 +109,7 @@ class Fetcher:
         clock: Clock,
         executor: Executor,
         measures: Measures,
-        on_damage: Callable[[PartitionId, DamagedRangeError], None],
+        on_damage: Callable[[TopicPartition, DamagedRangeError], None],
         *,
         traces: LogGroupTraces,
     ) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.reading.searching import cut_before, look
 from goqueue.runtime.tasks import in_thread
 
@@ -109,7 +110,7 @@ class Search:
         return Found(hits, [each for each in rest if each.start < each.end], self._scanned)
 
     def _scan(self, topic_name: str, span: Span) -> _Scan:
-        partition = self._partitions.partition(PartitionId(topic_name, span.partition))
+        partition = self._partitions.partition(TopicPartition(topic_name, span.partition))
         return _Scan(partition, span, -inf)
 
     def _next(self, scans: list[_Scan]) -> _Scan | None:

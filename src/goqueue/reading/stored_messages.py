@@ -14,9 +14,9 @@ from goqueue.reading.fetch import FetchRequest, PartitionRead, bytes_for, visibl
 from goqueue.records import decode_readable
 
 if TYPE_CHECKING:
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.damage import DamageReports
-    from goqueue.partitions.partition import PartitionId
     from goqueue.reading.fetch import Fetched, Fetcher
     from goqueue.records import Record
     from goqueue.records.opening import Room
@@ -57,7 +57,7 @@ class MessageReader:
 
     async def read(
         self,
-        partition: PartitionId,
+        partition: TopicPartition,
         offset: int,
         *,
         limit: int,
@@ -108,7 +108,9 @@ async def messages_of(
         opened = await opener.run(partial(_open, fetched, position, left))
         for fault in opened.faults:
             damage.undecodable(place, fault)
-        messages += [StoredMessage(place.topic, place.number, record) for record in opened.records]
+        messages += [
+            StoredMessage(place.topic, place.partition, record) for record in opened.records
+        ]
         left = opened.left
         if opened.is_cut:
             return messages, False

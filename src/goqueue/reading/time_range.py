@@ -11,7 +11,8 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class TimeRanges:
         end = LATEST if end_ms is None else Position(Anchor.TIMESTAMP, end_ms)
         spans = []
         for number in range(topic.partition_count) if partitions is None else partitions:
-            partition = self._partitions.partition(PartitionId(topic_name, number))
+            partition = self._partitions.partition(TopicPartition(topic_name, number))
             span = Span(
                 number,
                 await offset_of(partition, begin, self._executor),
@@ -120,7 +121,7 @@ class TimeRanges:
         max_bytes = max(_READ_BYTES // len(spans), _LEAST_BYTES)
         pages = []
         for span in spans:
-            partition_id = PartitionId(topic_name, span.partition)
+            partition_id = TopicPartition(topic_name, span.partition)
             partition = self._partitions.partition(partition_id)
             end = min(span.end, partition.readable_to(Isolation.READ_COMMITTED))
             start = max(span.start, partition.log_start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.change_log import ChangeLog
 from goqueue.state.clock import StateClock
 from goqueue.state.log import StateLog
@@ -116,12 +116,12 @@ class StateLogs:
         on_saved: Callable[[float], None] | None = None,
     ) -> StateLog:
         """The log in a partition of an internal topic, which is there."""
-        partition = self._partitions.partition(PartitionId(topic, number))
+        partition = self._partitions.partition(TopicPartition(topic, number))
         saved = on_saved or partial(self._measures.snapshot_saved, kind.label)
         return StateLog(CoordinatedPartition(partition), kind, self._disk, self._clock, saved)
 
     def change_log(self, topic: str, number: int, kind: SnapshotKind) -> ChangeLog:
         """The same, of a log of changes."""
-        partition = CoordinatedPartition(self._partitions.partition(PartitionId(topic, number)))
+        partition = CoordinatedPartition(self._partitions.partition(TopicPartition(topic, number)))
         saved = partial(self._measures.snapshot_saved, kind.label)
         return ChangeLog(partition, kind, self._disk, self._clock, saved)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.testing.messages import Message, as_bytes
 
 if TYPE_CHECKING:
@@ -151,9 +152,8 @@ class EmbeddedNode:
         return found
 
     async def _messages_of(self, topic: str, number: int) -> list[Message]:
-        from goqueue.partitions.partition import PartitionId  # noqa: PLC0415 - as above
 
-        place = PartitionId(topic, number)
+        place = TopicPartition(topic, number)
         found: list[Message] = []
         offset = self.node.broker.partitions.partition(place).log_start
         while True:

@@ -28,9 +28,9 @@ from goqueue.transactions.transaction import NO_EPOCH, NO_PRODUCER, Transaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.transactions.messages import Effects, EndRequest, Identity, InitRequest
     from goqueue.transactions.settings import TransactionSettings
-    from goqueue.transactions.transaction import TopicPartition
 
 _DECISIONS = {
     Marker.COMMIT: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError, TopicError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.transactions.states import TransactionState
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ class TransactionEnds:
         """Do what is left to do. Raises, when all that could be done is, what could not be."""
         refusal: GoQueueError | None = None
         unsynced: list[tuple[Partition, Placed]] = []
-        for place in sorted(PartitionId(*each) for each in ending.partitions):
+        for place in sorted(TopicPartition(*each) for each in ending.partitions):
             try:
                 if place.topic == OFFSETS_TOPIC:
-                    await self._end_offsets(place.number, ending)
+                    await self._end_offsets(place.partition, ending)
                 else:
                     self._end_at(place, ending, unsynced)
             except GoQueueError as error:
@@ -103,7 +103,7 @@ class TransactionEnds:
         await self._services.groups.complete_transaction(number, producer_id, commit=commits)
 
     def _end_at(
-        self, place: PartitionId, ending: Ending, unsynced: list[tuple[Partition, Placed]]
+        self, place: TopicPartition, ending: Ending, unsynced: list[tuple[Partition, Placed]]
     ) -> None:
         try:
             partition = self._services.partitions.partition(place)

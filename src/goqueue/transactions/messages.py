@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.markers import Marker
     from goqueue.transactions.encoding import Entry
-    from goqueue.transactions.transaction import TopicPartition
 
 
 class Identity(NamedTuple):

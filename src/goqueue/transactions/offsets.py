@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from goqueue.groups.membership import Memberships
     from goqueue.groups.messages import PartitionOutcomes
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.service import Queues
     from goqueue.transactions.messages import Identity
@@ -36,7 +36,7 @@ async def stage_offsets(
     services: TransactionOffsetServices,
     identity: Identity,
     group_id: str,
-    offsets: Mapping[PartitionId, int],
+    offsets: Mapping[TopicPartition, int],
     *,
     member_id: str | None = None,
     generation: int | None = None,
@@ -67,7 +67,7 @@ async def stage_offsets(
         member_id=member_id or "",
         generation_or_epoch=epoch,
         offsets=tuple(
-            OffsetToCommit(topic=place.topic, partition=place.number, offset=offset)
+            OffsetToCommit(topic=place.topic, partition=place.partition, offset=offset)
             for place, offset in offsets.items()
         ),
     )

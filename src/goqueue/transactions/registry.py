@@ -27,10 +27,10 @@ from goqueue.transactions.transaction import Transaction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.transactions.encoding import Entry
     from goqueue.transactions.messages import Effects
     from goqueue.transactions.settings import TransactionSettings
-    from goqueue.transactions.transaction import TopicPartition
 
 EVERYTHING = TransactionFilter()
 

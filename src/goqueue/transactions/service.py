@@ -13,7 +13,7 @@ import mmh3
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model import internal_topics
 from goqueue.model.errors import ConcurrentTransactionsError, UnknownProducerError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from goqueue.transactions.atomic_commit import SeriesCoordinator
@@ -211,7 +211,7 @@ class Transactions:
         return transaction_id
 
     async def add_partitions(
-        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> None:
         """Let a transaction write to partitions, which exist; opens it if need be."""
         shard = await self._active_shard(transactional_id)
@@ -224,7 +224,7 @@ class Transactions:
         await shard.durable()
 
     def join(
-        self, transactional_id: str, identity: Identity, partitions: Iterable[PartitionId]
+        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> bool:
         """Like `add_partitions`, for a request that writes to them, and without waiting.
 
@@ -249,7 +249,7 @@ class Transactions:
     async def add_offsets(self, transactional_id: str, identity: Identity, group_id: str) -> None:
         """Let a transaction commit offsets of a group."""
         number = self._services.groups.shard_number(group_id)
-        place = PartitionId(OFFSETS_TOPIC, number)
+        place = TopicPartition(OFFSETS_TOPIC, number)
         await self.add_partitions(transactional_id, identity, [place])
 
     async def stage_offsets(
@@ -257,7 +257,7 @@ class Transactions:
     ) -> PartitionOutcomes:
         """Note offsets that count when the transaction commits; the group must be added to it."""
         groups = self._services.groups
-        place = PartitionId(OFFSETS_TOPIC, groups.shard_number(request.group_id))
+        place = TopicPartition(OFFSETS_TOPIC, groups.shard_number(request.group_id))
         self.verify(identity, place, transactional_id)
         return await groups.stage(identity.producer_id, request)
 
@@ -322,12 +322,12 @@ class Transactions:
 
     # --- Writing ---------------------------------------------------------------------------------
 
-    def _verify(self, info: BatchInfo, partition: PartitionId) -> None:
+    def _verify(self, info: BatchInfo, partition: TopicPartition) -> None:
         now_ms = self.now_ms()
         verify(self._by_producer, info.producer_id, info.producer_epoch, partition, now_ms)
 
     def verify(
-        self, identity: Identity, partition: PartitionId, transactional_id: str | None = None
+        self, identity: Identity, partition: TopicPartition, transactional_id: str | None = None
     ) -> None:
         """Let a producer's transaction, of this id if one is given, write to a partition, or raise.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import CorruptTransactionStateError, InvariantError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.transactions.encoding import TransactionValue, put
 from goqueue.transactions.messages import Identity
 from goqueue.transactions.states import MOVES, TransactionState
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.transactions.encoding import Entry, Places
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
@@ -143,7 +142,11 @@ class Transaction:
             value.last_producer_id,
             value.last_epoch,
             state,
-            {(topic, number) for topic, numbers in value.partitions for number in numbers},
+            {
+                TopicPartition(topic, number)
+                for topic, numbers in value.partitions
+                for number in numbers
+            },
             value.started_ms,
             value.updated_ms,
             value.transaction_id,

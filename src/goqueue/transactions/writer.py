@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from goqueue.model.errors import InvalidTransactionRequestError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import ProducerSequence, misfits_among
 from goqueue.publishing.publish import Acks
 
@@ -74,7 +74,7 @@ class TransactionWriter:
             raise InvalidTransactionRequestError(
                 "messages with a sequence go to one partition: name it, or give them the same key"
             )
-        places = [PartitionId(topic_name, number) for number in portions]
+        places = [TopicPartition(topic_name, number) for number in portions]
         for place in places:
             services.partitions.partition(place)
         transactional_id = services.transactions.transactional_id_of(identity.producer_id)
@@ -99,7 +99,7 @@ class TransactionWriter:
             chosen = [messages[index]._replace(partition=number) for index in indexes]
             first = first_sequence
             if first is None:
-                first = self._next_sequence(PartitionId(topic_name, number), identity)
+                first = self._next_sequence(TopicPartition(topic_name, number), identity)
             producer = ProducerSequence(*identity, first, is_transactional=True)
             checked = None if misfits is None else misfits_among(misfits, indexes)
             publishing = self._services.writer.begin(
@@ -114,6 +114,6 @@ class TransactionWriter:
             all(publishing.is_duplicate for _, publishing in under_way),
         )
 
-    def _next_sequence(self, place: PartitionId, identity: Identity) -> int:
+    def _next_sequence(self, place: TopicPartition, identity: Identity) -> int:
         sequences = self._services.partitions.partition(place).sequences
         return (sequences.last_sequence(*identity) + 1) % (1 << 31)

@@ -17,7 +17,6 @@ from goqueue.client.errors import (
     ClientClosedError,
     DeliveryTimeoutError,
 )
-from goqueue.client.types import Place
 from goqueue.model.errors import (
     BatchTooLargeError,
     GroupNotFoundError,
@@ -28,6 +27,7 @@ from goqueue.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from support.brokers import read_all
 from support.grpc_node import run
@@ -434,7 +434,9 @@ def test_a_second_member_takes_its_share_and_nothing_is_read_twice(tmp_path):
                 await filled(client, 30)
                 theirs = await taken(two, 10 * len(two.assignment))
                 pending.cancel()
-                assert {Place(each.topic, each.partition) for each in theirs} == two.assignment
+                assert {
+                    TopicPartition(each.topic, each.partition) for each in theirs
+                } == two.assignment
         assert {(m.partition, m.offset) for m in first}.isdisjoint(
             (m.partition, m.offset) for m in theirs
         )
@@ -453,7 +455,7 @@ def test_a_partition_in_hand_is_given_up_only_when_its_message_is_finished(tmp_p
             held = await anext(one)
             async with client.subscribe("g", [topic, "other"]) as two:
                 await asyncio.sleep(1.0)
-                place = Place(held.topic, held.partition)
+                place = TopicPartition(held.topic, held.partition)
                 assert place in one.assignment or not two.assignment
                 pending = asyncio.create_task(taken(one, 5))
                 await until(lambda: _async(two.assignment))
@@ -490,10 +492,10 @@ def test_topics_are_made_described_changed_and_deleted(tmp_path):
 def test_groups_and_their_offsets_are_looked_at_moved_and_deleted(tmp_path):
     async def scenario(client, node):
         await filled(client, 30)
-        await client.offsets.commit("g", {Place("t", 0): 4})
+        await client.offsets.commit("g", {TopicPartition("t", 0): 4})
         (found,) = await client.offsets.fetch("g")
         assert (found.offset, found.log_end, found.lag) == (4, 10, 6)
-        (unknown,) = await client.offsets.fetch("g", [Place("t", 1)])
+        (unknown,) = await client.offsets.fetch("g", [TopicPartition("t", 1)])
         assert unknown.offset is None
         preview = await client.offsets.reset("g", "t", "latest", partitions=[0], dry_run=True)
         assert [(each.before, each.after) for each in preview] == [(4, 10)]
@@ -510,6 +512,6 @@ def test_groups_and_their_offsets_are_looked_at_moved_and_deleted(tmp_path):
         with pytest.raises(GroupNotFoundError):
             await client.groups.describe("g")
         with pytest.raises(UnknownPartitionError):
-            await client.offsets.commit("g", {Place("t", 9): 4})
+            await client.offsets.commit("g", {TopicPartition("t", 9): 4})
 
     played(tmp_path, scenario)

@@ -11,7 +11,6 @@ import pytest
 
 from goqueue import AsyncClient, ClientSettings
 from goqueue.client.errors import BrokerUnavailableError, ClientClosedError
-from goqueue.client.types import Place
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     ExpiredReceiptError,
@@ -22,7 +21,7 @@ from goqueue.model.errors import (
     UnknownReceiptError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from support.grpc_node import run
 from support.pace import in_time, unhurried
 from support.server import free_port
@@ -59,7 +58,7 @@ async def taken(queue, count):
 def left(node, group="g"):
     """How many messages the group is not done with, and how many of them members have."""
     found = node.broker.queues.group(group)
-    partition = node.broker.partitions.partition(PartitionId("t", 0))
+    partition = node.broker.partitions.partition(TopicPartition("t", 0))
     start = min(queue.start for queue in found.queues.values())
     return partition.log_end - start, sum(found.unacked.values())
 
@@ -77,7 +76,7 @@ def test_a_message_says_everything_and_is_acknowledged(tmp_path):
         await client.publish("t", "v", key="k", headers=headers, timestamp_ms=5, priority="high")
         await client.publish("t", None)
         async with client.queue("g", ["t"]) as queue:
-            assert queue.assignment == {Place("t", 0)}
+            assert queue.assignment == {TopicPartition("t", 0)}
             message, tombstone = await taken(queue, 2)
             assert (message.topic, message.partition, message.offset) == ("t", 0, 0)
             assert (message.key, message.value, message.timestamp_ms) == (b"k", b"v", 5)

@@ -12,8 +12,8 @@ import pytest
 
 from goqueue import AsyncClient, Client, ClientSettings
 from goqueue.client.errors import BufferFullError, ClientClosedError
-from goqueue.client.types import Place
 from goqueue.model.errors import GoQueueError, UnknownTopicError
+from goqueue.model.topic_partition import TopicPartition
 from support.server import ServerProcess, server, start_server
 
 __all__ = ["server", "start_server"]
@@ -135,7 +135,7 @@ def test_a_group_is_read_and_committed(client, topic):
             if len(seen) == 1000:
                 break
         consumer.commit()
-        assert consumer.assignment == {Place(topic, n) for n in range(PARTITIONS)}
+        assert consumer.assignment == {TopicPartition(topic, n) for n in range(PARTITIONS)}
     with client.subscribe("sync-group", [topic]) as consumer:
         while len(seen) < 1500:
             message = next(consumer)
@@ -154,7 +154,7 @@ def test_administration_without_asyncio(client):
     client.topics.configure("managed", {"retention.ms": "1000"})
     client.topics.grow("managed", 2)
     assert len(client.topics.describe("managed").partitions) == 2
-    client.offsets.commit("managed-group", {Place("managed", 0): 0})
+    client.offsets.commit("managed-group", {TopicPartition("managed", 0): 0})
     assert "managed-group" in [each.name for each in client.groups.list()]
     client.groups.delete("managed-group")
     client.topics.delete("managed")

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from goqueue.model.delivery import Priority
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc import deliveries, queue_subscription
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -454,7 +454,7 @@ async def buried_one(node):
     """Until there is a dead letter."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            partition = node.broker.partitions.find(PartitionId("t.dlq", 0))
+            partition = node.broker.partitions.find(TopicPartition("t.dlq", 0))
             if partition is not None and partition.high_watermark:
                 return
             await asyncio.sleep(0.01)

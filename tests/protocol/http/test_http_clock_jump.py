@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import grpc
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AdminServiceStub
@@ -76,7 +76,7 @@ def test_a_jump_is_reported_everywhere_and_resumed(tmp_path: Path) -> None:
             status = await call(http, "/admin/maintenance")
             assert status["status"] == "stopped"
             assert status["clock_jump_ms"] > 9 * DAY_MS
-            partition = node.broker.partitions.partition(PartitionId("t", 0))
+            partition = node.broker.partitions.partition(TopicPartition("t", 0))
             assert partition.log_start == 0
 
             code, shown = await goqueue(http, "maintenance", "resume", "--force", "-o", "json")

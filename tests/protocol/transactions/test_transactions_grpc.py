@@ -14,7 +14,6 @@ from goqueue.client.async_client import AsyncClient
 from goqueue.client.errors import ClientClosedError, TransactionOutcomeUnknownError
 from goqueue.client.settings import ClientSettings
 from goqueue.client.sync.client import Client
-from goqueue.client.types import Place
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (
     FencedProducerError,
@@ -25,6 +24,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
     UnknownTransactionalIdError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.grpc_node import run
 from support.server import ServerProcess
@@ -289,7 +289,7 @@ def test_offsets_count_with_the_transaction(tmp_path):
             with pytest.raises(PartitionNotAssignedError):
                 async with client.subscribe("h", ["in"], auto_commit_ms=None) as consumer:
                     async with client.transaction("tx") as transaction:
-                        await transaction.send_offsets(consumer, {Place("out", 0): 1})
+                        await transaction.send_offsets(consumer, {TopicPartition("out", 0): 1})
             async with client.subscribe("i", ["in"]) as consumer:
                 async with client.transaction("tx") as transaction:
                     with pytest.raises(ValueError, match="auto_commit_ms"):
@@ -310,7 +310,7 @@ def test_programs_without_asyncio_do_the_same(tmp_path):
             with client.transaction("tx") as transaction:
                 transaction.publish("t", "a")
                 transaction.publish("t", "b")
-                transaction.send_offsets("g", {Place("t", 0): 1})
+                transaction.send_offsets("g", {TopicPartition("t", 0): 1})
             assert [m.value for m in client.consume("t", until_end=True)] == [b"a", b"b"]
             assert client.offsets.fetch("g")[0].offset == 1
             assert client.transactions.describe("tx").state == "CompleteCommit"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from goqueue.administration.offsets import set_offsets
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, running_broker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.insight.backlogs import Backlog
 
-PLACE = PartitionId("t", 0)
+PLACE = TopicPartition("t", 0)
 
 # --- progress
 
@@ -167,7 +167,7 @@ def test_one_look_reads_so_many_messages_and_the_next_ones_the_others(
         for number in range(3):
             await broker.create_topic(f"t{number}", 1)
             publish(broker, f"t{number}", b"x")
-        await set_offsets(broker, "g", {PartitionId(f"t{number}", 0): 0 for number in range(3)})
+        await set_offsets(broker, "g", {TopicPartition(f"t{number}", 0): 0 for number in range(3)})
         for known in (2, 3):
             await broker.backlogs.look()
             found = broker.backlogs.of("g")

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import DamagedRangeError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions import damage as damage_module
-from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from support.brokers import running_broker
 
@@ -41,7 +41,7 @@ def test_of_too_many_damaged_places_the_one_not_read_for_longest_is_reported_aga
         async with running_broker(tmp_path) as broker:
             for offset in (1, 2, 1, 3, 1, 2):  # 3 pushes 2 out, which was not read since
                 broker.damage.damaged(
-                    PartitionId("t", 0), DamagedRangeError(offset - 1, offset, "torn")
+                    TopicPartition("t", 0), DamagedRangeError(offset - 1, offset, "torn")
                 )
             assert len(list(broker.damage)) == 2
 

@@ -12,7 +12,7 @@ from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import InvalidTopicConfigError, ReadOnlyConfigError
 from goqueue.model.internal_topics import CONSUMER_OFFSETS
 from goqueue.model.limits import MAX_BATCH_BYTES
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.topics.setting_table import SETTINGS
 from goqueue.topics.settings import MAX_COMPRESSION_LEVEL, TopicSettings
@@ -32,7 +32,7 @@ def _run(scenario) -> None:
 
 
 def _log_config(broker: Broker, topic: str):
-    return broker.partitions.partition(PartitionId(topic, 0)).log.config
+    return broker.partitions.partition(TopicPartition(topic, 0)).log.config
 
 
 def test_logs_follow_the_node_before_the_cluster_before_the_configuration(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_producers_are_forgotten_by_the_expiry_that_was_set_last(tmp_path: Path)
             ids = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
             publish(broker, "t", b"v", **ids)
             maintenance = broker.maintenance()
-            partition = broker.partitions.partition(PartitionId("t", 0))
+            partition = broker.partitions.partition(TopicPartition("t", 0))
             clock.advance(2 * HOUR_MS)
             await maintenance.expire()
             assert [producer for producer, _ in partition.sequences] == [1]

@@ -12,7 +12,7 @@ from goqueue.insight.attention import attention
 from goqueue.insight.overview import take_inventory
 from goqueue.metrics import names
 from goqueue.model.errors import InvalidTimestampError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, read_all, running_broker
@@ -37,7 +37,7 @@ async def _topic(broker: Broker) -> None:
 
 
 def _start(broker: Broker) -> int:
-    return broker.partitions.partition(PartitionId("t", 0)).log_start
+    return broker.partitions.partition(TopicPartition("t", 0)).log_start
 
 
 # --- Retention -----------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ def test_tombstones_stay_for_their_time_also_when_the_clock_has_jumped(tmp_path:
             for number in range(10):
                 publish(broker, "t", b"." * 200, key=b"%d" % number)
             maintenance = broker.maintenance()
-            await maintenance.compact(PartitionId("t", 0))
+            await maintenance.compact(TopicPartition("t", 0))
             clock.jump(10 * DAY_MS)
-            await maintenance.compact(PartitionId("t", 0))
+            await maintenance.compact(TopicPartition("t", 0))
             assert (await read_all(broker, "t"))[0].key == b"gone"
             clock.advance(2 * DAY_MS)
-            await maintenance.compact(PartitionId("t", 0))
+            await maintenance.compact(TopicPartition("t", 0))
             assert (await read_all(broker, "t"))[0].key == b"0"
 
     asyncio.run(scenario())

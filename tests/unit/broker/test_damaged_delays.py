@@ -10,8 +10,8 @@ import pytest
 
 from goqueue.delays.slots import HEADER, SlotFiles
 from goqueue.metrics import names
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import DamageKind
-from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from support.bad_bits import damaged_copies, flip
 from support.brokers import read_all, running_broker
@@ -153,7 +153,9 @@ def test_one_bad_bit_in_the_log_or_the_state_of_delays_costs_only_its_batch(
                     for _ in range(3):
                         clock.advance(3000)
                         await broker.delays.deliver_due()
-                        await broker.partitions.partition(PartitionId("t", 0)).flusher.checkpoint()
+                        await broker.partitions.partition(
+                            TopicPartition("t", 0)
+                        ).flusher.checkpoint()
                     await broker.delays.deliver_due()
                     assert broker.delays._parts.book.intents == {}
                     broker.delays._parts.book.check_invariants()

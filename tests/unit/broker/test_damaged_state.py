@@ -10,9 +10,10 @@ import pytest
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.metrics import names
 from goqueue.model.errors import SchemaError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import DamageKind
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.partitions.partition import Isolation
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES
 from goqueue.transactions.messages import InitRequest
@@ -121,7 +122,7 @@ def test_a_damaged_batch_of_transactions_leaves_nothing_hanging(memory_path: Pat
     async def transact(
         broker: Broker, name: str, identity: object, number: int, *, ends: bool = True
     ) -> None:
-        place = PartitionId("t", 0)
+        place = TopicPartition("t", 0)
         await broker.transactions.add_partitions(name, identity, [place])
         producer_id, epoch = identity
         producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": number}
@@ -133,7 +134,7 @@ def test_a_damaged_batch_of_transactions_leaves_nothing_hanging(memory_path: Pat
         assert isinstance(broker.clock, ManualClock)
         broker.clock.advance(120_000)
         await broker.transactions.check()
-        partition = broker.partitions.partition(PartitionId("t", 0))
+        partition = broker.partitions.partition(TopicPartition("t", 0))
         assert partition.readable_to(Isolation.READ_COMMITTED) == partition.high_watermark
         values = {record.value for record in await read_all(broker, "t")}
         assert values >= {b"a0", b"a1", b"b0", b"b1"}

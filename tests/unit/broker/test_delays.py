@@ -23,7 +23,7 @@ from goqueue.model.errors import (
     UnknownDelayedError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import ProducerSequence
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import PublishRequest
@@ -163,7 +163,7 @@ def test_priority_and_life_travel_with_a_delayed_message(stage):
             "goqueue-ttl": b"5",
             "goqueue-published-at": b"%d" % START_MS,
         }
-        partition = broker.partitions.partition(PartitionId("t", 0))
+        partition = broker.partitions.partition(TopicPartition("t", 0))
         (chunk,) = partition.log.chunks(0)
         assert peek(chunk.data).attributes & DELIVERY
 
@@ -176,7 +176,7 @@ def test_a_topic_stores_delayed_messages_as_it_stores_others(stage):
         await broker.create_topic("anew", 1, settings)
         await stage.publish(broker, (b"v" * 500, 10), topic="anew")
         await stage.later(broker, 25)
-        (chunk,) = broker.partitions.partition(PartitionId("anew", 0)).log.chunks(0)
+        (chunk,) = broker.partitions.partition(TopicPartition("anew", 0)).log.chunks(0)
         info = peek(chunk.data)
         assert (info.compression, info.is_log_append_time) == (Compression.ZSTD, True)
         assert info.max_timestamp == START_MS + 25
@@ -199,7 +199,7 @@ def test_the_timer_delivers_without_being_asked(stage):
     async def scenario(broker):
         await stage.publish(broker, (b"v", 30))
         stage.clock.advance(30)
-        read = PartitionRead(PartitionId("t", 0), 0, 1 << 20)
+        read = PartitionRead(TopicPartition("t", 0), 0, 1 << 20)
         (fetched,) = await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=30_000))
         assert fetched.next_offset == 1
 
@@ -501,7 +501,7 @@ def test_the_logs_of_what_has_gone_are_trimmed(stage):
             await stage.later(broker, 10)
         for _ in range(4):
             await partition.flusher.flush()
-            await broker.partitions.partition(PartitionId("t", 0)).flusher.flush()
+            await broker.partitions.partition(TopicPartition("t", 0)).flusher.flush()
             await broker.delays.deliver_due()
             await parts.keeper.save()
         assert partition.log_start > 300
@@ -545,7 +545,7 @@ def test_a_batch_of_which_only_the_delayed_part_was_stored_delays_nothing_twice(
         producer = ProducerSequence(7, 0, 0)
         async with stage.broker(disk=disk, clean=False) as broker:
             await broker.create_topic("t", 1)
-            partition = broker.partitions.partition(PartitionId("t", 0))
+            partition = broker.partitions.partition(TopicPartition("t", 0))
             partition.log._fail(DiskError("no"))
             first = await stage.publish(broker, (b"a", 0), (b"b", 100), producer=producer)
             assert all(result.error is not None for result in first)
@@ -588,7 +588,7 @@ def test_headers_of_kafka_producers_count_where_the_topic_says_so(stage, codec):
         await broker.create_topic("open", 1, {"goqueue.kafka.headers": "true"})
         for topic in ("t", "open"):
             batch = _kafka((b"a", ()), (b"b", _due(100)), (b"c", _due(-5)), compression=codec)
-            place = PartitionId(topic, 0)
+            place = TopicPartition(topic, 0)
             published = broker.publisher.publish(PublishRequest(place, batch))
             assert published.placed == (0, 3, False)
         assert await values(broker) == [b"a", b"b", b"c"]
@@ -606,7 +606,7 @@ def test_headers_of_kafka_producers_count_where_the_topic_says_so(stage, codec):
 def test_a_batch_of_nothing_but_delayed_records_leaves_its_place_empty(stage):
     async def scenario(broker):
         await broker.create_topic("open", 1, {"goqueue.kafka.headers": "true"})
-        place = PartitionId("open", 0)
+        place = TopicPartition("open", 0)
         batch = _kafka((b"a", _due(100)), (b"b", _due(100)))
         assert broker.publisher.publish(PublishRequest(place, batch)).placed == (0, 2, False)
         assert await values(broker, "open") == []
@@ -633,7 +633,7 @@ def test_a_header_that_makes_no_sense_is_refused_with_its_record(stage, header, 
         await broker.create_topic("open", 1, {"goqueue.kafka.headers": "true"})
         batch = _kafka((b"a", ()), (b"b", (header,)))
         with pytest.raises(error, match="record 1"):
-            broker.publisher.publish(PublishRequest(PartitionId("open", 0), batch))
+            broker.publisher.publish(PublishRequest(TopicPartition("open", 0), batch))
         assert await values(broker, "open") == []
         (result,) = await broker.writer.publish("t", [NewMessage(b"v", headers=(header,))])
         assert isinstance(result.error, error)
@@ -645,7 +645,7 @@ def test_the_bit_that_the_broker_sets_is_refused_from_others(stage):
     async def scenario(broker):
         with pytest.raises(MalformedBatchError):
             broker.publisher.publish(
-                PublishRequest(PartitionId("t", 0), _kafka((b"a", ()), attributes=DELIVERY))
+                PublishRequest(TopicPartition("t", 0), _kafka((b"a", ()), attributes=DELIVERY))
             )
 
     play(stage, scenario)
@@ -674,7 +674,7 @@ def test_a_log_of_changes_that_refuses_makes_messages_late_and_loses_none(stage)
             await broker.create_topic("t", 1)
             await stage.publish(broker, (b"a", 100), (b"b", 2000))
             await broker.delays.deliver_due()
-            state = broker.partitions.partition(PartitionId(STATE_TOPIC, 0))
+            state = broker.partitions.partition(TopicPartition(STATE_TOPIC, 0))
             state.log._fail(DiskError("no"))
             assert await stage.later(broker, 100) == 0
             with pytest.raises(Exception, match="refuses appends"):
@@ -696,7 +696,7 @@ def test_a_partition_that_refuses_gets_its_messages_when_it_is_back(stage):
             await broker.delays.deliver_due()
             disk.fail_next("write", ending=".log", skip=1)  # the intention goes through
             assert await stage.later(broker, 100) == 0
-            partition = broker.partitions.partition(PartitionId("t", 0))
+            partition = broker.partitions.partition(TopicPartition("t", 0))
             assert partition.log.failure is not None
             await broker.delays.deliver_due()
             await partition.recover()

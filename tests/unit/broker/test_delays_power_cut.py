@@ -13,7 +13,7 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.errors import DelayedNotPendingError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all
@@ -94,7 +94,7 @@ class Machine:
         for _ in range(3):
             await broker.delays.deliver_due()
             self.clock.advance(2000)
-        await broker.partitions.partition(PartitionId("t", 0)).flusher.checkpoint()
+        await broker.partitions.partition(TopicPartition("t", 0)).flusher.checkpoint()
         await broker.delays.deliver_due()
         broker.delays._parts.book.check_invariants()
         records = await read_all(broker, "t")

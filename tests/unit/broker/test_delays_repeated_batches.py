@@ -12,7 +12,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Record, encode
 from goqueue.runtime.disk import SystemDisk
@@ -22,7 +22,7 @@ from support.disks import FaultyDisk, SimulatedCrash
 
 START_MS = 1_700_000_000_000
 DELAY_MS = 2000
-PLACE = PartitionId("t", 0)
+PLACE = TopicPartition("t", 0)
 
 
 @contextlib.asynccontextmanager

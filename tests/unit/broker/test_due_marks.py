@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.due_marks import DueMarks, MaintenanceMarks
-from goqueue.partitions.partition import PartitionId
 
-A, B, C = (PartitionId("t", number) for number in range(3))
+A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
 def test_a_partition_is_looked_at_once_however_often_it_changed() -> None:
@@ -76,7 +76,7 @@ def test_marks_agree_with_a_set_and_a_dictionary(steps: list[tuple[object, ...]]
     dues: dict[int, int] = {}
     for name, number, *rest in steps:
         assert isinstance(number, int)
-        each = PartitionId("t", number)
+        each = TopicPartition("t", number)
         if name == "touch":
             marks.touch(each)
             changed.add(number)
@@ -93,7 +93,7 @@ def test_marks_agree_with_a_set_and_a_dictionary(steps: list[tuple[object, ...]]
             dues.pop(number, None)
         else:
             expected = changed | {key for key, due in dues.items() if due <= number}
-            taken = [found.number for found in marks.take(number)]
+            taken = [found.partition for found in marks.take(number)]
             assert sorted(taken) == sorted(expected)
             changed.clear()
             dues = {key: due for key, due in dues.items() if due > number}

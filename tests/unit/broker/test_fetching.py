@@ -19,7 +19,8 @@ from goqueue.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.publishing.publish import Acks, PublishRequest
 from goqueue.reading.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
@@ -37,13 +38,13 @@ def _batch(size: int) -> bytearray:
 
 def _put(broker: Broker, topic: str, number: int, size: int) -> int:
     batch = _batch(size)
-    place = PartitionId(topic, number)
+    place = TopicPartition(topic, number)
     broker.publisher.publish(PublishRequest(place, memoryview(batch), Acks.NONE))
     return len(batch)
 
 
 def _read(topic, number=0, offset=0, max_bytes=1 << 20, **options):
-    return PartitionRead(PartitionId(topic, number), offset, max_bytes, **options)
+    return PartitionRead(TopicPartition(topic, number), offset, max_bytes, **options)
 
 
 def _sizes(fetched):
@@ -109,7 +110,7 @@ def test_results_come_in_the_order_asked_with_the_watermarks_of_each(tmp_path):
         _put(broker, "t", 2, 10)
         reads = [_read("t", number) for number in (2, 0, 1)]
         fetched = await broker.fetcher.fetch(FetchRequest(reads, 0))
-        assert [item.read.partition.number for item in fetched] == [2, 0, 1]
+        assert [item.read.partition.partition for item in fetched] == [2, 0, 1]
         assert [item.high_watermark for item in fetched] == [1, 0, 0]
         assert [item.next_offset for item in fetched] == [1, 0, 0]
 
@@ -153,7 +154,7 @@ def test_a_wait_for_records_that_must_be_on_the_disk_counts_their_bytes(tmp_path
         for count in range(1, 4):
             assert not waiting.done()
             _put(broker, "always", 0, 100)
-            partition = broker.partitions.partition(PartitionId("always", 0))
+            partition = broker.partitions.partition(TopicPartition("always", 0))
             await partition.flusher.durable(count)
             await _settle()
         assert _sizes(await asyncio.wait_for(waiting, 60)) == [3 * size]
@@ -225,7 +226,7 @@ def test_a_reader_that_gives_up_leaves_nothing_behind(tmp_path):
 
 def _damage(broker, topic, *offsets):
     """Flip a byte in the records of these batches, behind the broker's back."""
-    partition = broker.partitions.partition(PartitionId(topic, 0))
+    partition = broker.partitions.partition(TopicPartition(topic, 0))
     (path,) = partition.log.folder.glob("*.log")
     data = bytearray(path.read_bytes())
     start = data.index(b"\x00" * 8)

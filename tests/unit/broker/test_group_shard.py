@@ -15,7 +15,7 @@ from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.groups.settings import GroupSettings
 from goqueue.metrics.names import OFFSET_COMMIT_ERRORS, OFFSET_COMMITS
 from goqueue.model.errors import CoordinatorUnavailableError, GroupError, MemberIdRequiredError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.state import log as state_log
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from support.brokers import running_broker
@@ -135,7 +135,7 @@ def test_while_the_log_refuses_requests_are_refused_without_reading_it_again(
                     await broker.groups.commit(commit_of("g", 3))
                 shard_of(broker, "g")._on_timer()
             assert disk.counts["read"] == reads
-            partition = broker.partitions.partition(PartitionId(OFFSETS_TOPIC, 0))
+            partition = broker.partitions.partition(TopicPartition(OFFSETS_TOPIC, 0))
             await partition.recover()
             shard_of(broker, "g")._on_timer()
             await broker.groups.commit(commit_of("g", 4))
@@ -302,7 +302,7 @@ def test_the_offsets_topic_is_compacted_and_the_brokers_own(tmp_path: Path) -> N
             for number in range(20):
                 await broker.groups.commit(commit_of(f"g-{number}", number))
             ends = [
-                broker.partitions.partition(PartitionId(OFFSETS_TOPIC, number)).log_end
+                broker.partitions.partition(TopicPartition(OFFSETS_TOPIC, number)).log_end
                 for number in range(4)
             ]
             assert sum(ends) == 20

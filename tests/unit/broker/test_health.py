@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import DiskError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.health import NodeState, node_state
-from goqueue.partitions.partition import PartitionId
 from support.brokers import running_broker
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_a_node_is_as_well_as_the_worst_that_happened_to_it(tmp_path: Path) -> N
                 node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)
                 is NodeState.READY
             )
-            partition = broker.partitions.partition(PartitionId("t", 0))
+            partition = broker.partitions.partition(TopicPartition("t", 0))
             partition.log.flush_failed(DiskError("refused"))
             assert (
                 node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)

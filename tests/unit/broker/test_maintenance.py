@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.metrics import names
 from goqueue.model.errors import DiskFullError, LogFailedError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.upkeep import DiskState, MaintenanceSettings
 from goqueue.runtime.disk import DiskUsage, SystemDisk, SystemFile
 from goqueue.runtime.tasks import PeriodicTasks
@@ -31,7 +31,7 @@ VALUE = b"." * 200
 
 
 def partition_of(broker: Broker, topic: str) -> Partition:
-    return broker.partitions.partition(PartitionId(topic, 0))
+    return broker.partitions.partition(TopicPartition(topic, 0))
 
 
 class SizedDisk(SystemDisk):
@@ -232,7 +232,7 @@ def test_a_log_that_is_clean_enough_is_left_alone_until_it_is_asked_for(tmp_path
             for _ in range(20):
                 publish(broker, "t", VALUE, key=b"k")
             assert await maintenance.compact_due() == 0
-            stats = await maintenance.compact(PartitionId("t", 0))
+            stats = await maintenance.compact(TopicPartition("t", 0))
             assert stats is not None
             assert stats.records_before > stats.records_after
 

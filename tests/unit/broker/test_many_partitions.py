@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
 from goqueue.storage.flush_schedule import MANY, FlushSchedule
@@ -26,7 +26,7 @@ COUNT = 60
 
 def append(broker: Broker, topic: str, number: int) -> Placed:
     batch = encode([Record(0, broker.clock.now_ms(), None, b"%d" % number)])
-    return broker.partitions.partition(PartitionId(topic, number)).append(batch, peek(batch))
+    return broker.partitions.partition(TopicPartition(topic, number)).append(batch, peek(batch))
 
 
 async def flushed(broker: Broker) -> None:
@@ -92,7 +92,7 @@ def test_an_acknowledged_first_append_outlives_a_power_cut_with_its_new_folders(
             for topic in ("t", "u"):
                 for number in range(3):
                     placed = append(broker, topic, number)
-                    await broker.partitions.partition(PartitionId(topic, number)).durable(placed)
+                    await broker.partitions.partition(TopicPartition(topic, number)).durable(placed)
         disk.crash()
         async with running_broker(tmp_path, disk=disk) as broker:
             ends = {

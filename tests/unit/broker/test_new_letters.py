@@ -9,7 +9,7 @@ from goqueue.insight.attention import attention
 from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.dead_letters.redrive import RedriveRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -79,7 +79,7 @@ def test_letters_that_went_back_or_were_purged_need_nobody(tmp_path: Path) -> No
             assert redrive.task is not None
             await redrive.task
             assert await titles(broker) == ["2 dead letters of bills"]
-            await broker.partitions.partition(PartitionId("bills.dlq", 0)).delete_before(2)
+            await broker.partitions.partition(TopicPartition("bills.dlq", 0)).delete_before(2)
             assert await titles(broker) == []
 
     asyncio.run(scenario())

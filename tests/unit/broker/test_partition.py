@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.errors import DiskError, LogFailedError, OffsetOutOfRangeError
-from goqueue.partitions.partition import Isolation, Partition, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation, Partition
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.partitions.waiting import Waiter
 from goqueue.records import Record, decode_rows, encode, walk
@@ -36,7 +37,7 @@ _folders = count()
 
 
 def _open(folder: Path, config: LogConfig, disk: Disk, pool: ThreadPoolExecutor) -> Partition:
-    partition_id = PartitionId("t", 0)
+    partition_id = TopicPartition("t", 0)
     clock = ManualClock()
     stored = open_partition_log(folder / "0", config, shared=SharedFiles(disk), clock=clock)
     return Partition(partition_id, stored, clock=clock, executor=pool)

@@ -29,7 +29,7 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import Acks, PublishRequest
 from goqueue.records import LOG_APPEND_TIME, Compression, Record, encode
@@ -65,7 +65,7 @@ def _run(folder, scenario, **options):
 
 def _publish(broker, batch, topic="t", number=0, **options):
     return broker.publisher.publish(
-        PublishRequest(PartitionId(topic, number), memoryview(batch), **options)
+        PublishRequest(TopicPartition(topic, number), memoryview(batch), **options)
     )
 
 
@@ -215,7 +215,7 @@ def test_a_topic_stores_batches_in_its_own_codec(tmp_path, sent, chosen):
             "gzip": Compression.GZIP,
             "zstd": Compression.ZSTD,
         }[chosen]
-        partition = broker.partitions.partition(PartitionId("codec", 0))
+        partition = broker.partitions.partition(TopicPartition("codec", 0))
         (chunk,) = partition.log.chunks(0)
         assert peek(chunk.data).compression == expected
         records = await read_all(broker, "codec")
@@ -236,7 +236,7 @@ def test_a_topic_may_stamp_records_with_the_time_of_the_append(tmp_path, codec):
         await broker.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
         published = _publish(broker, _batch(b"a", b"b", compression=codec), "stamped")
         assert published.append_time_ms == 5_000_000
-        partition = broker.partitions.partition(PartitionId("stamped", 0))
+        partition = broker.partitions.partition(TopicPartition("stamped", 0))
         (chunk,) = partition.log.chunks(0)
         info = peek(chunk.data)
         assert info.attributes & LOG_APPEND_TIME
@@ -257,7 +257,7 @@ def test_only_what_must_be_on_the_disk_is_waited_for(tmp_path, acks, policy):
         assert (published.durable is not None) == waits
         if published.durable is not None:
             await asyncio.wait_for(published.durable, 60)
-            assert broker.partitions.partition(PartitionId("kept", 0)).log.flushed_offset == 2
+            assert broker.partitions.partition(TopicPartition("kept", 0)).log.flushed_offset == 2
 
     _run(tmp_path, scenario)
 

@@ -24,7 +24,7 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.ids import TimestampMs
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
@@ -197,7 +197,7 @@ def test_retention_takes_messages_out_of_a_queue(tmp_path: Path) -> None:
             await topic_of(broker, 5)
             member = await member_of(broker)
             taken = await poll(broker, member, 2)
-            await broker.delete_records(PartitionId("t", 0), 4)
+            await broker.delete_records(TopicPartition("t", 0), 4)
             assert offsets(await poll(broker, member)) == [4]
             assert start(broker) == 4
             (error, _) = await settle(broker, taken)
@@ -214,7 +214,7 @@ def test_compacted_offsets_are_passed_over(tmp_path: Path) -> None:
             for number in range(20):
                 publish(broker, "t", b"%d" % number + bytes(100), key=b"same")
             publish(broker, "t", b"other", key=b"other")
-            await broker.maintenance().compact(PartitionId("t", 0))
+            await broker.maintenance().compact(TopicPartition("t", 0))
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 21
             taken = await poll(broker, await member_of(broker))
@@ -420,11 +420,11 @@ def test_a_group_is_reset_and_deleted_only_without_members(tmp_path: Path) -> No
             member = await member_of(broker)
             await settle(broker, await poll(broker, member))
             with pytest.raises(NonEmptyGroupError):
-                await broker.queues.reset("g", {PartitionId("t", 0): 1})
+                await broker.queues.reset("g", {TopicPartition("t", 0): 1})
             with pytest.raises(NonEmptyGroupError):
                 await broker.queues.delete("g")
             await broker.queue_members.leave(member)
-            await broker.queues.reset("g", {PartitionId("t", 0): 1})
+            await broker.queues.reset("g", {TopicPartition("t", 0): 1})
             member = await member_of(broker)
             assert offsets(await poll(broker, member)) == [1, 2]
             await broker.queue_members.leave(member)
@@ -503,7 +503,7 @@ def test_nothing_is_handed_out_that_could_not_be_stored(tmp_path: Path) -> None:
             with pytest.raises(CoordinatorUnavailableError):
                 await settle(broker, taken)
             number = broker.queues._shard_number("g")
-            await broker.partitions.partition(PartitionId(QUEUE_TOPIC, number)).recover()
+            await broker.partitions.partition(TopicPartition(QUEUE_TOPIC, number)).recover()
             assert offsets(await poll(broker, member)) == [1]
             assert await settle(broker, taken) == [None]
 

@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import GroupNotFoundError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues import entries as queue_entries
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import QueueSettings
@@ -34,7 +34,7 @@ SETTINGS = QueueSettings(was_joined=True, max_unacked=10_000, max_deliveries=3)
 
 def partition_of(broker: Broker) -> Partition:
     number = broker.queues._shard_number("g")
-    return broker.partitions.partition(PartitionId(QUEUE_TOPIC, number))
+    return broker.partitions.partition(TopicPartition(QUEUE_TOPIC, number))
 
 
 def known(queue: PartitionQueue) -> dict[str, Any]:
@@ -105,7 +105,7 @@ async def something_happens(broker: Broker, rng: random.Random, names: list[str]
     if step < 0.13:
         await broker.queues.delete(name)
         return
-    topic = PartitionId(rng.choice(TOPICS), 0)
+    topic = TopicPartition(rng.choice(TOPICS), 0)
     key = broker.queues.key(topic)
     if key not in group.queues or step < 0.15:
         await shard.store(group, {key: [ops.Opened(0)]})
@@ -177,7 +177,7 @@ def test_a_large_snapshot_is_made_and_read_in_slices(
         async with running_broker(tmp_path, clean=False) as broker:
             await broker.create_topic("a", 1)
             group = await broker.queues.open("g", SETTINGS)
-            await broker.queues.open_queues(group, [PartitionId("a", 0)])
+            await broker.queues.open_queues(group, [TopicPartition("a", 0)])
             shard, (key,) = broker.queues.shard_of(group), group.queues
             await shard.store(group, {key: [ops.Doomed([(0, 50_000)], Reason.REJECTED, 1, "no")]})
             turns = 0

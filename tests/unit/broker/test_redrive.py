@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.model.errors import GoQueueError, UnknownRedriveError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.dead_letters.letters import LetterFilter
 from goqueue.queues.dead_letters.redrive import MAX_KEPT, RedriveRequest, RedriveState
@@ -107,7 +107,7 @@ def test_a_disk_that_refuses_keeps_the_letters(tmp_path: Path, skip: int) -> Non
             assert failed.state is RedriveState.FAILED
             assert failed.error
             shard = broker.queues._shard_number(REDRIVE_GROUP)
-            for place in (PartitionId("t", 0), PartitionId(QUEUE_TOPIC, shard)):
+            for place in (TopicPartition("t", 0), TopicPartition(QUEUE_TOPIC, shard)):
                 partition = broker.partitions.partition(place)
                 if partition.log.failure is not None:
                     await partition.recover()

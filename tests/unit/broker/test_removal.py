@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.model.errors import DiskError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.maintenance import Maintenance
-from goqueue.partitions.partition import PartitionId
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.naming import CHECKPOINT
 from support.brokers import publish, read_all, running_broker
@@ -55,7 +55,7 @@ async def _full_topic(broker: Broker) -> Partition:
     await broker.create_topic("t", 1, {**SMALL_SEGMENTS, "retention.ms": str(DAY_MS)})
     for _ in range(20):
         publish(broker, "t", VALUE)
-    partition = broker.partitions.partition(PartitionId("t", 0))
+    partition = broker.partitions.partition(TopicPartition("t", 0))
     await partition.checkpoint()
     return partition
 

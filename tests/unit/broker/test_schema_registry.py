@@ -16,7 +16,7 @@ from goqueue.model.errors import (
     SchemaError,
     SchemaValidationError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
@@ -90,7 +90,7 @@ def test_a_schema_that_was_not_stored_is_refused_and_has_not_happened(
             assert numbers(broker, "s") == [1]
             with pytest.raises(RegistryUnavailableError):
                 await register(broker, "s", 3)
-            await broker.partitions.partition(PartitionId(SCHEMAS_TOPIC, 0)).recover()
+            await broker.partitions.partition(TopicPartition(SCHEMAS_TOPIC, 0)).recover()
             stored = await register(broker, "s", 3)
             assert numbers(broker, "s")[-1] == stored.version.number
             state = broker.schemas.registry.state
@@ -198,7 +198,7 @@ def test_a_batch_that_does_not_decode_is_refused_for_that(tmp_path: Path) -> Non
             await broker.create_topic("t", 1, {"goqueue.schema.validation": "latest"})
             schema = Schema(SchemaType.JSON, '{"type":"integer"}')
             await broker.schemas.change(lambda registry: registry.register("t-value", schema))
-            request = PublishRequest(PartitionId("t", 0), memoryview(garbage_batch(3)))
+            request = PublishRequest(TopicPartition("t", 0), memoryview(garbage_batch(3)))
             with pytest.raises(BatchError):
                 broker.publisher.publish(await broker.publisher.checked(request))
             with pytest.raises(RegistryUnavailableError):

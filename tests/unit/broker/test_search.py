@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.publish import PublishRequest
 from goqueue.reading import search
 from goqueue.reading.search import Search
@@ -84,10 +84,10 @@ def expected(wanted: Wanted, record: Record) -> bool:
 async def store(broker: Broker, topic: str, wished: Batches) -> list[Stored]:
     stored: list[Stored] = []
     for number, items in wished:
-        log = broker.partitions.partition(PartitionId(topic, number))
+        log = broker.partitions.partition(TopicPartition(topic, number))
         first = log.log_end
         batch = encode([each._replace(offset=at) for at, each in enumerate(items)])
-        broker.publisher.publish(PublishRequest(PartitionId(topic, number), memoryview(batch)))
+        broker.publisher.publish(PublishRequest(TopicPartition(topic, number), memoryview(batch)))
         stored += [Stored(number, first + at, each) for at, each in enumerate(items)]
     return stored
 
@@ -249,7 +249,7 @@ def test_aborted_messages_are_not_found(tmp_path: Path) -> None:
                 identity = await broker.transactions.init_producer(
                     InitRequest(transactional_id="id", timeout_ms=60_000)
                 )
-                place = PartitionId("t", 0)
+                place = TopicPartition("t", 0)
                 await broker.transactions.add_partitions("id", identity, [place])
                 publish(
                     broker,
@@ -276,7 +276,7 @@ def test_what_compaction_has_left_is_found_in_both_directions(tmp_path: Path) ->
             for number in range(300):
                 publish(broker, "t", b"%d" % number, key=b"%d" % (number % 7))
             publish(broker, "t", b"last", key=b"none")
-            await broker.maintenance().compact(PartitionId("t", 0))
+            await broker.maintenance().compact(TopicPartition("t", 0))
             kept = [each.offset for each in await read_all(broker, "t")]
             assert len(kept) < 60
             for newest_first in (True, False):

@@ -16,7 +16,7 @@ from goqueue.model.errors import (
     TooManyGroupsError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.queues.acknowledging import Verdict
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.queues.delivery.queue import PartitionQueue
 
-PLACE = PartitionId("t", 0)
+PLACE = TopicPartition("t", 0)
 ACK, RELEASE, REJECT, EXTEND = Verdict.ACK, Verdict.RELEASE, Verdict.REJECT, Verdict.EXTEND
 
 
@@ -62,7 +62,7 @@ async def take(broker: Broker, member: str, count: int) -> list[tuple[int, int]]
 
 
 async def say(
-    broker: Broker, member: str, *judged: tuple[int, int, Verdict], place: PartitionId = PLACE
+    broker: Broker, member: str, *judged: tuple[int, int, Verdict], place: TopicPartition = PLACE
 ) -> Exception | None:
     said = {place: [OffsetsJudged(*each) for each in judged]}
     return (await ShareAcks(broker).acknowledge("g", member, said))[place]
@@ -159,7 +159,7 @@ def test_other_groups_and_topics_are_told_apart(tmp_path: Path) -> None:
             await group_of(broker, 2, "a")
             await broker.create_topic("other", 1)
             for name, expected in (("other", ForeignReceiptError), ("none", UnknownTopicError)):
-                place = PartitionId(name, 0)
+                place = TopicPartition(name, 0)
                 assert isinstance(await say(broker, "a", (0, 0, ACK), place=place), expected)
             with pytest.raises(GroupNotFoundError):
                 await ShareAcks(broker).acknowledge("h", "a", {})
@@ -174,11 +174,11 @@ def test_partitions_of_one_request_stand_and_fall_on_their_own(tmp_path: Path) -
             await take(broker, "a", 2)
             said = {
                 PLACE: [OffsetsJudged(0, 1, REJECT)],
-                PartitionId("none", 0): [OffsetsJudged(0, 0, ACK)],
+                TopicPartition("none", 0): [OffsetsJudged(0, 0, ACK)],
             }
             outcomes = await ShareAcks(broker).acknowledge("g", "a", said)
             assert outcomes[PLACE] is None
-            assert outcomes[PartitionId("none", 0)] is not None
+            assert outcomes[TopicPartition("none", 0)] is not None
             assert queue_of(broker).total(MessageState.IN_FLIGHT) == 0
 
     asyncio.run(scenario())

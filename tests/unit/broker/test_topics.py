@@ -24,7 +24,7 @@ from goqueue.model.errors import (
     UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.storage.config import Fsync
 from goqueue.topics.catalogue import MAX_PARTITIONS, Topics, check_name
 from support.brokers import publish, read_all, running_broker
@@ -234,7 +234,7 @@ def test_a_topic_made_while_its_namesake_is_being_deleted_has_partitions_of_its_
             publish(broker, "t", b"old")
             gone = asyncio.Event()
             broker.topics.on_change(gone.set)
-            held = broker.partitions.partition(PartitionId("t", 0)).upkeep
+            held = broker.partitions.partition(TopicPartition("t", 0)).upkeep
             async with held:  # something works on the files of the first partition
                 deleting = asyncio.create_task(broker.delete_topic("t"))
                 await asyncio.wait_for(gone.wait(), 60)
@@ -243,7 +243,7 @@ def test_a_topic_made_while_its_namesake_is_being_deleted_has_partitions_of_its_
             assert new.topic_id != old.topic_id
             assert publish(broker, "t", b"new").placed.first_offset == 0
             assert [record.value for record in await read_all(broker, "t")] == [b"new"]
-            assert [p.id.number for p in broker.partitions.of_topic(new)] == [0, 1, 2]
+            assert [p.id.partition for p in broker.partitions.of_topic(new)] == [0, 1, 2]
         async with running_broker(tmp_path) as broker:
             assert [record.value for record in await read_all(broker, "t")] == [b"new"]
 

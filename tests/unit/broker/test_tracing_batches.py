@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from goqueue.model.errors import DelayTooLongError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.records import Compression, Record, encode
 from goqueue.tracing.batches import traced_batch
@@ -111,7 +111,7 @@ def test_a_batch_that_is_stored_already_is_noted_once(tmp_path):
             await broker.create_topic("t", 1)
             for _ in range(2):
                 data = batch((), producer_id=7, producer_epoch=0, base_sequence=0)
-                broker.publisher.publish(PublishRequest(PartitionId("t", 0), data))
+                broker.publisher.publish(PublishRequest(TopicPartition("t", 0), data))
             (trace,) = (await broker.traces.search(TraceQuery())).traces
             assert len(trace.spans) == 3
 
@@ -126,7 +126,7 @@ def test_messages_that_are_refused_for_what_they_say_have_failed_traces(tmp_path
             await broker.create_topic("t", 1, {"goqueue.kafka.headers": "true"})
             for headers in ((too_late,), (too_late, *SAMPLED)):
                 with pytest.raises(DelayTooLongError):
-                    broker.publisher.publish(PublishRequest(PartitionId("t", 0), batch(headers)))
+                    broker.publisher.publish(PublishRequest(TopicPartition("t", 0), batch(headers)))
             found = (await broker.traces.search(TraceQuery(status=Status.FAILED))).traces
             assert {each.spans[0].event for each in found} == {"publish.validation_failed"}
             assert len(found) == 2
@@ -146,7 +146,7 @@ def test_refused_messages_cost_no_more_traces_than_others(tmp_path):
             for _ in range(20):
                 with pytest.raises(DelayTooLongError):
                     broker.publisher.publish(
-                        PublishRequest(PartitionId("t", 0), batch((too_late,)))
+                        PublishRequest(TopicPartition("t", 0), batch((too_late,)))
                     )
             assert len((await broker.traces.search(TraceQuery())).traces) == 5
 

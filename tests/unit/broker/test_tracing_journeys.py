@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.model.errors import UnknownTraceError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.publish import PublishRequest
 from goqueue.queues.acknowledging import Judgement, Verdict
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.tracing.events import Span
 
-PLACE = PartitionId("t", 0)
+PLACE = TopicPartition("t", 0)
 
 
 def run(folder: Path, scenario: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:

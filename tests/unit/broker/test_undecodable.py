@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.publish import PublishRequest
 from goqueue.queues.acknowledging import Judgement, Verdict
 from goqueue.queues.dead_letters.redrive import RedriveRequest
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def send(broker: Broker, batch: bytes) -> None:
-    broker.publisher.publish(PublishRequest(PartitionId("t", 0), memoryview(bytearray(batch))))
+    broker.publisher.publish(PublishRequest(TopicPartition("t", 0), memoryview(bytearray(batch))))
 
 
 def start(broker: Broker) -> int:
@@ -65,7 +65,7 @@ def test_garbage_costs_a_queue_group_one_dead_letter_and_no_neighbour(
             if is_share:
                 portions = await broker.deliverer.acquire(
                     member,
-                    [PartitionId("t", 0)],
+                    [TopicPartition("t", 0)],
                     limit=100,
                     max_wait_ms=0,
                     max_bytes=1 << 20,
@@ -96,7 +96,7 @@ def test_one_bad_record_in_a_batch_costs_one_record(tmp_path: Path) -> None:
             member = await broker.queue_members.join("g", ["t"], QueueSettings())
             found = await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
             assert [each.record.offset for each in found] == [*range(7), *range(8, 20)]
-            read = await broker.reader.read(PartitionId("t", 0), 0, limit=100)
+            read = await broker.reader.read(TopicPartition("t", 0), 0, limit=100)
             assert [each.record.offset for each in read.messages] == [*range(7), *range(8, 20)]
             assert read.next_offset == 20
 
@@ -112,7 +112,7 @@ def test_a_reader_of_single_messages_gets_past_garbage_and_it_is_reported(
             send(broker, garbage_batch(3))
             publish(broker, "t", b"after")
             for _ in range(2):
-                read = await broker.reader.read(PartitionId("t", 0), 0, limit=100)
+                read = await broker.reader.read(TopicPartition("t", 0), 0, limit=100)
                 assert [each.record.value for each in read.messages] == [b"after"]
             (line,) = damage_found(broker)
             assert line.severity == "warning"
@@ -187,7 +187,7 @@ def test_dead_letters_of_more_than_a_batch_can_hold_are_moved_in_portions(tmp_pa
             while found := await broker.deliverer.poll(member, limit=100, max_wait_ms=0):
                 await broker.settler.settle([each.receipt for each in found], REJECT)
             await until(lambda: start(broker) == count)
-            partition = broker.partitions.partition(PartitionId("t.dlq", 0))
+            partition = broker.partitions.partition(TopicPartition("t.dlq", 0))
             assert partition.log_end == count
             found_values = []
             async for portion in broker.letters.read("t"):

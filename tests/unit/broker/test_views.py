@@ -12,7 +12,7 @@ from goqueue.groups.stats import GroupStats, RebalanceReason
 from goqueue.insight.group_views import list_groups, view_group
 from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import GroupNotFoundError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_view_of_a_group_names_its_members_and_their_partitions(tmp_path: Path
             "me",
             "here",
         )
-        assert seen.partitions == (PartitionId("t", 0), PartitionId("t", 1))
+        assert seen.partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
         with pytest.raises(GroupNotFoundError, match="'nobody'"):
             view_group(broker, "nobody")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.delivery import Priority
 from goqueue.model.ranges import around
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.queues.acquired_batch import Portion
 
-PLACE = PartitionId("t", 0)
+PLACE = TopicPartition("t", 0)
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=6)
 
 

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from goqueue.client.accumulator import MAX_IN_FLIGHT, Accumulator, Identity, Lane, Refusal
 from goqueue.client.settings import ClientSettings
-from goqueue.client.types import Place
+from goqueue.model.topic_partition import TopicPartition
 
-PLACE = Place("t", 0)
+PLACE = TopicPartition("t", 0)
 ME = Identity(7, 0)
 
 
@@ -109,7 +109,7 @@ def test_batches_hold_every_message_once_in_order_and_keep_the_bounds(sizes, mos
 
 def test_lanes_take_turns():
     accumulator: Accumulator[int] = Accumulator(ClientSettings(linger_ms=0))
-    places = [Place("t", number) for number in range(3)]
+    places = [TopicPartition("t", number) for number in range(3)]
     for place in places * 2:
         accumulator.add(place, 0, 1, 0.0)
     for lane in accumulator.lanes.values():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from goqueue.client.inbox import Inbox
-from goqueue.client.types import Message, Place
+from goqueue.client.types import Message
+from goqueue.model.topic_partition import TopicPartition
 
-A, B = Place("t", 0), Place("t", 1)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def message(place: Place, offset: int) -> Message:
+def message(place: TopicPartition, offset: int) -> Message:
     return Message(*place, offset, 0, None, b"v")
 
 

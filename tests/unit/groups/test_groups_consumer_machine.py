@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.groups.settings import GroupSettings
-from goqueue.groups.topics import TopicCatalogue, TopicIdPartition, TopicInfo
+from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import (
     FencedInstanceError,
     FencedMemberEpochError,
@@ -27,6 +27,7 @@ from goqueue.model.errors import (
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import ConsumerHeartbeatResult
+    from goqueue.model.topic_partition import TopicIdPartition
 
 SETTINGS = GroupSettings(offsets_check_interval_ms=10**15)
 SESSION_MS = SETTINGS.consumer_session_timeout_ms

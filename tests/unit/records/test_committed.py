@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import CONTROL, TRANSACTIONAL, Record, encode, walk
 from goqueue.records.committed import committed
@@ -107,7 +107,7 @@ def test_a_reader_of_committed_records_sees_all_but_what_was_aborted(steps, data
     )
     wanted = [bases[at] for at in range(begin, end) if twin.fates[at] == "shown"]
     assert [info.base_offset for _, info in committed(walk(chunk), aborted)] == wanted
-    read = PartitionRead(PartitionId("t", 0), bases[begin], 1 << 20)
+    read = PartitionRead(TopicPartition("t", 0), bases[begin], 1 << 20)
     fetched = Fetched(read, data=chunk, aborted=aborted)
     assert [info.base_offset for _, info in visible_batches(fetched)] == wanted
 

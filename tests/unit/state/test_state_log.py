@@ -9,7 +9,8 @@ from itertools import count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goqueue.partitions.partition import Partition, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.state.log import StateLog
 from goqueue.state.logs import CoordinatedPartition
@@ -41,7 +42,7 @@ class Store:
             clock=self.clock,
         )
         self.partition = Partition(
-            PartitionId("__state", 0), stored, clock=self.clock, executor=self.pool
+            TopicPartition("__state", 0), stored, clock=self.clock, executor=self.pool
         )
         self.log = StateLog(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
-from goqueue.partitions.partition import Partition, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.logs import CoordinatedPartition
@@ -78,7 +79,7 @@ class Stage:
             clock=self.clock,
         )
         self.partition = Partition(
-            PartitionId("__state", 0),
+            TopicPartition("__state", 0),
             stored,
             clock=self.clock,
             executor=self.pool,

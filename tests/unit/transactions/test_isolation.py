@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.isolation import PartitionTransactions
 from goqueue.partitions.markers import Marker, encode_marker, read_marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.reading.fetch import Fetched, PartitionRead, visible_batches
 from goqueue.records import TRANSACTIONAL, Record, encode
 from goqueue.records.batch import peek, stamp
 
 PRODUCERS = st.integers(0, 3)
-PLACE = PartitionRead(PartitionId("t", 0), 0, 1 << 20)
+PLACE = PartitionRead(TopicPartition("t", 0), 0, 1 << 20)
 
 
 @dataclass

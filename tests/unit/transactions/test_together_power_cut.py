@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from goqueue.transactions.messages import InitRequest
@@ -22,7 +22,7 @@ from support.folders import memory_path
 
 __all__ = ["memory_path"]
 
-PLACES = (PartitionId("t", 0), PartitionId("t", 1))
+PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
 BATCHES, TASKS = 4, 3
 
 
@@ -61,7 +61,7 @@ class Machine:
         request = InitRequest(transactional_id=name, timeout_ms=60_000)
         identity = await broker.transactions.init_producer(request)
         for place in PLACES:
-            message = NewMessage(value, partition=place.number)
+            message = NewMessage(value, partition=place.partition)
             await broker.transaction_writer.publish(identity, place.topic, [message])
         return Member(name, identity)
 

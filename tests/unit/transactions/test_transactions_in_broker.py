@@ -17,8 +17,9 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.partitions.partition import Isolation
 from goqueue.publishing.publish import PublishRequest
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.records import TRANSACTIONAL, Record, encode, walk
@@ -28,7 +29,7 @@ from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
 
-P0, P1 = PartitionId("t", 0), PartitionId("t", 1)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ENDS = ["kill", "stop", "snapshot"]
 
 
@@ -217,7 +218,7 @@ def test_under_fsync_always_the_decision_is_on_the_disk_before_anyone_sees_it(tm
 
 def _state_places(broker):
     topic = broker.topics.catalogue.topic(TRANSACTIONS_TOPIC)
-    places = [PartitionId(TRANSACTIONS_TOPIC, n) for n in range(topic.partition_count)]
+    places = [TopicPartition(TRANSACTIONS_TOPIC, n) for n in range(topic.partition_count)]
     return [each for each in places if broker.partitions.partition(each).log_end]
 
 

@@ -13,8 +13,8 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.runtime.disk import SystemDisk
 from goqueue.transactions.messages import EndRequest, InitRequest
@@ -24,7 +24,7 @@ from support.folders import memory_path
 
 __all__ = ["memory_path"]
 
-PLACES = (PartitionId("t", 0), PartitionId("t", 1), PartitionId("u", 0))
+PLACES = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
 TRANSACTIONS = 6
 
 
@@ -73,7 +73,7 @@ class Machine:
         """The number goes to every partition, and one more is how far the group has read."""
         transactions = broker.transactions
         for place in PLACES:
-            message = NewMessage(b"%d" % number, partition=place.number)
+            message = NewMessage(b"%d" % number, partition=place.partition)
             await broker.transaction_writer.publish(identity, place.topic, [message])
         offset = OffsetToCommit(topic="t", partition=0, offset=number + 1)
         await transactions.add_offsets("tx", identity, "g")

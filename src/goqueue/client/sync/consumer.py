@@ -8,7 +8,8 @@ from goqueue.client.consumer import AsyncConsumer
 from goqueue.client.sync.blocking import BlockingBlock, blocking
 
 if TYPE_CHECKING:
-    from goqueue.client.types import Message, Place
+    from goqueue.client.types import Message
+    from goqueue.model.topic_partition import TopicPartition
 
 
 class Consumer(BlockingBlock[AsyncConsumer]):
@@ -33,6 +34,6 @@ class Consumer(BlockingBlock[AsyncConsumer]):
         return self._inner
 
     @property
-    def assignment(self) -> frozenset[Place]:
+    def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this member reads at the moment."""
         return self._inner.assignment

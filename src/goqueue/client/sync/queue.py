@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from goqueue.client.queue import AsyncQueue
     from goqueue.client.sync.loop_thread import LoopThread
-    from goqueue.client.types import Place
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 
@@ -117,6 +117,6 @@ class Queue:
         await self._stream.acknowledger.flush()
 
     @property
-    def assignment(self) -> frozenset[Place]:
+    def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this member takes from at the moment."""
         return self._stream.assignment

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.client.sync.consumer import Consumer
-    from goqueue.client.types import Content, Headers, Place
+    from goqueue.client.types import Content, Headers
+    from goqueue.model.topic_partition import TopicPartition
 
 
 class Transaction(BlockingBlock[AsyncTransaction]):
@@ -44,7 +45,7 @@ class Transaction(BlockingBlock[AsyncTransaction]):
             self.flush()
 
     def send_offsets(
-        self, source: Consumer | str, offsets: Mapping[Place, int] | None = None
+        self, source: Consumer | str, offsets: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Commit with the transaction how far messages were read.
 

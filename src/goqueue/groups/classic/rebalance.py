@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.settings import GroupSettings
-    from goqueue.groups.topics import TopicPartition
     from goqueue.model.errors import GroupError
+    from goqueue.model.topic_partition import TopicPartition
 
 
 class TimerKind(Enum):

@@ -36,6 +36,7 @@ from goqueue.model.errors import (
     RebalanceInProgressError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from goqueue.groups.consumer.protocol import Subscription
     from goqueue.groups.effects import Effects, Token
     from goqueue.groups.messages import HeartbeatRequest, JoinRequest, Protocol, SyncRequest
-    from goqueue.groups.topics import TopicCatalogue, TopicIdPartition, TopicPartition
+    from goqueue.groups.topics import TopicCatalogue
+    from goqueue.model.topic_partition import TopicIdPartition
 
 
 class ConsumerClassic(ConsumerMembership):
@@ -238,7 +240,9 @@ class ConsumerClassic(ConsumerMembership):
     ) -> bytes:
         """Partitions as a classic member reads them, by the names the target was computed from."""
         names = {topic_id: name for name, topic_id, _ in self.topics}
-        named = frozenset((names[part[0]], part[1]) for part in partitions if part[0] in names)
+        named = frozenset(
+            TopicPartition(names[part[0]], part[1]) for part in partitions if part[0] in names
+        )
         subscription = read_subscription(_protocols(member)[0].metadata)
         return encode_assignment(named, 0 if subscription is None else subscription.version)
 

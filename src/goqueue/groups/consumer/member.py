@@ -14,7 +14,7 @@ from goqueue.groups.encoding import (
 from goqueue.groups.member_memory import held_by
 from goqueue.groups.messages import ClassicProtocols, Protocol
 from goqueue.groups.reconciliation import MemberState, Reconciling
-from goqueue.groups.topics import TopicIdPartition
+from goqueue.model.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import ConsumerHeartbeat

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from goqueue.model.topic_partition import TopicPartition
+
 PROTOCOL_TYPE: Final = "consumer"
 
 _I16: Final = struct.Struct(">h")
@@ -47,11 +49,11 @@ class _Reader:
     def nullable_bytes(self) -> bytes:
         return self._take(max(self.i32(), 0))
 
-    def partitions(self) -> frozenset[tuple[str, int]]:
-        parts: set[tuple[str, int]] = set()
+    def partitions(self) -> frozenset[TopicPartition]:
+        parts: set[TopicPartition] = set()
         for _ in range(self.i32()):
             topic = self.string()
-            parts.update((topic, self.i32()) for _ in range(self.i32()))
+            parts.update(TopicPartition(topic, self.i32()) for _ in range(self.i32()))
         return frozenset(parts)
 
 
@@ -60,7 +62,7 @@ class Subscription(NamedTuple):
 
     version: int
     topics: frozenset[str]
-    owned: frozenset[tuple[str, int]] = frozenset()
+    owned: frozenset[TopicPartition] = frozenset()
     """What a cooperative member keeps while it joins; an eager one has given up everything."""
     rack_id: str | None = None
 
@@ -99,7 +101,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
-def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]] | None:
+def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition] | None:
     """The partitions in a member's assignment, or None when it is something else."""
     if not assignment:
         return frozenset()
@@ -128,7 +130,7 @@ def encode_subscription(topics: frozenset[str]) -> bytes:
     return b"".join([*parts, _I32.pack(-1)])
 
 
-def encode_assignment(partitions: frozenset[tuple[str, int]], version: int = 0) -> bytes:
+def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -> bytes:
     """An assignment without user data; its layout is the same in every version."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.groups.effects import Entry
-    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition
 
 
 class ConsumerRoster:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.groups.consumer.member import ConsumerMember
-    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition
 
 TopicsSeen: TypeAlias = "tuple[tuple[str, UUID, int], ...]"
 """Name, id and partition count of each topic that a target was computed from."""

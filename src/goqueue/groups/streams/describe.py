@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from goqueue.groups.streams.group import StreamsGroup
     from goqueue.groups.streams.member import StreamsMember
     from goqueue.groups.streams.topology import InternalTopic, Subtopology
-    from goqueue.groups.topics import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         UserEndpoint,
     )
     from goqueue.groups.streams.assignor import Task
-    from goqueue.groups.topics import TopicPartition
     from goqueue.model.errors import GroupError
 
 
@@ -41,7 +41,7 @@ class StreamsGroup(StreamsMembership):
         counts = self.partition_counts
         sources = self._sources()
         return frozenset(
-            (name, number)
+            TopicPartition(name, number)
             for _, subtopology_id, number in tasks
             for name in sources.get(subtopology_id, ())
             if number < counts.get(name, 0)

@@ -97,7 +97,7 @@ class AdminService(AdminServiceServicer):
             settings=dict(topic.settings.overrides),
             partitions=(
                 pb.PartitionInfo(
-                    partition=each.id.number,
+                    partition=each.id.partition,
                     log_start=each.log_start,
                     log_end=each.log_end,
                     size_bytes=each.log.size_bytes,
@@ -126,7 +126,7 @@ class AdminService(AdminServiceServicer):
                 client_id=member.client_id,
                 client_host=member.client_host,
                 partitions=(
-                    pb.TopicPartition(topic=each.topic, partition=each.number)
+                    pb.TopicPartition(topic=each.topic, partition=each.partition)
                     for each in member.partitions
                 ),
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
@@ -50,7 +51,9 @@ class ConsumeService(ConsumeServiceServicer):
         write = whole_writes(context)
         limit = bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
-        partition = self._broker.partitions.partition(PartitionId(request.topic, request.partition))
+        partition = self._broker.partitions.partition(
+            TopicPartition(request.topic, request.partition)
+        )
         position = position_of(request.start, request.offset, request.timestamp_ms)
         offset = await offset_of(partition, position, self._broker.executor)
         until = _until(request, partition)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
     from goqueue.model.errors import GoQueueError
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.publishing.messages import MessageResult
     from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers, Record
@@ -227,16 +227,16 @@ def position_of(start: pb.StartAt.ValueType, offset: int, timestamp_ms: int) -> 
     raise InvalidRequestError(f"start: {start} is none of {pb.StartAt.keys()}")
 
 
-def places(partitions: Iterable[PartitionId]) -> list[pb.TopicPartition]:
+def places(partitions: Iterable[TopicPartition]) -> list[pb.TopicPartition]:
     """Partitions in their order."""
-    ordered = sorted(partitions, key=lambda each: (each.topic, each.number))
-    return [pb.TopicPartition(topic=each.topic, partition=each.number) for each in ordered]
+    ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
+    return [pb.TopicPartition(topic=each.topic, partition=each.partition) for each in ordered]
 
 
-def outcome(partition: PartitionId, error: GoQueueError | None) -> pb.PartitionOutcome:
+def outcome(partition: TopicPartition, error: GoQueueError | None) -> pb.PartitionOutcome:
     """What became of one partition of a request."""
     told = None if error is None else to_error(error)
-    return pb.PartitionOutcome(topic=partition.topic, partition=partition.number, error=told)
+    return pb.PartitionOutcome(topic=partition.topic, partition=partition.partition, error=told)
 
 
 def bounded(name: str, value: int, default: int, lowest: int, highest: int) -> int:

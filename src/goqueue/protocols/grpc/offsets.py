@@ -9,7 +9,7 @@ from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight import lag
 from goqueue.model.errors import InvalidGroupIdError, TopicError
 from goqueue.model.lag import PartitionLag
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc.conversions import outcome, position_of
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import OffsetServiceServicer
@@ -34,7 +34,7 @@ class OffsetService(OffsetServiceServicer):
     ) -> pb.CommitOffsetsResponse:
         """Note how far a group without members has read; an outcome for each partition."""
         _check_group(request.group)
-        places = [PartitionId(each.topic, each.partition) for each in request.offsets]
+        places = [TopicPartition(each.topic, each.partition) for each in request.offsets]
         errors: list[TopicError | None] = [self._missing(place) for place in places]
         for missing in filter(None, errors):
             self._broker.groups.commit_refused(request.group, missing)
@@ -44,20 +44,20 @@ class OffsetService(OffsetServiceServicer):
             if error is None
         ]
         response = pb.CommitOffsetsResponse()
-        refused: dict[PartitionId, GoQueueError | None] = {}
+        refused: dict[TopicPartition, GoQueueError | None] = {}
         queue_group = self._broker.queues.find(request.group)
         if known and queue_group is not None and not queue_group.is_dormant:
-            offsets = {PartitionId(each.topic, each.partition): each.offset for each in known}
+            offsets = {TopicPartition(each.topic, each.partition): each.offset for each in known}
             await set_offsets(self._broker, request.group, offsets)
         elif known:
             commit = CommitRequest(group_id=request.group, offsets=tuple(known))
             outcomes = await self._broker.groups.commit(commit)
-            refused = {PartitionId(*place): error for place, error in outcomes.partitions}
+            refused = {TopicPartition(*place): error for place, error in outcomes.partitions}
         for place, error in zip(places, errors, strict=True):
             response.outcomes.append(outcome(place, error or refused.get(place)))
         return response
 
-    def _missing(self, place: PartitionId) -> TopicError | None:
+    def _missing(self, place: TopicPartition) -> TopicError | None:
         try:
             self._broker.partitions.partition(place)
         except TopicError as error:
@@ -74,7 +74,7 @@ class OffsetService(OffsetServiceServicer):
         committed = lag.committed_offsets(self._broker, request.group)
         response = pb.FetchOffsetsResponse()
         for each in request.partitions:
-            place = PartitionId(each.topic, each.partition)
+            place = TopicPartition(each.topic, each.partition)
             partition = self._broker.partitions.partition(place)
             found = PartitionLag(
                 *place, committed.get(place), partition.log_start, partition.log_end

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from goqueue.broker.broker import Broker
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.queues.members import QueueMember
     from goqueue.queues.runs import Run
     from goqueue.records import Record
@@ -89,7 +89,7 @@ class QueueSubscription:
         self._writing = asyncio.Lock()
         self._written_s = 0.0
         self._deliveries = Deliveries()
-        self._told: list[PartitionId] | None = None
+        self._told: list[TopicPartition] | None = None
         self._news = asyncio.Event()
         """Something was settled: there is room for more."""
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import GoQueueError, GroupError, PartitionNotAssignedError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.grpc.conversions import outcome, places, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -55,7 +55,7 @@ class Subscription:
         heartbeat has brought."""
         self._read: deque[StoredMessage] = deque()
         """Read and not sent; at most what one read brings."""
-        self._told: tuple[frozenset[PartitionId], frozenset[PartitionId]] | None = None
+        self._told: tuple[frozenset[TopicPartition], frozenset[TopicPartition]] | None = None
         self._news = asyncio.Event()
         """The client has said something that lets the loop go on."""
         self._has_released = False
@@ -107,7 +107,9 @@ class Subscription:
             return
         self._told = (member.assigned, member.revoking)
         self._read = deque(
-            each for each in self._read if PartitionId(each.topic, each.partition) in self._told[0]
+            each
+            for each in self._read
+            if TopicPartition(each.topic, each.partition) in self._told[0]
         )
         assignment = pb.Assignment(
             member_id=member.member_id,
@@ -164,10 +166,12 @@ class Subscription:
         self._credit = min(self._credit + messages, self._window)
 
     async def _commit(self, commit: pb.SubscribeCommit) -> None:
-        offsets = {PartitionId(each.topic, each.partition): each.offset for each in commit.offsets}
+        offsets = {
+            TopicPartition(each.topic, each.partition): each.offset for each in commit.offsets
+        }
         async with self._commit_lock:
             held = self._member.assigned | self._member.revoking
-            errors: dict[PartitionId, GroupError | None] = {
+            errors: dict[TopicPartition, GroupError | None] = {
                 place: PartitionNotAssignedError(
                     f"{place} is not this member's: only its owner commits it"
                 )
@@ -181,12 +185,12 @@ class Subscription:
         await self._send(pb.SubscribeResponse(committed=result))
 
     async def _commit_held(
-        self, offsets: dict[PartitionId, int]
-    ) -> dict[PartitionId, GroupError | None]:
+        self, offsets: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, GroupError | None]:
         if not offsets:
             return {}
         try:
             outcomes = await self._memberships.commit(self._member, offsets)
         except GroupError as error:
             return dict.fromkeys(offsets, error)
-        return {PartitionId(*place): error for place, error in outcomes.partitions}
+        return {TopicPartition(*place): error for place, error in outcomes.partitions}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import UnknownProducerError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.grpc.conversions import outcome, publish_response
 from goqueue.protocols.grpc.errors import InvalidRequestError
 from goqueue.protocols.grpc.publish_requests import Incoming
@@ -94,7 +94,7 @@ class TransactionService(TransactionServiceServicer):
         """Say that the transaction writes to a partition."""
         identity = _identity(request.producer)
         transactional_id = self._transactions.transactional_id_of(identity.producer_id)
-        place = PartitionId(request.topic, request.partition)
+        place = TopicPartition(request.topic, request.partition)
         self._broker.partitions.partition(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return self._described(transactional_id)
@@ -117,7 +117,9 @@ class TransactionService(TransactionServiceServicer):
         self, request: pb.SendOffsetsRequest, context: ServicerContext[Any, Any]
     ) -> pb.SendOffsetsResponse:
         """Say how far a group has read; it counts with the commit."""
-        offsets = {PartitionId(each.topic, each.partition): each.offset for each in request.offsets}
+        offsets = {
+            TopicPartition(each.topic, each.partition): each.offset for each in request.offsets
+        }
         outcomes = await stage_offsets(
             self._broker,
             _identity(request.producer),
@@ -127,7 +129,9 @@ class TransactionService(TransactionServiceServicer):
             generation=request.generation if request.HasField("generation") else None,
         )
         return pb.SendOffsetsResponse(
-            outcomes=(outcome(PartitionId(*place), error) for place, error in outcomes.partitions)
+            outcomes=(
+                outcome(TopicPartition(*place), error) for place, error in outcomes.partitions
+            )
         )
 
     async def CommitTransaction(

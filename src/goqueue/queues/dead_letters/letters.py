@@ -19,7 +19,8 @@ from goqueue.model.dead_letters import (
     dead_letter_topic,
 )
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
@@ -191,7 +192,7 @@ class Letters:
             TopicError: there is no such partition.
         """
         self.topic(source)
-        place = PartitionId(dead_letter_topic(source), number)
+        place = TopicPartition(dead_letter_topic(source), number)
         partition = self._services.partitions.partition(place)
         at = max(first, partition.log_start)
         found: list[Range] = []
@@ -236,7 +237,7 @@ class Letters:
         self,
         source: str,
         chosen: LetterFilter = ALL,
-        ends: Mapping[PartitionId, int] | None = None,
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> AsyncIterator[list[Letter]]:
         """The letters that are meant and have not gone back, some at a time.
 
@@ -251,7 +252,7 @@ class Letters:
                         partition, parts, max_bytes=_READ_BYTES
                     )
                     parts = loaded.rest
-                    letters = (letter_of(partition.id.number, each) for each in loaded.records())
+                    letters = (letter_of(partition.id.partition, each) for each in loaded.records())
                     if found := [each for each in letters if chosen.matches(each)]:
                         yield found
 
@@ -260,7 +261,7 @@ class Letters:
     ) -> Iterator[tuple[int, int]]:
         """The stretches to be read."""
         if chosen.offsets is not None:
-            named = chosen.offsets.get(partition.id.number, frozenset())
+            named = chosen.offsets.get(partition.id.partition, frozenset())
             for first, upto in ops.ranges_of(named):
                 for at in range(first, min(upto, end), AT_ONCE):
                     yield at, min(at + AT_ONCE, upto, end)
@@ -278,7 +279,7 @@ class Letters:
             OffsetOutOfRangeError: there is no letter at that offset.
         """
         self.topic(source)
-        place = PartitionId(dead_letter_topic(source), number)
+        place = TopicPartition(dead_letter_topic(source), number)
         partition = self._services.partitions.partition(place)
         if partition.log_start <= offset < _end(partition):
             loaded = await self._services.record_reader.load(partition, [(offset, offset + 1)])
@@ -288,7 +289,7 @@ class Letters:
 
     def has_gone_back(self, source: str, letter: Letter) -> bool:
         """Whether a letter was redriven."""
-        place = PartitionId(dead_letter_topic(source), letter.partition)
+        place = TopicPartition(dead_letter_topic(source), letter.partition)
         partition = self._services.partitions.partition(place)
         offset = letter.record.offset
         return not any(self.unmoved(partition, offset, offset + 1))

@@ -27,7 +27,8 @@ from goqueue.model.errors import (
     UnknownRedriveError,
     UnknownTopicError,
 )
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.publishing.handover import EPOCH, Handover
 from goqueue.publishing.publish import PublishRequest
 from goqueue.queues.dead_letters.letters import LetterFilter, Letters
@@ -79,7 +80,7 @@ class RedriveServices(Protocol):
     producer_ids: ProducerIds
     publisher: Publisher
 
-    async def delete_records(self, partition_id: PartitionId, offset: int | None) -> int:
+    async def delete_records(self, partition_id: TopicPartition, offset: int | None) -> int:
         """Let a partition start at an offset."""
 
 
@@ -237,7 +238,7 @@ class Redrives:
             TopicError: there is no such partition.
         """
         self._letters.topic(source)
-        place = PartitionId(dead_letter_topic(source), number)
+        place = TopicPartition(dead_letter_topic(source), number)
         partition = self._services.partitions.partition(place)
         upto = partition.readable_to(Isolation.READ_COMMITTED)
         async with self._moving:
@@ -276,7 +277,7 @@ class Redrives:
         finally:
             redrive.ended_ms = self._services.clock.now_ms()
 
-    async def _count(self, redrive: Redrive, ends: dict[PartitionId, int]) -> None:
+    async def _count(self, redrive: Redrive, ends: dict[TopicPartition, int]) -> None:
         request = redrive.request
         total = 0
         async for letters in self._letters.read(request.topic, request.chosen, ends):
@@ -286,7 +287,7 @@ class Redrives:
                 break
         redrive.total = total
 
-    async def _move_all(self, redrive: Redrive, ends: dict[PartitionId, int]) -> None:
+    async def _move_all(self, redrive: Redrive, ends: dict[TopicPartition, int]) -> None:
         request = redrive.request
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -303,7 +304,7 @@ class Redrives:
 
     async def _move(self, redrive: Redrive, letters: Sequence[Letter]) -> None:
         """Move letters of one partition, except those that have gone meanwhile."""
-        source = PartitionId(dead_letter_topic(redrive.request.topic), letters[0].partition)
+        source = TopicPartition(dead_letter_topic(redrive.request.topic), letters[0].partition)
         async with self._moving:
             group = await self._group(source)
             key = self._services.queues.key(source)
@@ -376,7 +377,7 @@ class Redrives:
     async def _resolve(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
         """Find out whether letters that were about to go have gone."""
         for moving in list(queue.moving):
-            target = self._services.partitions.find(PartitionId(moving.topic, moving.partition))
+            target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
             last = -1
             if target is not None:
                 if target.log.failure is not None:
@@ -387,7 +388,7 @@ class Redrives:
             if moving in queue.moving:
                 queue.moving.remove(moving)
 
-    async def _group(self, source: PartitionId) -> QueueGroup:
+    async def _group(self, source: TopicPartition) -> QueueGroup:
         """The group that knows which letters have gone back, reading this partition."""
         queues = self._services.queues
         group = await queues.open(REDRIVE_GROUP, QueueSettings())
@@ -405,7 +406,7 @@ class Redrives:
         topic = self._services.topics.catalogue.topic(redrive.request.target)
         number = letter.number("partition")
         number = letter.partition if number is None else number
-        place = PartitionId(topic.name, number % topic.partition_count)
+        place = TopicPartition(topic.name, number % topic.partition_count)
         return self._services.partitions.partition(place)
 
 

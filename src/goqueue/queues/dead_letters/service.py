@@ -27,8 +27,8 @@ from goqueue.model.errors import (
     TopicExistsError,
 )
 from goqueue.model.ids import NO_TIMESTAMP
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import describe
-from goqueue.partitions.partition import PartitionId
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.start import isolation_of
 from goqueue.records import Record, encode, peek
@@ -84,12 +84,12 @@ class DeadLetterServices(Protocol):
 
 
 def obituary(
-    source: PartitionId, group_id: str, record: Record, doom: Doom, now_ms: int
+    source: TopicPartition, group_id: str, record: Record, doom: Doom, now_ms: int
 ) -> Headers:
     """The headers that say where a dead message came from, and why it died."""
     said = {
         "topic": source.topic,
-        "partition": source.number,
+        "partition": source.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "group": group_id,
@@ -197,7 +197,7 @@ class DeadLetters:
         now_ms = self._queues.now_ms()
         traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
         source_topic = self._services.topics.catalogue.topic(source.id.topic)
-        source_place = self._services.tracer.place(source_topic, source.id.number)
+        source_place = self._services.tracer.place(source_topic, source.id.partition)
         if traces.is_on:
             records = traces.naming_traces(source_place, records)
         letters = [
@@ -223,7 +223,7 @@ class DeadLetters:
         reasons = [doom.reason for _, doom in dead]
         self._services.measures.buried(source.id.topic, group.group_id, reasons)
         if traces.is_on and target.id.topic in topics:
-            target_place = self._services.tracer.place(topics[target.id.topic], target.id.number)
+            target_place = self._services.tracer.place(topics[target.id.topic], target.id.partition)
             traces.dead_lettered(
                 source_place, target_place, group.group_id, dead, placed.first_offset
             )
@@ -232,7 +232,7 @@ class DeadLetters:
         self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving
     ) -> None:
         """Find out whether messages that were about to be moved have been."""
-        target = self._services.partitions.find(PartitionId(moving.topic, moving.partition))
+        target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
         if target is not None and target.log.failure is not None:
             raise target.log.failure
         last = -1
@@ -257,8 +257,8 @@ class DeadLetters:
         topic = self._services.topics.catalogue.topic(name)
         if topic.is_internal:
             raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
-        number = source.id.number % topic.partition_count
-        return self._services.partitions.partition(source.id._replace(topic=name, number=number))
+        number = source.id.partition % topic.partition_count
+        return self._services.partitions.partition(TopicPartition(name, number))
 
     async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
         queue = group.queues.get(key)

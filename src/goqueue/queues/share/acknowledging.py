@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import PartitionId
     from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup, QueueKey
     from goqueue.queues.delivery.operations import Operation
@@ -54,8 +54,8 @@ class ShareAcks:
         self._queues = services.queues
 
     async def acknowledge(
-        self, group_id: str, member_id: str, said: Mapping[PartitionId, Sequence[OffsetsJudged]]
-    ) -> dict[PartitionId, GoQueueError | None]:
+        self, group_id: str, member_id: str, said: Mapping[TopicPartition, Sequence[OffsetsJudged]]
+    ) -> dict[TopicPartition, GoQueueError | None]:
         """Take verdicts on what one member has; of each partition all count, or none.
 
         Returns, for each partition, why they do not count. What counts is stored in one go, before
@@ -69,7 +69,7 @@ class ShareAcks:
         await self._queues.ready()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
-        outcomes: dict[PartitionId, GoQueueError | None] = {}
+        outcomes: dict[TopicPartition, GoQueueError | None] = {}
         changes: dict[QueueKey, list[Operation]] = {}
         traced: list[TracedVerdict] = []
         for partition, judged in said.items():

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import DataLossError, OptionsError
 from goqueue.spark.jobs.link import TopicRange
 from goqueue.spark.lake.disk import Disk
@@ -143,8 +144,10 @@ def cut_piece(
     starts: Mapping[int, int], ends: Mapping[int, int], max_rows: int
 ) -> tuple[TopicRange, ...]:
     """The next offsets of each partition, at most `max_rows` of them; none when there are none."""
-    places = {("", number): at for number, at in starts.items()}
-    granted = admit_offsets(places, {("", number): at for number, at in ends.items()}, max_rows)
+    places = {TopicPartition("", number): at for number, at in starts.items()}
+    granted = admit_offsets(
+        places, {TopicPartition("", number): at for number, at in ends.items()}, max_rows
+    )
     return tuple(
         TopicRange(number, starts[number], end)
         for (_, number), end in sorted(granted.items())

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
 from goqueue.spark.options.link_options import link_settings
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from goqueue.spark.kafka.cluster import TopicView
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ class Link:
         if ranges is None:
             given["subscribe"] = topic
         else:
-            given |= assigned({(topic, it.partition): (it.start, it.end) for it in ranges})
+            given |= assigned(
+                {TopicPartition(topic, it.partition): (it.start, it.end) for it in ranges}
+            )
         return spark.read.format("goqueue").options(**given).load()
 
 
@@ -123,9 +125,9 @@ def ranges_of(
     Raises:
         TopicMissingError: there is no such topic.
     """
-    places = [(topic, number) for number in find_topic(cluster, topic).partitions]
+    places = [TopicPartition(topic, number) for number in find_topic(cluster, topic).partitions]
     found = offsets_between(cluster, places, start_ms, end_ms)
-    return [TopicRange(number, *found[topic, number]) for _, number in places]
+    return [TopicRange(number, *found[TopicPartition(topic, number)]) for _, number in places]
 
 
 def offsets_between(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError, TopicMissingError
 from goqueue.spark.jobs.link import assigned, offsets_between
 from goqueue.spark.kafka.ranges import OffsetRange
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from goqueue.spark.jobs.link import Link
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 STRETCHES: Final = 8
 """A sample of a partition is so many pieces of it, evenly far apart."""
@@ -73,7 +73,9 @@ def resolve(
         missing = [name for name in wanted if name not in found]
         if missing:
             raise TopicMissingError(f"there is no topic {', '.join(map(repr, missing))}")
-        places = [(name, number) for name in wanted for number in found[name].partitions]
+        places = [
+            TopicPartition(name, number) for name in wanted for number in found[name].partitions
+        ]
         between = offsets_between(cluster, places, since_ms, until_ms)
     return {place: (first, end) for place, (first, end) in between.items() if first < end}
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
 from goqueue.spark.errors import (
     BrokerAwayError,
@@ -21,7 +22,6 @@ from goqueue.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
     from goqueue.wire.kafka.reading import Struct
 
@@ -208,7 +208,9 @@ class Cluster:
 
     def _remember(self, topic: Struct) -> TopicView:
         for partition in topic.partitions:
-            self._leaders[topic.name, partition.partition_index] = partition.leader_id
+            self._leaders[TopicPartition(topic.name, partition.partition_index)] = (
+                partition.leader_id
+            )
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         return TopicView(topic.name, str(topic.topic_id), tuple(numbers), topic.is_internal)
 
@@ -228,7 +230,7 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
         for (topic, number), moment in moments.items():
-            topics = by_leader.setdefault(self.leader_of((topic, number)), {})
+            topics = by_leader.setdefault(self.leader_of(TopicPartition(topic, number)), {})
             asked = {"partition_index": number, "timestamp": moment}
             topics.setdefault(topic, []).append(asked)
         found: dict[TopicPartition, int] = {}
@@ -243,7 +245,7 @@ class Cluster:
             for topic in answer.topics:
                 for each in topic.partitions:
                     check_code(each.error_code, f"offsets of {topic.name}-{each.partition_index}")
-                    found[topic.name, each.partition_index] = each.offset
+                    found[TopicPartition(topic.name, each.partition_index)] = each.offset
         return found
 
     # --- Groups ----------------------------------------------------------------------------------

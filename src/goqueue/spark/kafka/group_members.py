@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.kafka.groups import AT_ONCE, coordinators
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import MalformedRequestError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
     from goqueue.spark.kafka.groups import GroupLine
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 _DESCRIBE_GROUPS_VERSION: Final = 5
 _CONSUMER_GROUP_DESCRIBE_VERSION: Final = 0
@@ -88,7 +88,7 @@ def _consumer(connection: Connection, names: list[str]) -> dict[str, Reading]:
     return {
         group.group_id: Reading(
             frozenset(
-                (topic.topic_name, number)
+                TopicPartition(topic.topic_name, number)
                 for member in group.members
                 for assignment in (member.assignment, member.target_assignment)
                 for topic in assignment.topic_partitions
@@ -112,7 +112,7 @@ def _places(assignment: Any) -> list[TopicPartition]:
         for _ in range(cursor.required_array_length(compact=False)):
             topic = cursor.required_string(compact=False)
             count = cursor.required_array_length(compact=False)
-            places += [(topic, cursor.int32()) for _ in range(count)]
+            places += [TopicPartition(topic, cursor.int32()) for _ in range(count)]
     except MalformedRequestError:
         return []
     return places

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.model.errors import GoQueueError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, GROUP_KEY, check_code
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.connection import Connection
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 _LIST_GROUPS_VERSION: Final = 5
 _OFFSET_FETCH_VERSION: Final = 8
@@ -120,7 +120,7 @@ def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[TopicPa
         for topic in group.topics:
             for each in topic.partitions:
                 if not each.error_code and each.committed_offset >= 0:
-                    places[topic.name, each.partition_index] = each.committed_offset
+                    places[TopicPartition(topic.name, each.partition_index)] = each.committed_offset
     return found
 
 
@@ -140,7 +140,9 @@ def _share_offsets(
         for topic in group.topics:
             for each in topic.partitions:
                 if not each.error_code and each.start_offset >= 0:
-                    places[topic.topic_name, each.partition_index] = each.start_offset
+                    places[TopicPartition(topic.topic_name, each.partition_index)] = (
+                        each.start_offset
+                    )
     return found
 
 
@@ -195,7 +197,7 @@ def _times(
             for topic in answer.responses:
                 name = names[str(topic.topic_id)]
                 for part in topic.partitions:
-                    place = name, part.partition_index
+                    place = TopicPartition(name, part.partition_index)
                     at_ms = _time_in(part.records, wanted[place])
                     if at_ms is not None:
                         found[place] = at_ms

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import TRANSACTIONAL, Compression, encode
 from goqueue.spark.errors import (
     BrokerAwayError,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from goqueue.records import Record
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
@@ -273,7 +273,9 @@ class TaskProducer:
             answer = self._cluster.to_node(oldest.node_id).receive()
             for topic in answer.responses:
                 for each in topic.partition_responses:
-                    _check_stored(each.error_code, each.error_message, (topic.name, each.index))
+                    _check_stored(
+                        each.error_code, each.error_message, TopicPartition(topic.name, each.index)
+                    )
         except BrokerAwayError:
             self._must_resend = True
             raise

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-TopicPartition: TypeAlias = tuple[str, int]
-"""A topic and the number of a partition."""
+from goqueue.model.topic_partition import TopicPartition
 
 
 class OffsetRange(NamedTuple):
@@ -25,7 +24,7 @@ class OffsetRange(NamedTuple):
     @property
     def place(self) -> TopicPartition:
         """Topic and partition."""
-        return self.topic, self.partition
+        return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"

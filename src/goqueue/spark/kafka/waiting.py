@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records.batch import HEADER_BYTES, peek_header
 from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, TopicMissingError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.wire.kafka.reading import Struct
 
 _SAMPLE_BYTES: Final = 16 * 1024
@@ -82,7 +82,7 @@ def _sizes(answer: Struct, names: Mapping[str, str]) -> dict[TopicPartition, flo
         for part in topic.partitions:
             if part.records is not None and len(part.records) >= HEADER_BYTES:
                 info = peek_header(part.records)
-                place = names[str(topic.topic_id)], part.partition_index
+                place = TopicPartition(names[str(topic.topic_id)], part.partition_index)
                 found[place] = info.size_bytes / max(info.last_offset_delta + 1, 1)
     return found
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from goqueue.spark.kafka.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
     from goqueue.spark.monitoring.progress import RunProgress, RunState
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
 
 _log = logging.getLogger(__name__)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.topic_partition import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -116,7 +117,7 @@ def parse_places(text: str, expected: str) -> dict[TopicPartition, int]:
         for partition, number in numbers.items():
             if not partition.isdecimal() or type(number) is not int:
                 raise ValueError(f"{problem}; not {partition!r}: {number!r}")
-            found[topic, int(partition)] = number
+            found[TopicPartition(topic, int(partition))] = number
     return found
 
 
@@ -137,7 +138,7 @@ def parse_assignment(text: str) -> frozenset[TopicPartition]:
         for number in numbers:
             if type(number) is not int or number < 0:
                 raise ValueError(f"{problem}; not {number!r}")
-            found.add((topic, number))
+            found.add(TopicPartition(topic, number))
     return frozenset(found)
 
 

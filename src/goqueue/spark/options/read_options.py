@@ -27,7 +27,7 @@ from goqueue.spark.options.option_reader import OptionReader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
 
 READ_OPTIONS: Final = (

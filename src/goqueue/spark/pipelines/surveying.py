@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.spark.kafka.cluster import TopicView
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.pipelines.model import Pipeline
     from goqueue.spark.pipelines.planning import QueryPlan
 
@@ -68,7 +68,11 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
     cluster = Cluster(impatient)
     try:
         known = _known_topics(pipeline, cluster)
-        places = [(name, number) for name, each in known.items() for number in each.partitions]
+        places = [
+            TopicPartition(name, number)
+            for name, each in known.items()
+            for number in each.partitions
+        ]
         starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
         ends = cluster.offsets_at(dict.fromkeys(places, LATEST), READ_COMMITTED)
         first = _first_offsets(pipeline, cluster, starts, ends)
@@ -117,7 +121,10 @@ def _states(
         use, create = named.get(name, ("read", None))
         if name in known:
             numbers = known[name].partitions
-            messages = sum(ends[name, each] - starts[name, each] for each in numbers)
+            messages = sum(
+                ends[TopicPartition(name, each)] - starts[TopicPartition(name, each)]
+                for each in numbers
+            )
             found.append(TopicState(name, use, len(numbers), messages))
         elif create is None:
             hint = f"missing: goqueue topic create {name}"
@@ -193,8 +200,8 @@ def _waiting(
     total = 0
     for name in names:
         for number in known[name].partitions:
-            at = done.get((name, number), first[name, number])
-            total += max(ends[name, number] - at, 0)
+            at = done.get(TopicPartition(name, number), first[TopicPartition(name, number)])
+            total += max(ends[TopicPartition(name, number)] - at, 0)
     return total
 
 

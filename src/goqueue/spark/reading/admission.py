@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.spark.kafka.ranges import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
 
 
 def admit_offsets(

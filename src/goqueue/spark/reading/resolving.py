@@ -6,8 +6,9 @@ import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError, TopicMissingError
-from goqueue.spark.kafka.ranges import OffsetRange, TopicPartition
+from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.options.bounds import EARLIEST, LATEST, Bound
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def places_of(subscription: Subscription, topics: Mapping[str, TopicView]) -> li
     Raises:
         TopicMissingError: a topic or a partition that was named is not there.
     """
-    there = {(view.name, number) for view in topics.values() for number in view.partitions}
+    there = {
+        TopicPartition(view.name, number) for view in topics.values() for number in view.partitions
+    }
     missing = [repr(name) for name in subscription.names or () if name not in topics]
     missing += [
         f"{topic!r} partition {number}"
@@ -150,9 +153,13 @@ def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
     found = locate(cluster, options.end, places, ends, options)
     ranges = []
     for topic, number in places:
-        end = found[topic, number]
-        at = ends.latest[topic, number] if end is None else end
-        ranges.append(OffsetRange(topic, topics[topic].topic_id, number, starts[topic, number], at))
+        end = found[TopicPartition(topic, number)]
+        at = ends.latest[TopicPartition(topic, number)] if end is None else end
+        ranges.append(
+            OffsetRange(
+                topic, topics[topic].topic_id, number, starts[TopicPartition(topic, number)], at
+            )
+        )
     by_time = options.start.is_by_time or options.end.is_by_time
     return checked(ranges, ends, clips=not options.fail_on_data_loss, may_be_empty=by_time)
 

@@ -17,12 +17,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,9 @@ class StreamOffset:
         }
         for name, places in (("offsets", self.offsets), ("starts", self.starts)):
             for topic, number in sorted(places):
-                tree[topic].setdefault(name, {})[str(number)] = places[topic, number]
+                tree[topic].setdefault(name, {})[str(number)] = places[
+                    TopicPartition(topic, number)
+                ]
         return tree
 
     @classmethod
@@ -63,9 +64,9 @@ class StreamOffset:
             for topic, entry in tree.items():
                 ids[topic] = str(entry["id"])
                 for number, offset in entry["offsets"].items():
-                    offsets[topic, int(number)] = int(offset)
+                    offsets[TopicPartition(topic, int(number))] = int(offset)
                 for number, offset in entry.get("starts", {}).items():
-                    starts[topic, int(number)] = int(offset)
+                    starts[TopicPartition(topic, int(number))] = int(offset)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise OffsetsError(
                 "the checkpoint holds no offsets of this source: "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
 from goqueue.spark.errors import DataLossError
 from goqueue.spark.kafka.ranges import OffsetRange
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.options.read_options import ReadOptions
 
 _log = logging.getLogger(__name__)
@@ -71,8 +71,11 @@ class StreamPlanner:
             for place, at in starts.items()
         }
         for (topic, number), at in starts.items():
-            if inside[topic, number] != at:
-                first, last = ends.earliest[topic, number], ends.latest[topic, number]
+            if inside[TopicPartition(topic, number)] != at:
+                first, last = (
+                    ends.earliest[TopicPartition(topic, number)],
+                    ends.latest[TopicPartition(topic, number)],
+                )
                 self._lost(f"{topic}-{number} cannot start at {at}: it holds [{first}, {last})")
         ids = {name: view.topic_id for name, view in topics.items()}
         return StreamOffset(ids, inside, starts=inside)
@@ -121,7 +124,11 @@ class StreamPlanner:
         """What there is now; what is gone is noticed by comparing it with a start."""
         subscription = self._options.subscription
         topics = find_topics(self.cluster, subscription)
-        there = {(view.name, number) for view in topics.values() for number in view.partitions}
+        there = {
+            TopicPartition(view.name, number)
+            for view in topics.values()
+            for number in view.partitions
+        }
         places = sorted(there & subscription.places if subscription.places else there)
         ends = find_ends(self.cluster, places, self._options.isolation)
         ids = {name: view.topic_id for name, view in topics.items()}
@@ -207,7 +214,9 @@ class StreamPlanner:
             if start.ids[place[0]] == end.ids.get(place[0])
         } | dict(end.starts)
         ranges = [
-            OffsetRange(topic, end.ids[topic], number, known.get((topic, number), 0), at)
+            OffsetRange(
+                topic, end.ids[topic], number, known.get(TopicPartition(topic, number), 0), at
+            )
             for (topic, number), at in sorted(end.offsets.items())
         ]
         count = task_count(
@@ -237,7 +246,7 @@ def _first_reads(
 ) -> dict[TopicPartition, int]:
     """Where a batch begins in the partitions that no batch before it has read."""
     return {
-        (topic, number): at
+        TopicPartition(topic, number): at
         for (topic, number), at in starts.items()
         if start.is_beginning
         or (topic, number) not in start.offsets

@@ -7,6 +7,7 @@ from itertools import accumulate, count, repeat
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import IMPLEMENTATION, Record
 from goqueue.spark.errors import RowError
 from goqueue.spark.kafka.partitioning import Partitioner
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from goqueue.records import Headers
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.writing.rows import Rows
 
 _RECORD_BYTES: Final = 24
@@ -139,7 +139,7 @@ class BatchMaker:
                 self._partitioner, self._partition_count(topic), self._first_turn
             )
         if rows.keys is None and rows.partitions is None:
-            yield (topic, partitioner.turn()), indexes
+            yield TopicPartition(topic, partitioner.turn()), indexes
             return
         keys = rows.keys if rows.keys is not None else [None] * len(rows.values)
         numbers = partitioner.partitions(keys if indexes is None else [keys[at] for at in indexes])
@@ -155,7 +155,7 @@ class BatchMaker:
             appends[number](at)
         for number, group in enumerate(groups):
             if group:
-                yield (topic, number), group
+                yield TopicPartition(topic, number), group
 
     @staticmethod
     def _named(

@@ -7,6 +7,7 @@ import gc
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import RowError, SparkSourceError, TopicMissingError
 from goqueue.spark.kafka.atomic_commit import check_support
 from goqueue.spark.kafka.producing import TaskProducer
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.producing import Producer
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.options.write_options import WriteOptions
     from goqueue.spark.writing.batches import Pending
 
@@ -90,7 +90,7 @@ def _batch_maker(
         found = cluster.topics([topic]).get(topic)
         if found is None:
             raise TopicMissingError(f"there is no topic {topic!r} to write to: create it first")
-        producer.add_partitions((topic, number) for number in found.partitions)
+        producer.add_partitions(TopicPartition(topic, number) for number in found.partitions)
         return len(found.partitions)
 
     return BatchMaker(

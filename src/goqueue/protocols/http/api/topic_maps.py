@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from goqueue.model.lag import PartitionLag
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
 
 _T = TypeVar("_T")
 
 
-def by_topic(partitions: Iterable[PartitionId]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partitions: numbers by topic, in order."""
     found: dict[str, list[int]] = {}
-    for each in sorted(partitions, key=lambda each: (each.topic, each.number)):
-        found.setdefault(each.topic, []).append(each.number)
+    for each in sorted(partitions, key=lambda each: (each.topic, each.partition)):
+        found.setdefault(each.topic, []).append(each.partition)
     return found
 
 

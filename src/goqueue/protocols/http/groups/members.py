@@ -44,7 +44,7 @@ from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.partitions.partition import PartitionId
+    from goqueue.model.topic_partition import TopicPartition
 
 MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
@@ -263,10 +263,10 @@ class MemberRoutes:
     # --- Where a member is -----------------------------------------------------------------------
 
     def _place(
-        self, member: Member | QueueMember, before: frozenset[PartitionId] = frozenset()
+        self, member: Member | QueueMember, before: frozenset[TopicPartition] = frozenset()
     ) -> dict[str, Any]:
         state = view_group(self._broker, member.group_id).listing.state
-        revoking: frozenset[PartitionId] = frozenset()
+        revoking: frozenset[TopicPartition] = frozenset()
         if isinstance(member, QueueMember):  # a shared one, to whom nothing is handed over
             assigned = before = frozenset(self._queue_members.partitions_of(member))
             heartbeat_interval_ms = HEARTBEAT_INTERVAL_MS

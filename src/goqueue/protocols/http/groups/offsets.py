@@ -10,7 +10,7 @@ from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.insight.group_views import view_group
 from goqueue.insight.lag import group_lag
 from goqueue.model.errors import GroupError, TopicError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -60,7 +60,7 @@ class OffsetRoutes:
         group_id: str,
         member_id: str,
         generation: int | None,
-        offsets: dict[PartitionId, int],
+        offsets: dict[TopicPartition, int],
     ) -> None:
         broker = self._broker
         with self._refusals_counted(group_id):
@@ -71,7 +71,7 @@ class OffsetRoutes:
             owner = broker.memberships.member(group_id, member_id, generation)
         _raise_first(await broker.memberships.commit(owner, offsets))
 
-    async def _set(self, group_id: str, offsets: dict[PartitionId, int]) -> None:
+    async def _set(self, group_id: str, offsets: dict[TopicPartition, int]) -> None:
         """Commit for a group without members."""
         queue_group = self._broker.queues.find(group_id)
         if queue_group is not None and not queue_group.is_dormant:
@@ -82,7 +82,7 @@ class OffsetRoutes:
             CommitRequest(
                 group_id=group_id,
                 offsets=tuple(
-                    OffsetToCommit(topic=each.topic, partition=each.number, offset=offset)
+                    OffsetToCommit(topic=each.topic, partition=each.partition, offset=offset)
                     for each, offset in offsets.items()
                 ),
             )
@@ -98,11 +98,11 @@ class OffsetRoutes:
             self._broker.groups.commit_refused(group_id, error)
             raise
 
-    def _checked(self, group_id: str, body: CommitBody) -> dict[PartitionId, int]:
+    def _checked(self, group_id: str, body: CommitBody) -> dict[TopicPartition, int]:
         found = {}
         for topic, offsets in body.offsets.items():
             for number, offset in offsets.items():
-                partition_id = PartitionId(topic, number)
+                partition_id = TopicPartition(topic, number)
                 try:
                     self._broker.partitions.partition(partition_id)
                 except TopicError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
@@ -48,12 +48,12 @@ class PurgeRoutes:
         if query.before is not None and query.partition is None:
             raise _refused("partition", "an offset is a place in one partition", "a partition")
         numbers = range(topic.partition_count) if query.partition is None else [query.partition]
-        places = [PartitionId(topic.name, number) for number in numbers]
+        places = [TopicPartition(topic.name, number) for number in numbers]
         starts = {each: broker.partitions.partition(each).log_start for each in places}
         purged = []
         for place, start in starts.items():
             begin = await broker.delete_records(place, query.before)
-            purged.append(PurgedPartition(place.number, begin, max(begin - start, 0)))
+            purged.append(PurgedPartition(place.partition, begin, max(begin - start, 0)))
         return PurgedTopic(topic.name, sum(each.removed for each in purged), purged)
 
 

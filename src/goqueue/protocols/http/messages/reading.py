@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import (
     Duration,
     Time,
@@ -77,7 +77,7 @@ class MessageRoutes:
         Nothing is kept about the reader: go on with `next_offset`.
         """
         wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_WAIT_MS)
-        partition_id = PartitionId(path.topic, path.partition)
+        partition_id = TopicPartition(path.topic, path.partition)
         partition = self._broker.partitions.partition(partition_id)
         start = await offset_of(partition, _position(query), self._broker.executor)
         found = await self._read(partition_id, start, query.limit, wait_ms)
@@ -90,7 +90,7 @@ class MessageRoutes:
         )
 
     async def _read(
-        self, partition: PartitionId, offset: int, limit: int, wait_ms: int
+        self, partition: TopicPartition, offset: int, limit: int, wait_ms: int
     ) -> MessagesRead:
         """Read on over the ends of segments, so that a short answer mostly means the end."""
         reader = self._broker.reader

@@ -105,13 +105,13 @@ class AdminRoutes:
         chosen = broker.partitions.of_topic(topic)
         if body.partitions is not None:
             wanted = set(body.partitions)
-            if not wanted <= {each.id.number for each in chosen}:
+            if not wanted <= {each.id.partition for each in chosen}:
                 raise FieldError(
                     f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}",
                     field="partitions",
                     expected=f"numbers from 0 to {topic.partition_count - 1}",
                 )
-            chosen = [each for each in chosen if each.id.number in wanted]
+            chosen = [each for each in chosen if each.id.partition in wanted]
         results = [await self._compact(topic, each, dry_run=body.dry_run) for each in chosen]
         return CompactAnswer(topic.name, body.dry_run, results)
 
@@ -121,7 +121,7 @@ class AdminRoutes:
         now_ms = self._node.broker.clock.now_ms()
         plan = cleanable(partition.log, topic.settings.compaction_limits, now_ms)
         found = CompactedPartition(
-            partition=partition.id.number,
+            partition=partition.id.partition,
             dirty_ratio=dirty_ratio(partition.log),
             due=plan.is_due and partition.log.failure is None,
             bytes_before=partition.log.size_bytes,

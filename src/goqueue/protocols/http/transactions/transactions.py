@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from goqueue.model.errors import TopicError, UnknownProducerError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.http.api.codecs import to_bytes
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.route import route
@@ -111,7 +111,7 @@ class TransactionRoutes:
     async def add_partition(self, body: AddPartitionBody) -> TransactionOut:
         """Say that the transaction writes to a partition; `publish` does so by itself."""
         transactional_id, identity = self._who(body)
-        place = PartitionId(body.topic, body.partition)
+        place = TopicPartition(body.topic, body.partition)
         self._broker.partitions.partition(place)
         await self._transactions.add_partitions(transactional_id, identity, [place])
         return transaction_out(self._transactions.describe(transactional_id))
@@ -159,8 +159,8 @@ class TransactionRoutes:
                 raise AtFieldError(error, f"offsets.{topic}.{number}") from error
         return OffsetsStaged(body.group, body.offsets)
 
-    def _place(self, topic: str, number: int) -> PartitionId:
-        place = PartitionId(topic, number)
+    def _place(self, topic: str, number: int) -> TopicPartition:
+        place = TopicPartition(topic, number)
         try:
             self._broker.partitions.partition(place)
         except TopicError as error:
@@ -235,5 +235,5 @@ def transaction_out(view: TransactionView) -> TransactionOut:
         view.timeout_ms,
         view.started_ms if view.started_ms >= 0 else None,
         view.updated_ms,
-        by_topic(PartitionId(*place) for place in view.partitions),
+        by_topic(TopicPartition(*place) for place in view.partitions),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import NO_OPERATIONS, cluster_operations
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
@@ -97,14 +97,14 @@ class ClusterApi:
         return await encode_in_turns(ctx, answer)
 
     def _sizes(self, topic: Topic, numbers: set[int]) -> dict[str, Any]:
-        ids = [PartitionId(topic.name, number) for number in sorted(numbers)]
+        ids = [TopicPartition(topic.name, number) for number in sorted(numbers)]
         found = [each for each in map(self._broker.partitions.find, ids) if each is not None]
         return {"name": topic.name, "partitions": Each(found, _size)}
 
 
 def _size(partition: Partition) -> dict[str, Any]:
     return {
-        "partition_index": partition.id.number,
+        "partition_index": partition.id.partition,
         "partition_size": partition.log.size_bytes,
         "offset_lag": 0,
         "is_future_key": False,

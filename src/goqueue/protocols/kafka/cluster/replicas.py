@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import GoQueueError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -46,7 +46,7 @@ class ReplicasApi:
                 {
                     "topic": topic.topic,
                     "partition_result": [
-                        self._election(PartitionId(topic.topic, number))
+                        self._election(TopicPartition(topic.topic, number))
                         for number in dict.fromkeys(topic.partitions)
                     ],
                 }
@@ -54,12 +54,12 @@ class ReplicasApi:
             ],
         }
 
-    def _election(self, partition: PartitionId) -> dict[str, Any]:
+    def _election(self, partition: TopicPartition) -> dict[str, Any]:
         code, message = self._missing(partition)
         if code is ErrorCode.none:
             code = ErrorCode.election_not_needed
-            message = f"{partition.topic}-{partition.number} has its preferred leader"
-        return {"partition_id": partition.number, "error_code": code, "error_message": message}
+            message = f"{partition.topic}-{partition.partition} has its preferred leader"
+        return {"partition_id": partition.partition, "error_code": code, "error_message": message}
 
     @api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
     def alter_reassignments(self, ctx: RequestContext, request: Struct) -> Response:
@@ -78,7 +78,7 @@ class ReplicasApi:
         }
 
     def _reassigned(self, topic: str, asked: Struct) -> dict[str, Any]:
-        code, message = self._missing(PartitionId(topic, asked.partition_index))
+        code, message = self._missing(TopicPartition(topic, asked.partition_index))
         if code is ErrorCode.none and asked.replicas is None:
             code = ErrorCode.no_reassignment_in_progress
             message = "no reassignment of this partition is in progress"
@@ -107,7 +107,7 @@ class ReplicasApi:
         """None is ever in progress."""
         return {"error_code": ErrorCode.none, "error_message": None, "topics": []}
 
-    def _missing(self, partition: PartitionId) -> tuple[ErrorCode, str | None]:
+    def _missing(self, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
         try:
             self._broker.partitions.resolve(partition)
         except GoQueueError as error:

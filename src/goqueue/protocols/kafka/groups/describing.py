@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.groups.topics import TopicIdPartition
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.topics.catalogue import Topic
 

@@ -11,7 +11,7 @@ from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.offsets import CommittedOffset
 from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import GoQueueError, GroupError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
@@ -19,7 +19,6 @@ from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.groups.topics import TopicPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _TOPIC_IDS_FROM: Final = 10
@@ -53,7 +52,8 @@ class GroupOffsetsApi:
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            "error_code": code or outcomes[name, each.partition_index],
+                            "error_code": code
+                            or outcomes[TopicPartition(name, each.partition_index)],
                         }
                         for each in topic.partitions
                     ],
@@ -79,7 +79,7 @@ class GroupOffsetsApi:
         offsets = []
         for topic, name, code in named:
             async for each in in_turns(topic.partitions if not code else ()):
-                place = (name, each.partition_index)
+                place = TopicPartition(name, each.partition_index)
                 outcomes[place] = self._missing(request.group_id, *place)
                 if not outcomes[place]:
                     offsets.append(
@@ -111,7 +111,7 @@ class GroupOffsetsApi:
 
     def _missing(self, group_id: str, topic: str, number: int) -> ErrorCode:
         try:
-            self._broker.partitions.partition(PartitionId(topic, number))
+            self._broker.partitions.partition(TopicPartition(topic, number))
         except GoQueueError as error:
             self._broker.groups.commit_refused(group_id, error)
             return code_for(error)
@@ -145,7 +145,7 @@ class GroupOffsetsApi:
                 if code:
                     unknown.append(_unknown_topic(topic, code))
                 else:
-                    asked.extend((name, number) for number in topic.partition_indexes)
+                    asked.extend(TopicPartition(name, number) for number in topic.partition_indexes)
         member_id = group.member_id if ctx.version >= _GROUPS_FROM else None
         epoch = group.member_epoch if ctx.version >= _GROUPS_FROM else -1
         try:
@@ -181,7 +181,7 @@ class GroupOffsetsApi:
             return {}
         offsets = committed_offsets(self._broker, group_id)
         return {
-            (place.topic, place.number): CommittedOffset(offset, -1, "", 0)
+            TopicPartition(place.topic, place.partition): CommittedOffset(offset, -1, "", 0)
             for place, offset in offsets.items()
         }
 
@@ -191,7 +191,7 @@ class GroupOffsetsApi:
     async def offset_delete(self, ctx: RequestContext, request: Struct) -> Response:
         """Forget places in topics that a group does not read any more."""
         codes = {
-            (topic.name, each.partition_index): ErrorCode.unknown_topic_or_partition
+            TopicPartition(topic.name, each.partition_index): ErrorCode.unknown_topic_or_partition
             for topic in request.topics
             for each in topic.partitions
         }
@@ -208,7 +208,7 @@ class GroupOffsetsApi:
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            "error_code": codes[topic.name, each.partition_index],
+                            "error_code": codes[TopicPartition(topic.name, each.partition_index)],
                         }
                         for each in topic.partitions
                     ],

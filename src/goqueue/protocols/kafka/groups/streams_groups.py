@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.groups.messages import EndpointPartitions, StreamsHeartbeatResult
     from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.describe import StreamsMemberDescription
-    from goqueue.groups.topics import TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 

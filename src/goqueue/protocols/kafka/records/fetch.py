@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import TopicError
-from goqueue.partitions.partition import Isolation, PartitionId
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
 from goqueue.protocols.kafka.records.fetch_sessions import FetchSession, FetchSessions, Place
 from goqueue.protocols.kafka.records.isolation import isolation_of
@@ -79,7 +80,7 @@ class FetchApi:
                 topic = self._topic_name(place)
                 if pace is not None:
                     # Here, in turns, and not below, where all are looked for at once.
-                    self._broker.partitions.partition(PartitionId(topic, place.partition))
+                    self._broker.partitions.partition(TopicPartition(topic, place.partition))
             except TopicError as error:
                 unknown[place] = FetchedPartition(place.partition, code_for(error))
                 continue
@@ -87,7 +88,7 @@ class FetchApi:
             places.append(place)
             reads.append(
                 PartitionRead(
-                    PartitionId(topic, place.partition),
+                    TopicPartition(topic, place.partition),
                     read.fetch_offset,
                     read.max_bytes,
                     read.current_leader_epoch,

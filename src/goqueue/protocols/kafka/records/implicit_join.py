@@ -22,7 +22,7 @@ from goqueue.model.errors import (
     TopicError,
     TransactionCoordinatorUnavailableError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.records.batch import peek
 from goqueue.transactions.messages import Identity
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 
     transactional_id: str
     identity: Identity
-    partitions: list[PartitionId]
+    partitions: list[TopicPartition]
 
 
 class ProduceJoining:
@@ -69,7 +69,7 @@ class ProduceJoining:
         for topic in request.topics:
             for data in topic.partitions:
                 try:
-                    place = PartitionId(self._name_of(topic), data.partition)
+                    place = TopicPartition(self._name_of(topic), data.partition)
                     info = self._transactional(place, data.records)
                 except (BatchError, TopicError):
                     continue  # whoever publishes it is told why not
@@ -80,7 +80,7 @@ class ProduceJoining:
             return None
         return Wanted(request.transactional_id, identity, partitions)
 
-    def _transactional(self, place: PartitionId, records: memoryview | None) -> BatchInfo | None:
+    def _transactional(self, place: TopicPartition, records: memoryview | None) -> BatchInfo | None:
         info = None if records is None else peek(records)
         if info is None or not info.is_transactional:
             return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import GoQueueError
-from goqueue.partitions.partition import Partition, PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.records.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
@@ -18,7 +18,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.partitions.partition import Isolation
+    from goqueue.partitions.partition import Isolation, Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.storage.lookup import TimestampHit
     from goqueue.wire.kafka.codec import Response
@@ -84,7 +84,9 @@ class OffsetsApi:
     async def _list_offset(self, topic: str, asked: Struct, isolation: Isolation) -> dict[str, Any]:
         answer = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
         try:
-            partition = self._broker.partitions.partition(PartitionId(topic, asked.partition_index))
+            partition = self._broker.partitions.partition(
+                TopicPartition(topic, asked.partition_index)
+            )
             partition.check_leader_epoch(asked.current_leader_epoch)
             offset, timestamp = await self._find(partition, asked.timestamp, isolation)
         except GoQueueError as error:
@@ -125,7 +127,7 @@ class OffsetsApi:
     def _epoch_end(self, topic: str, asked: Struct) -> dict[str, Any]:
         answer = {"partition": asked.partition, "error_code": ErrorCode.none}
         try:
-            partition = self._broker.partitions.partition(PartitionId(topic, asked.partition))
+            partition = self._broker.partitions.partition(TopicPartition(topic, asked.partition))
             partition.check_leader_epoch(asked.current_leader_epoch)
         except GoQueueError as error:
             return {
@@ -170,7 +172,7 @@ class OffsetsApi:
         answer = {"partition_index": asked.partition_index, "error_code": ErrorCode.none}
         try:
             start = await self._broker.delete_records(
-                PartitionId(topic, asked.partition_index),
+                TopicPartition(topic, asked.partition_index),
                 None if asked.offset == _HIGH_WATERMARK else asked.offset,
             )
         except GoQueueError as error:

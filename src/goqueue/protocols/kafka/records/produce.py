@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import GoQueueError, MalformedBatchError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.records.implicit_join import IMPLICIT_FROM, ProduceJoining, code_of
 from goqueue.protocols.kafka.registry import api
@@ -166,11 +166,11 @@ class ProduceApi:
         settings = self._settings(topic)
         if data.records is None or settings is None or not settings.validates:
             return request
-        place = PartitionId(self._name(topic), data.partition)
+        place = TopicPartition(self._name(topic), data.partition)
         return await self._broker.publisher.checked(request or PublishRequest(place, data.records))
 
     def _is_large(self, topic: TopicData, data: PartitionData) -> bool:
-        place = PartitionId(self._name(topic), data.partition)
+        place = TopicPartition(self._name(topic), data.partition)
         return data.records is not None and self._broker.large_batches.includes(place, data.records)
 
     async def _opened(self, topic: TopicData, data: PartitionData) -> PublishRequest | None:
@@ -179,7 +179,7 @@ class ProduceApi:
         if settings is None or not settings.may_open or not self._is_large(topic, data):
             return None
         assert data.records is not None  # a batch that is large is there
-        place = PartitionId(self._name(topic), data.partition)
+        place = TopicPartition(self._name(topic), data.partition)
         return await self._broker.large_batches.opened(PublishRequest(place, data.records))
 
     def _publish(
@@ -190,7 +190,7 @@ class ProduceApi:
             raise InvalidRequiredAcksError(f"acks is {sent.acks}, expected -1, 0 or 1")
         if data.records is None:
             raise MalformedBatchError("no records")
-        partition = PartitionId(topic, data.partition)
+        partition = TopicPartition(topic, data.partition)
         if sent.refusal is not None:
             self._broker.partitions.resolve(partition)  # that it is missing is said first
             raise sent.refusal

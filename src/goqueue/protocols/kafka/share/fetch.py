@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     InvariantError,
     TopicError,
 )
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.share.acknowledgements import judged_of
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.broker.broker import Broker
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
-    from goqueue.protocols.kafka.share.sessions import Place, ShareSessions
+    from goqueue.protocols.kafka.share.sessions import ShareSessions
     from goqueue.queues.acquired_batch import Portion
     from goqueue.queues.share.acknowledging import OffsetsJudged
 
@@ -46,8 +47,8 @@ BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """An answer holds no more, unless it is a single batch."""
 
-_Outcomes: TypeAlias = "dict[Place, GoQueueError | None]"
-_Said: TypeAlias = "dict[Place, list[Struct]]"
+_Outcomes: TypeAlias = "dict[TopicIdPartition, GoQueueError | None]"
+_Said: TypeAlias = "dict[TopicIdPartition, list[Struct]]"
 """By partition, what a request says of ranges of offsets."""
 
 
@@ -106,7 +107,7 @@ class ShareFetchApi:
         return self._answer(key[0], outcomes, {**missing, **found}, told)
 
     async def _acquire(
-        self, ctx: RequestContext, request: Struct, wanted: list[PartitionId], max_wait_ms: int
+        self, ctx: RequestContext, request: Struct, wanted: list[TopicPartition], max_wait_ms: int
     ) -> list[Portion]:
         return await self._broker.deliverer.acquire(
             QueueMember(*_key(request), Mode.SHARED),
@@ -119,11 +120,11 @@ class ShareFetchApi:
         )
 
     def _partitions(
-        self, places: Iterable[Place]
-    ) -> tuple[list[PartitionId], dict[Place, SharedPartition]]:
+        self, places: Iterable[TopicIdPartition]
+    ) -> tuple[list[TopicPartition], dict[TopicIdPartition, SharedPartition]]:
         """The partitions of a session, and what there is to say of those that are not there."""
-        wanted: list[PartitionId] = []
-        missing: dict[Place, SharedPartition] = {}
+        wanted: list[TopicPartition] = []
+        missing: dict[TopicIdPartition, SharedPartition] = {}
         for place in places:
             try:
                 wanted.append(self._partition(place))
@@ -131,11 +132,11 @@ class ShareFetchApi:
                 missing[place] = SharedPartition(place[1], code_for(error), str(error))
         return wanted, missing
 
-    def _partition(self, place: Place) -> PartitionId:
+    def _partition(self, place: TopicIdPartition) -> TopicPartition:
         topic = self._broker.topics.catalogue.topic_with_id(place[0])
         if topic.is_internal:
             raise InternalTopicError(f"{topic.name} belongs to the broker: nobody works it off")
-        partition = PartitionId(topic.name, place[1])
+        partition = TopicPartition(topic.name, place[1])
         self._broker.partitions.partition(partition)
         return partition
 
@@ -151,8 +152,8 @@ class ShareFetchApi:
         self,
         group_id: str,
         outcomes: _Outcomes,
-        found: dict[Place, SharedPartition],
-        told: Iterable[Place],
+        found: dict[TopicIdPartition, SharedPartition],
+        told: Iterable[TopicIdPartition],
     ) -> Response:
         """What there is to say: of partitions with messages, errors or acknowledgements."""
         topics: defaultdict[UUID, list[SharedPartition]] = defaultdict(list)
@@ -212,8 +213,8 @@ class ShareFetchApi:
     ) -> _Outcomes:
         """Make verdicts true; for each partition, None or why they do not count."""
         outcomes: _Outcomes = {}
-        places: dict[PartitionId, Place] = {}
-        judged: dict[PartitionId, list[OffsetsJudged]] = {}
+        places: dict[TopicPartition, TopicIdPartition] = {}
+        judged: dict[TopicPartition, list[OffsetsJudged]] = {}
         for place, batches_said in said.items():
             try:
                 partition = self._partition(place)

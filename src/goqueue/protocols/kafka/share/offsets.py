@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError, UnknownTopicError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, once_each
@@ -52,7 +52,7 @@ class ShareOffsetsApi:
             for key in group.queues:
                 partition = self._queues.partition(key)
                 if partition is not None:
-                    wanted[partition.id.topic].append(partition.id.number)
+                    wanted[partition.id.topic].append(partition.id.partition)
         for topic in asked.topics or ():
             wanted[topic.topic_name] += topic.partitions
         return {
@@ -62,7 +62,7 @@ class ShareOffsetsApi:
                     "topic_name": name,
                     "topic_id": self._topic_id(name),
                     "partitions": [
-                        self._place(group, PartitionId(name, each))
+                        self._place(group, TopicPartition(name, each))
                         for each in dict.fromkeys(numbers)
                     ],
                 }
@@ -70,13 +70,13 @@ class ShareOffsetsApi:
             ],
         }
 
-    def _place(self, group: QueueGroup | None, partition_id: PartitionId) -> dict[str, Any]:
+    def _place(self, group: QueueGroup | None, partition_id: TopicPartition) -> dict[str, Any]:
         """Where a group is in a partition: -1 as long as it has acknowledged nothing of it."""
         partition = self._broker.partitions.find(partition_id)
         queue = None
         if group is not None and partition is not None:
             queue = group.queues.get(self._queues.key(partition_id))
-        answer = {"partition_index": partition_id.number, "leader_epoch": 0}
+        answer = {"partition_index": partition_id.partition, "leader_epoch": 0}
         if group is None or partition is None or queue is None or not queue.is_read:
             return {**answer, "start_offset": _UNREAD, "lag": _UNREAD}
         start = max(queue.start, partition.log_start)
@@ -101,11 +101,11 @@ class ShareOffsetsApi:
 
         A group that does not exist is made.
         """
-        refused: dict[tuple[str, int], GoQueueError] = {}
-        offsets: dict[PartitionId, int] = {}
+        refused: dict[TopicPartition, GoQueueError] = {}
+        offsets: dict[TopicPartition, int] = {}
         for topic in request.topics:
             for each in topic.partitions:
-                partition_id = PartitionId(topic.topic_name, each.partition_index)
+                partition_id = TopicPartition(topic.topic_name, each.partition_index)
                 try:
                     self._check(partition_id, each.start_offset)
                     offsets[partition_id] = each.start_offset
@@ -126,7 +126,9 @@ class ShareOffsetsApi:
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            **_outcome(refused.get((topic.topic_name, each.partition_index))),
+                            **_outcome(
+                                refused.get(TopicPartition(topic.topic_name, each.partition_index))
+                            ),
                         }
                         for each in topic.partitions
                     ],
@@ -135,7 +137,7 @@ class ShareOffsetsApi:
             ],
         }
 
-    def _check(self, partition_id: PartitionId, offset: int) -> None:
+    def _check(self, partition_id: TopicPartition, offset: int) -> None:
         partition = self._broker.partitions.partition(partition_id)
         if not _UNREAD <= offset <= partition.log_end:
             raise OffsetOutOfRangeError(offset, partition.log_start, partition.log_end)

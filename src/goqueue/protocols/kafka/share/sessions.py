@@ -14,14 +14,12 @@ from goqueue.protocols.kafka.errors import ShareSessionLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from uuid import UUID
 
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.wire.kafka.reading import Struct
 
     SessionKey: TypeAlias = tuple[str, str]
     """A group and a member of it."""
-    Place: TypeAlias = tuple[UUID, int]
-    """A partition, by the id of its topic."""
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -42,7 +40,7 @@ class ShareSession:
 
     epoch: int = 1
     """Of its next request."""
-    places: dict[Place, None] = field(default_factory=dict)
+    places: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def advance(self, epoch: int) -> None:
         """Take the next request.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import InvalidTopicNameError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
@@ -82,7 +82,7 @@ class TopicPartitionsApi:
                     "error_code": ErrorCode.none,
                     "partition_index": number,
                     "leader_id": node_id,
-                    "leader_epoch": self._leader_epoch(PartitionId(topic.name, number)),
+                    "leader_epoch": self._leader_epoch(TopicPartition(topic.name, number)),
                     "replica_nodes": [node_id],
                     "isr_nodes": [node_id],
                     "eligible_leader_replicas": [],
@@ -94,7 +94,7 @@ class TopicPartitionsApi:
             "topic_authorized_operations": TOPIC_OPERATIONS,
         }
 
-    def _leader_epoch(self, partition_id: PartitionId) -> int:
+    def _leader_epoch(self, partition_id: TopicPartition) -> int:
         partition = self._broker.partitions.find(partition_id)
         return -1 if partition is None else partition.leader_epoch
 

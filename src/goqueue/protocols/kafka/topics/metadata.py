@@ -114,7 +114,7 @@ class MetadataApi:
         def describe(partition: Partition) -> dict[str, Any]:
             return {
                 "error_code": ErrorCode.none,
-                "partition_index": partition.id.number,
+                "partition_index": partition.id.partition,
                 "leader_id": node_id,
                 "leader_epoch": partition.leader_epoch,
                 "replica_nodes": [node_id],

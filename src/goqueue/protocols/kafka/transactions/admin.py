@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.model.errors import GoQueueError
 from goqueue.model.patterns import whole_match
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
@@ -114,7 +114,7 @@ class TransactionAdminApi:
                                 {
                                     "partition_index": number,
                                     "error_code": await self._write(
-                                        PartitionId(topic.name, number), marker
+                                        TopicPartition(topic.name, number), marker
                                     ),
                                 }
                                 for number in topic.partition_indexes
@@ -127,14 +127,14 @@ class TransactionAdminApi:
             ]
         }
 
-    async def _write(self, place: PartitionId, marker: Struct) -> ErrorCode:
+    async def _write(self, place: TopicPartition, marker: Struct) -> ErrorCode:
         """A marker where the producer has something open; nowhere else is there one to write."""
         outcome = Marker.COMMIT if marker.transaction_result else Marker.ABORT
         try:
             if place.topic == OFFSETS_TOPIC:
                 self._broker.partitions.partition(place)
                 await self._broker.groups.complete_transaction(
-                    place.number, marker.producer_id, commit=outcome is Marker.COMMIT
+                    place.partition, marker.producer_id, commit=outcome is Marker.COMMIT
                 )
                 return ErrorCode.none
             partition = self._broker.partitions.partition(place)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
-from goqueue.partitions.partition import PartitionId
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
@@ -76,14 +76,14 @@ class ProducersApi:
             numbers[topic.name].update(dict.fromkeys(topic.partition_indexes))
 
         def describe(name: str) -> dict[str, Any]:
-            places = [PartitionId(name, number) for number in numbers[name]]
+            places = [TopicPartition(name, number) for number in numbers[name]]
             return {"name": name, "partitions": Each(places, self._describe)}
 
         return await encode_in_turns(ctx, {"topics": Each(list(numbers), describe)})
 
-    def _describe(self, partition_id: PartitionId) -> dict[str, Any]:
+    def _describe(self, partition_id: TopicPartition) -> dict[str, Any]:
         answer: dict[str, Any] = {
-            "partition_index": partition_id.number,
+            "partition_index": partition_id.partition,
             "error_code": ErrorCode.none,
             "error_message": None,
             "active_producers": [],

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.model.errors import GoQueueError, InvalidGroupIdError
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.partitions.partition import PartitionId
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
@@ -65,7 +65,7 @@ class TransactionsApi:
         )
         return {"results_by_topic_v3_and_below": _by_topic(codes)}
 
-    async def _add(self, ctx: RequestContext, each: Struct) -> dict[PartitionId, ErrorCode]:
+    async def _add(self, ctx: RequestContext, each: Struct) -> dict[TopicPartition, ErrorCode]:
         identity = Identity(each.producer_id, each.producer_epoch)
         places = _places(each.topics)
         if each.verify_only:
@@ -77,8 +77,8 @@ class TransactionsApi:
         ctx: RequestContext,
         transactional_id: str,
         identity: Identity,
-        places: list[PartitionId],
-    ) -> dict[PartitionId, ErrorCode]:
+        places: list[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
         """All or none, as in Kafka: one that does not exist keeps the others out."""
         codes = {place: self._missing(place) for place in places}
         if any(codes.values()):
@@ -92,14 +92,14 @@ class TransactionsApi:
             return dict.fromkeys(places, code)
         return codes
 
-    def _missing(self, place: PartitionId) -> ErrorCode:
+    def _missing(self, place: TopicPartition) -> ErrorCode:
         try:
             topic, _ = self._broker.partitions.resolve(place)
         except GoQueueError as error:
             return code_for(error)
         return ErrorCode.topic_authorization_failed if topic.is_internal else ErrorCode.none
 
-    def _verified(self, ctx: RequestContext, asked: Struct, place: PartitionId) -> ErrorCode:
+    def _verified(self, ctx: RequestContext, asked: Struct, place: TopicPartition) -> ErrorCode:
         """Whether a partition is part of the transaction; nothing is added."""
         identity = Identity(asked.producer_id, asked.producer_epoch)
         try:
@@ -122,11 +122,11 @@ class TransactionsApi:
     @api(ApiKey.TXN_OFFSET_COMMIT, 0, 5)
     async def txn_offset_commit(self, ctx: RequestContext, request: Struct) -> Response:
         """Note offsets that count when the transaction commits; one result for each partition."""
-        codes: dict[PartitionId, ErrorCode] = {}
+        codes: dict[TopicPartition, ErrorCode] = {}
         offsets = []
         for topic in request.topics:
             for each in topic.partitions:
-                place = PartitionId(topic.name, each.partition_index)
+                place = TopicPartition(topic.name, each.partition_index)
                 codes[place] = self._absent(place)
                 if not codes[place]:
                     offsets.append(
@@ -153,7 +153,7 @@ class TransactionsApi:
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            "error_code": codes[PartitionId(topic.name, each.partition_index)],
+                            "error_code": codes[TopicPartition(topic.name, each.partition_index)],
                         }
                         for each in topic.partitions
                     ],
@@ -162,7 +162,7 @@ class TransactionsApi:
             ]
         }
 
-    def _absent(self, place: PartitionId) -> ErrorCode:
+    def _absent(self, place: TopicPartition) -> ErrorCode:
         try:
             self._broker.partitions.partition(place)
         except GoQueueError as error:
@@ -171,7 +171,7 @@ class TransactionsApi:
 
     async def _stage(
         self, ctx: RequestContext, request: Struct, commit: CommitRequest
-    ) -> dict[PartitionId, ErrorCode]:
+    ) -> dict[TopicPartition, ErrorCode]:
         """The codes of the partitions that exist."""
         identity = Identity(request.producer_id, request.producer_epoch)
         transactional_id = request.transactional_id
@@ -183,9 +183,9 @@ class TransactionsApi:
             outcomes = await self._transactions.stage_offsets(transactional_id, identity, commit)
         except GoQueueError as error:
             code = _abortable(code_for(error), ctx.version)
-            return {PartitionId(each.topic, each.partition): code for each in commit.offsets}
+            return {TopicPartition(each.topic, each.partition): code for each in commit.offsets}
         return {
-            PartitionId(*place): ErrorCode.none if refusal is None else code_for(refusal)
+            TopicPartition(*place): ErrorCode.none if refusal is None else code_for(refusal)
             for place, refusal in outcomes.partitions
         }
 
@@ -215,16 +215,16 @@ def _abortable(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-def _places(topics: Iterable[Struct]) -> list[PartitionId]:
-    return [PartitionId(topic.name, number) for topic in topics for number in topic.partitions]
+def _places(topics: Iterable[Struct]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
 
 
-def _by_topic(codes: dict[PartitionId, ErrorCode]) -> list[dict[str, Any]]:
+def _by_topic(codes: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:
     return [
         {
             "name": topic,
             "results_by_partition": [
-                {"partition_index": place.number, "partition_error_code": code}
+                {"partition_index": place.partition, "partition_error_code": code}
                 for place, code in group
             ],
         }

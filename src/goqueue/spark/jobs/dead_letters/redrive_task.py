@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.producing import Producer, TaskProducer
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from goqueue.spark.kafka.cluster import Cluster
-    from goqueue.spark.kafka.ranges import TopicPartition
     from goqueue.spark.options.write_options import WriteOptions
 
 COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "letter_partition", "letter")
@@ -178,7 +178,7 @@ class _Post:
         ):
             if topic is None or number is None:
                 raise SparkSourceError(f"letter {letter} goes nowhere")
-            self._put((topic, number), letter, Record(0, *fields))
+            self._put(TopicPartition(topic, number), letter, Record(0, *fields))
 
     def finish(self) -> None:
         """Send what is left."""

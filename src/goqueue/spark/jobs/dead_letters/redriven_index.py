@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import SUFFIX
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
 from goqueue.spark.jobs.reading import read_here, resolve
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.link import Link
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 _SUFFIX: Final = ".redriven"
 _LONGEST_NAME: Final = 249 - len(_SUFFIX)
@@ -114,7 +114,7 @@ def look_up(link: Link, topics: Sequence[str], http: Http | None = None) -> Redr
     for each in receipts:
         topic, number = str(each["topic"]), int(each["number"])
         spans = [(int(first), int(end)) for first, end in each["ranges"]]
-        noted[topic, int(each["partition"])] += spans
+        noted[TopicPartition(topic, int(each["partition"]))] += spans
         numbers[topic] = max(numbers.get(topic, -1), number)
     spans_by_place = {place: list(spans) for place, spans in noted.items()}
     warnings: list[str] = []
@@ -164,7 +164,7 @@ def is_written(
 
 def _is_settled(link: Link, topic: str) -> bool:
     """Whether no transaction is open in a topic of one partition, which would hide what follows."""
-    place = {(topic, 0): LATEST}
+    place = {TopicPartition(topic, 0): LATEST}
     with link.cluster() as cluster:
         return cluster.offsets_at(place, READ_COMMITTED) == cluster.offsets_at(
             place, READ_UNCOMMITTED
@@ -258,7 +258,7 @@ def _ask_broker(
                 except OSError as error:
                     return [f"{http.url} does not say what has gone back: {error}"]
                 found = [(first, end) for first, end in answer["ranges"]]
-                spans.setdefault((topic, number), []).extend(found)
+                spans.setdefault(TopicPartition(topic, number), []).extend(found)
                 following = answer["next_offset"]
     return []
 

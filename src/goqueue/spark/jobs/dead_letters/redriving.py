@@ -15,6 +15,7 @@ from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import SUFFIX, UNDECODABLE_HEADER
 from goqueue.model.delivery import PRIORITY_HEADER, TTL_HEADER
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError, SparkSourceError
 from goqueue.spark.jobs.dead_letters import redriven_index
 from goqueue.spark.jobs.dead_letters.letters import COLUMNS, described, find_letter_topics
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.reading import Ranges
     from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 PORTION: Final = 50_000
 """Letters in a transaction, at most; and offsets that are looked at together."""
@@ -209,7 +209,9 @@ class _Redrive:
         rows = [
             each
             for each in wanted.orderBy("partition", "offset").collect()
-            if not self._known.has((self._letters_in, each["partition"]), each["offset"])
+            if not self._known.has(
+                TopicPartition(self._letters_in, each["partition"]), each["offset"]
+            )
         ]
         self.looked_at += size(window)
         placed = (found for each in rows if (found := self._placed(each)) is not None)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sql
 
 from goqueue.model.dead_letters import HEADER_PREFIX, REDRIVEN_HEADER
 from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark import clock
 from goqueue.spark.errors import SparkSourceError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.link import Link
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.spark.kafka.producing import Producer
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 _TASKS: Final = 8
 """Of a portion, at most: each holds whole partitions, so that their order is kept."""
@@ -70,7 +70,7 @@ class Sender:
         for each in letters:
             offsets.setdefault(each.partition, []).append(each.offset)
         return {
-            (self._letters_in, number): redriven_index.spans_of(some)
+            TopicPartition(self._letters_in, number): redriven_index.spans_of(some)
             for number, some in sorted(offsets.items())
         }
 
@@ -148,7 +148,7 @@ class Sender:
 
     def _record(self, cluster: Cluster, portion: Portion, sent: Sequence[Letter]) -> Producer:
         """Record which letters are redriven, in a transaction of their own; returns whose it is."""
-        place = (self._receipts_in, 0)
+        place = TopicPartition(self._receipts_in, 0)
         producer = portion.producer(cluster, "receipts")
         producer.add_partitions([place])
         now_ms = clock.now_ms()

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.lag import PartitionLag, counted_partitions
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.link import Link
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.report import Progress, Row
     from goqueue.spark.kafka.cluster import Cluster, TopicView
     from goqueue.spark.kafka.groups import GroupLine
-    from goqueue.spark.kafka.ranges import TopicPartition
 
 HOUR_MS: Final = 3_600_000
 MAX_HOURS: Final = 24 * 31
@@ -49,7 +49,7 @@ class Read(PartitionLag):
     @property
     def place(self) -> TopicPartition:
         """The partition."""
-        return self.topic, self.partition
+        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
