@@ -65,7 +65,7 @@ async def judge_queues(broker: Broker, clock: ManualClock) -> None:
     (again,) = await poll(broker, clock, 1)
     assert (again.record.offset, again.delivery_count) == (IN_FLIGHT, 2)
     receipts = [each.receipt for each in (again, *unread)]
-    assert await broker.settler.settle(receipts, ACK) == [None] * len(receipts)
+    assert await broker.acknowledger.settle(receipts, ACK) == [None] * len(receipts)
     (letter,) = await read_all(broker, "jobs.dlq")
     assert letter.value == b"job-3"
 

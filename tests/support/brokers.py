@@ -9,7 +9,7 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.runtime.disk import SystemDisk
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from goqueue.publishing.publish import Published
+    from goqueue.publishing.requests import Published
     from goqueue.runtime.disk import Disk
 
 

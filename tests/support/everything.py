@@ -32,8 +32,8 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import PublishRequest
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.publishing.requests import PublishRequest
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.reading.fetch import FetchRequest, PartitionRead
@@ -244,7 +244,9 @@ async def _queue_group(broker: Broker, clock: ManualClock) -> None:
     taken = await broker.deliverer.poll(member, limit=6, max_wait_ms=0, visibility_ms=1000)
     verdicts = (Verdict.ACK, Verdict.NACK, Verdict.REJECT)
     for each, verdict in zip(taken, verdicts, strict=False):
-        assert await broker.settler.settle([each.receipt], Judgement(verdict, "x")) == [None]
+        assert await broker.acknowledger.settle([each.receipt], Acknowledgement(verdict, "x")) == [
+            None
+        ]
     clock.advance(1000)
     broker.queues.shard_of(broker.queues.group("w")).wake_at(0)
     timed_out = broker.measures.tallies.of("w")

@@ -19,7 +19,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.pipelines.service import PipelineFields
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records.batch import TRANSACTIONAL
 from goqueue.schemas.model import Schema, SchemaType
@@ -37,9 +37,9 @@ HOUR_MS: Final = 3_600_000
 VISIBILITY_MS: Final = 30_000
 TIMEOUT_MS: Final = 900_000
 QUEUE: Final = QueueSettings(visibility_ms=VISIBILITY_MS, max_deliveries=5)
-ACK: Final = Judgement(Verdict.ACK)
-NACK: Final = Judgement(Verdict.NACK, "not now", 10 * HOUR_MS)
-REJECT: Final = Judgement(Verdict.REJECT, "never")
+ACK: Final = Acknowledgement(Verdict.ACK)
+NACK: Final = Acknowledgement(Verdict.NACK, "not now", 10 * HOUR_MS)
+REJECT: Final = Acknowledgement(Verdict.REJECT, "never")
 
 
 def schema(number: int) -> Schema:
@@ -52,13 +52,13 @@ def commit_of(group: str, offset: int) -> CommitRequest:
     )
 
 
-async def _work(broker: Broker, verdicts: list[Judgement | None]) -> None:
+async def _work(broker: Broker, verdicts: list[Acknowledgement | None]) -> None:
     """Take a message for each verdict; None leaves it in flight."""
     member = await broker.queue_members.join("workers", ["jobs"], QUEUE)
     taken = await broker.deliverer.poll(member, limit=len(verdicts), max_wait_ms=0)
     for delivery, verdict in zip(taken, verdicts, strict=True):
         if verdict is not None:
-            assert await broker.settler.settle([delivery.receipt], verdict) == [None]
+            assert await broker.acknowledger.settle([delivery.receipt], verdict) == [None]
 
 
 async def _begin(broker: Broker, name: str) -> Identity:

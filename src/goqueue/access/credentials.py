@@ -44,7 +44,7 @@ class User:
 
 
 def check_user_name(name: str) -> None:
-    """Hold a name to the rule, at every door.
+    """Hold a name to the rule, whichever protocol it came by.
 
     Raises:
         UnacceptableCredentialError: saying what the rule is.

@@ -44,7 +44,7 @@ from goqueue.publishing.large_batches import LargeBatches
 from goqueue.publishing.messages import MessageWriter
 from goqueue.publishing.publish import Publisher
 from goqueue.publishing.traces import PublishTraces
-from goqueue.queues.acknowledging import Settler
+from goqueue.queues.acknowledging import Acknowledger
 from goqueue.queues.dead_letters.letters import Letters
 from goqueue.queues.dead_letters.redrive import Redrives
 from goqueue.queues.dead_letters.service import DeadLetters
@@ -186,7 +186,7 @@ class Broker:
         self.queues = Queues(self)
         self.queue_members = QueueMembers(self, self.queues)
         self.deliverer = Deliverer(self, self.queues)
-        self.settler = Settler(self, self.queues)
+        self.acknowledger = Acknowledger(self, self.queues)
         self.dead_letters = DeadLetters(self, self.queues)
         self.letters = Letters(self)
         self.new_dead_letters = NewDeadLetters(self)

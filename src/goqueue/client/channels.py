@@ -45,7 +45,7 @@ class Stubs:
 
 
 class Channels:
-    """A fixed number of connections, made when first used, which gRPC mends by itself."""
+    """A fixed number of connections, made when first used, which gRPC reconnects by itself."""
 
     def __init__(self, address: str, settings: ClientSettings) -> None:
         self.address = address

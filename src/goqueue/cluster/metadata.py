@@ -173,7 +173,7 @@ class MetadataStore(Protocol):
         ...
 
     async def open_session(self, ttl_ms: int) -> SessionId:
-        """Start a session that ends by itself `ttl_ms` after its last sign of life."""
+        """Start a session that ends by itself `ttl_ms` after its last heartbeat."""
         ...
 
     async def keep_alive(self, session: SessionId) -> None:

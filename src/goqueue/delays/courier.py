@@ -357,7 +357,7 @@ class Courier:
                 self._index.add(later_ms, delayed_id)
 
     def _look_again(self, sent: _Sent) -> None:
-        """The partition's log was mended since: what was appended may have been lost with it."""
+        """The partition's log has recovered since: what was appended may have been lost with it."""
         log = sent.partition.log
         if log.failure is not None:
             self._sent.append(sent)

@@ -116,7 +116,7 @@ class DelayIntake:
                 f"over the limit of {limit} (goqueue.delays.max.pending)"
             )
 
-    # --- Batches that may come again -------------------------------------------------------------
+    # --- Batches that may be repeated ------------------------------------------------------------
 
     def finish(self, topic: Topic, partition: int, info: BatchInfo) -> None:
         """The rest of a batch is stored too: the partition knows the producer's sequence now."""

@@ -1,4 +1,4 @@
-"""Looking after what is stored of delayed messages: slots, snapshots, and logs that grow.
+"""Maintenance of stored delayed messages: slots, snapshots, and logs that grow.
 
 A snapshot and the slot files belong together: what came before the snapshot is looked for in the
 slots at the next start, what came after it in the logs.

@@ -1,4 +1,4 @@
-"""What looks after delayed messages between start and stop, put together from what is stored."""
+"""What keeps delayed messages between start and stop, put together from what is stored."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_BACK: Final = 20_000
-"""Messages before the last snapshot that are looked at once more for batches that may come again:
+"""Messages before the last snapshot that are looked at once more for batches that may be repeated:
 a producer whose batch was not stored whole sends it again soon, or never."""
 
 
@@ -161,7 +161,7 @@ def restore_half_done(
     repeats: RepeatedBatches,
     targets: Targets,
 ) -> None:
-    """Recognise batches of which only the delayed messages were stored, should they come again."""
+    """Recognise batches of which only the delayed messages were stored, should they be repeated."""
     for class_number, partition in enumerate(store.partitions):
         start = max(book.classes[class_number].end - LOOK_BACK, partition.log_start)
         for record, waiting in store.scan(class_number, start):

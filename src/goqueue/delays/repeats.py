@@ -1,4 +1,4 @@
-"""Batches that come again after a start: whether the part of them that waits is still there.
+"""Batches that are repeated after a start: whether the part of them that waits is still there.
 
 Of an idempotent batch, what is due later is in a delay log and the rest in the partition. The two
 are synced apart: a power cut can keep the rest and lose the delayed part. The producer has no

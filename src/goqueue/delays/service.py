@@ -1,7 +1,7 @@
 """Delayed messages as a use case: taken in, listed, cancelled, and delivered when they are due.
 
 The parts do the work: the intake stores what comes, the courier hands over what is due, the keeper
-looks after snapshots and slots. This starts them, wakes them when there is something to do, and
+maintains snapshots and slots. This starts them, wakes them when there is something to do, and
 answers questions.
 """
 

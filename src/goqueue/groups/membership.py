@@ -82,7 +82,7 @@ class Member:
     client_host: str = ""
     epoch: int = 0
     releases_itself: bool = False
-    """It says when it has given up a partition; otherwise its next sign of life says so."""
+    """It says when it has given up a partition; otherwise its next heartbeat says so."""
     assigned: frozenset[TopicPartition] = frozenset()
     revoking: frozenset[TopicPartition] = frozenset()
     """Nothing is read of these any more, and the member still holds them until it has finished

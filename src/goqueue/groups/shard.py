@@ -73,7 +73,7 @@ class GroupShard:
     # --- What is stored --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A replay begins: members that wait for something are told to come again."""
+        """A replay begins: members that wait for something are told to try again."""
         self._disarm()
         self._send(self.coordinator.abandon().replies, None)
         self._loading = self._new_coordinator()
@@ -181,7 +181,7 @@ class GroupShard:
             self.state.look()
 
     async def close(self) -> None:
-        """Keep the state for the next start, and tell everyone who waits to come again."""
+        """Keep the state for the next start, and tell everyone who waits to try again."""
         self._disarm()
         await self.state.save()
         await self.state.close()

@@ -138,7 +138,7 @@ class Measures:
         self._metrics.counter(names.MESSAGES_EXPIRED, topic).add(count)
         self.tallies.expired[topic] += count
 
-    def buried(self, topic: str, group_id: str, reasons: Iterable[str]) -> None:
+    def dead_lettered(self, topic: str, group_id: str, reasons: Iterable[str]) -> None:
         """Dead messages were put into a dead-letter topic."""
         for reason in reasons:
             self._metrics.counter(names.DEAD_LETTERS, topic, group_id, reason).add()

@@ -78,7 +78,7 @@ class Opened(NamedTuple):
     later: list[Later]
 
 
-def may_speak_of_delivery(settings: TopicSettings, batch: memoryview, info: BatchInfo) -> bool:
+def may_have_delivery_headers(settings: TopicSettings, batch: memoryview, info: BatchInfo) -> bool:
     """Whether a batch must be opened; at the cost of a search, on topics that want it.
 
     What is compressed cannot be searched, and is opened always.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import BatchError, BatchTooLargeError, TopicError
-from goqueue.publishing.delivery_headers import may_speak_of_delivery
+from goqueue.publishing.delivery_headers import may_have_delivery_headers
 from goqueue.publishing.rewrite import recompressed
 from goqueue.records import admit
 from goqueue.records.batch import peek, validate
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.batch_opener import BatchOpener
     from goqueue.partitions.partitions import Partitions
-    from goqueue.publishing.publish import PublishRequest
+    from goqueue.publishing.requests import PublishRequest
     from goqueue.records.batch import BatchInfo
     from goqueue.topics.settings import TopicSettings
 
@@ -61,7 +61,7 @@ class LargeBatches:
 
 def _opens(settings: TopicSettings, batch: memoryview, info: BatchInfo) -> bool:
     """Whether publishing opens the batch."""
-    return settings.opens_all or may_speak_of_delivery(settings, batch, info)
+    return settings.opens_all or may_have_delivery_headers(settings, batch, info)
 
 
 def _opened(settings: TopicSettings, request: PublishRequest) -> PublishRequest:

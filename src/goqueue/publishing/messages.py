@@ -23,7 +23,7 @@ from goqueue.model.partitioning import key_hash
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.delivery_headers import Opened
 from goqueue.publishing.new_messages import check_headers, headers_of, speak_of_delivery
-from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.publishing.schema_verdict import FITS, SchemaVerdict, refusal
 from goqueue.records import DELIVERY, TRANSACTIONAL, Record, encode
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from goqueue.publishing.delivery_headers import Later
     from goqueue.publishing.new_messages import NewMessage
-    from goqueue.publishing.publish import Published, Publisher
+    from goqueue.publishing.publish import Publisher
+    from goqueue.publishing.requests import Published
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic, Topics
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.model.errors import GoQueueError
     from goqueue.partitions.partition import Placed
     from goqueue.publishing.delivery_headers import Delayed, Opened
-    from goqueue.publishing.publish import PublishRequest
+    from goqueue.publishing.requests import PublishRequest
     from goqueue.topics.catalogue import Topic
     from goqueue.tracing.tracer import Tracer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ from goqueue.model.errors import (
     ReceiptError,
     UnknownReceiptError,
 )
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
 from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.receipts import Receipt
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
-    _Accepted: TypeAlias = defaultdict[str, defaultdict[QueueKey, list[int]]]
+    _Accepted: TypeAlias = defaultdict[str, defaultdict[TopicIdPartition, list[int]]]
 
 MAX_REASON_CHARS: Final = 1000
 
@@ -57,33 +57,6 @@ class AckServices(Protocol):
     measures: Measures
 
 
-class Verdict(StrEnum):
-    """What a member says of a message."""
-
-    ACK = "ack"
-    """It is processed."""
-    NACK = "nack"
-    """It failed for now, and may be tried again later."""
-    RELEASE = "release"
-    """It was not processed, and may be tried again at once."""
-    REJECT = "reject"
-    """It will never succeed."""
-    EXTEND = "extend"
-    """It takes longer."""
-    RETURN = "return"
-    """Nobody has looked at it: the delivery does not count."""
-
-
-class Judgement(NamedTuple):
-    """A verdict, and what goes with it."""
-
-    verdict: Verdict
-    reason: str = ""
-    delay_ms: int | None = None
-    """Of a `NACK`: before the next delivery, in place of the group's back-off. Of an `EXTEND`: how
-    much longer from now on."""
-
-
 class _Applied(NamedTuple):
     """What was done in a group, and must be committed before anybody is told."""
 
@@ -94,7 +67,7 @@ class _Applied(NamedTuple):
     traced: list[TracedVerdict]
 
 
-class Settler:
+class Acknowledger:
     """Takes verdicts, and makes them true."""
 
     def __init__(self, services: AckServices, queues: Queues) -> None:
@@ -102,7 +75,11 @@ class Settler:
         self._queues = queues
 
     async def settle(
-        self, receipts: Sequence[Receipt], judgement: Judgement, *, group_id: str | None = None
+        self,
+        receipts: Sequence[Receipt],
+        judgement: Acknowledgement,
+        *,
+        group_id: str | None = None,
     ) -> list[GoQueueError | None]:
         """Take one verdict on many messages; for each, None, or why it does not count.
 
@@ -129,7 +106,7 @@ class Settler:
     async def _settle_some(
         self,
         receipts: Iterator[Receipt],
-        judgement: Judgement,
+        judgement: Acknowledgement,
         group_id: str | None,
         seen: set[Receipt],
         accepted: _Accepted,
@@ -138,7 +115,7 @@ class Settler:
         outcomes: list[GoQueueError | None] = []
         now_ms = self._queues.now_ms()
         mine: _Accepted = defaultdict(lambda: defaultdict(list))
-        readers: dict[tuple[str, int], list[tuple[QueueGroup, QueueKey]]] = {}
+        readers: dict[tuple[str, int], list[tuple[QueueGroup, TopicIdPartition]]] = {}
         looks = 0
         for receipt in receipts:
             place = receipt[:2]
@@ -166,7 +143,9 @@ class Settler:
                 accepted[name][key] += offsets
         return outcomes
 
-    async def _store_all(self, accepted: _Accepted, judgement: Judgement, now_ms: int) -> None:
+    async def _store_all(
+        self, accepted: _Accepted, judgement: Acknowledgement, now_ms: int
+    ) -> None:
         """Let everything be stored that can be. Raises like `settle`, when something cannot."""
         applied: list[_Applied] = []
         refusal: GoQueueError | None = None
@@ -180,7 +159,7 @@ class Settler:
             raise refusal
 
     async def settle_runs(
-        self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Judgement
+        self, group_id: str, named: Sequence[tuple[Run, Sequence[int]]], judgement: Acknowledgement
     ) -> list[tuple[Run, int, GoQueueError]]:
         """`settle` of messages by their places in runs; returns those that do not count, and why.
 
@@ -191,7 +170,7 @@ class Settler:
         await self._queues.ready()
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
-        accepted: defaultdict[QueueKey, list[int]] = defaultdict(list)
+        accepted: defaultdict[TopicIdPartition, list[int]] = defaultdict(list)
         seen: set[Receipt] = set()
         failures: list[tuple[Run, int, GoQueueError]] = []
         for run, places in named:
@@ -218,7 +197,7 @@ class Settler:
 
     def _readers(
         self, topic_name: str, number: int, first: str | None
-    ) -> list[tuple[QueueGroup, QueueKey]]:
+    ) -> list[tuple[QueueGroup, TopicIdPartition]]:
         """The groups that read a partition, one of them first, and what it is called there."""
         topic = self._services.topics.catalogue.by_name.get(topic_name)
         if topic is None:
@@ -241,7 +220,7 @@ class Settler:
         mine = set(self._services.queue_members.partitions_of(member))
         if member.owner is not None:
             mine |= member.owner.revoking  # which it may finish with
-        changes: dict[QueueKey, list[Operation]] = {}
+        changes: dict[TopicIdPartition, list[Operation]] = {}
         for partition_id, offset in offsets.items():
             key = self._queues.key(partition_id)
             if partition_id not in mine or key not in group.queues:
@@ -256,7 +235,7 @@ class Settler:
                 changes[key] = [ops.Settled([(start, offset)])]
         await self._queues.shard_of(group).store(group, changes)
         if self._services.queue_traces.is_on:
-            self._services.queue_traces.committed(member, changes)
+            self._services.queue_traces.committed(member.group_id, member.member_id, changes)
         self._after(group)
 
     # --- Making it true --------------------------------------------------------------------------
@@ -264,13 +243,13 @@ class Settler:
     def _apply(
         self,
         group_id: str,
-        by_queue: Mapping[QueueKey, list[int]],
-        judgement: Judgement,
+        by_queue: Mapping[TopicIdPartition, list[int]],
+        judgement: Acknowledgement,
         now_ms: int,
     ) -> _Applied:
         group = self._queues.group(group_id)
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
-        changes: dict[QueueKey, list[Operation]] = {}
+        changes: dict[TopicIdPartition, list[Operation]] = {}
         decide = _DECISIONS[judgement.verdict]
         traces = self._services.queue_traces
         traced = []
@@ -283,7 +262,7 @@ class Settler:
         end_offset = self._queues.shard_of(group).change(group, changes)
         return _Applied(group, end_offset, has_news, traced)
 
-    async def _store(self, applied: _Applied, judgement: Judgement) -> None:
+    async def _store(self, applied: _Applied, judgement: Acknowledgement) -> None:
         group, end_offset, has_news, traced = applied
         shard = self._queues.shard_of(group)
         await shard.state.committed(end_offset)
@@ -302,8 +281,8 @@ class Settler:
 
     def _measure(
         self,
-        accepted: Mapping[str, Mapping[QueueKey, list[int]]],
-        judgement: Judgement,
+        accepted: Mapping[str, Mapping[TopicIdPartition, list[int]]],
+        judgement: Acknowledgement,
         started_s: float,
     ) -> None:
         took_s = self._services.clock.monotonic_s() - started_s
@@ -338,7 +317,7 @@ def _somebody_waits_for_acks(group: QueueGroup) -> bool:
     )
 
 
-def _check(judgement: Judgement) -> None:
+def _check(judgement: Acknowledgement) -> None:
     if len(judgement.reason) > MAX_REASON_CHARS:
         raise InvalidGroupRequestError(
             f"the reason has {len(judgement.reason)} characters, at most {MAX_REASON_CHARS}"
@@ -361,13 +340,17 @@ def _refusal(
 
 
 def _acked(
-    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+    _group: QueueGroup,
+    _queue: PartitionQueue,
+    offsets: list[int],
+    _j: Acknowledgement,
+    _now_ms: int,
 ) -> list[Operation]:
     return [ops.Settled(ops.ranges_of(offsets))]
 
 
 def _nacked(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
 ) -> list[Operation]:
     return postpone(
         queue, offsets, group.settings, now_ms, delay_ms=said.delay_ms, error=said.reason
@@ -375,26 +358,34 @@ def _nacked(
 
 
 def _released(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
 ) -> list[Operation]:
     return release(queue, ops.ranges_of(offsets), group.settings, now_ms, said.reason)
 
 
 def _rejected(
-    group: QueueGroup, _queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+    group: QueueGroup,
+    _queue: PartitionQueue,
+    offsets: list[int],
+    said: Acknowledgement,
+    now_ms: int,
 ) -> list[Operation]:
     return doom(offsets, Reason.REJECTED, group.settings, now_ms, said.reason)
 
 
 def _extended(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Judgement, now_ms: int
+    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
 ) -> list[Operation]:
     longer_ms = group.settings.visibility_ms if said.delay_ms is None else said.delay_ms
     return extend(queue, offsets, now_ms + longer_ms)
 
 
 def _returned(
-    _group: QueueGroup, _queue: PartitionQueue, offsets: list[int], _j: Judgement, _now_ms: int
+    _group: QueueGroup,
+    _queue: PartitionQueue,
+    offsets: list[int],
+    _j: Acknowledgement,
+    _now_ms: int,
 ) -> list[Operation]:
     return [ops.Untaken(ops.ranges_of(offsets))]
 
@@ -402,7 +393,7 @@ def _returned(
 _DECISIONS: Final[
     dict[
         Verdict,
-        Callable[[QueueGroup, PartitionQueue, list[int], Judgement, int], list[Operation]],
+        Callable[[QueueGroup, PartitionQueue, list[int], Acknowledgement, int], list[Operation]],
     ]
 ] = {
     Verdict.ACK: _acked,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.partition import Partition
-    from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.reservations import Reservation
@@ -73,7 +73,7 @@ class Portion:
 
     partition: Partition
     queue: PartitionQueue
-    key: QueueKey
+    key: TopicIdPartition
     reservation: Reservation
     loaded: Loaded
     changes: list[Operation] = field(default_factory=list)

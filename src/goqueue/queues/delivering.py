@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.model.ranges import Range
-    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.clock_guard import ClockGuard
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partitions import Partitions
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.members import QueueMember, QueueMembers
@@ -271,7 +271,7 @@ class Deliverer:
         self,
         group: QueueGroup,
         shard: QueueShard,
-        reserved: dict[QueueKey, Reservation],
+        reserved: dict[TopicIdPartition, Reservation],
         wanted: _Wanted,
     ) -> list[Portion]:
         """Read what was reserved, decide what is handed out, store that, and make it true.
@@ -280,7 +280,7 @@ class Deliverer:
             CoordinatorUnavailableError: nothing of it has happened.
         """
         queues = {key: group.queues[key] for key in reserved}
-        back: dict[QueueKey, list[Range]] = {}
+        back: dict[TopicIdPartition, list[Range]] = {}
         try:
             portions = await self._load_all(group, reserved, wanted)
             portions = [each for each in portions if group.queues.get(each.key) is each.queue]
@@ -305,7 +305,7 @@ class Deliverer:
         return portions
 
     async def _load_all(
-        self, group: QueueGroup, reserved: dict[QueueKey, Reservation], wanted: _Wanted
+        self, group: QueueGroup, reserved: dict[TopicIdPartition, Reservation], wanted: _Wanted
     ) -> list[Portion]:
         """Read what was reserved, cut to the size that is wanted."""
         portions: list[Portion] = []
@@ -325,11 +325,11 @@ class Deliverer:
 
     def _sources(
         self, group: QueueGroup, partitions: Sequence[TopicPartition], wanted: _Wanted
-    ) -> tuple[list[Source], dict[QueueKey, list[Operation]]]:
+    ) -> tuple[list[Source], dict[TopicIdPartition, list[Operation]]]:
         """Where to take from; first, what retention has taken away must be done with."""
         isolation, locks = isolation_of(group.settings), group.settings.partition_locks
         sources: list[Source] = []
-        trimmed: dict[QueueKey, list[Operation]] = {}
+        trimmed: dict[TopicIdPartition, list[Operation]] = {}
         for each in partitions:
             partition = self._services.partitions.partition(each)
             key = self._queues.key(each)
@@ -347,7 +347,7 @@ class Deliverer:
     async def _load(
         self,
         group: QueueGroup,
-        key: QueueKey,
+        key: TopicIdPartition,
         reservation: Reservation,
         *,
         opened: bool,

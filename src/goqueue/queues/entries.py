@@ -24,8 +24,8 @@ from goqueue.state.log import BEGIN, END
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.lane_index import LaneIndex
-    from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.operations import Operation
     from goqueue.state.log import StateEntry
 
@@ -64,13 +64,13 @@ def group_key(group_id: str) -> bytes:
     return _GROUP + group_id.encode()
 
 
-def queue_key(group: QueueGroup, place: QueueKey) -> bytes:
+def queue_key(group: QueueGroup, place: TopicIdPartition) -> bytes:
     """Where it is stored what happens to the messages of a partition in a group."""
     return _QUEUE + _PLACE.pack(place[0].bytes, place[1]) + group.group_id.encode()
 
 
 def changes_entry(
-    group: QueueGroup, place: QueueKey, operations: list[Operation]
+    group: QueueGroup, place: TopicIdPartition, operations: list[Operation]
 ) -> tuple[bytes, bytes]:
     """What has happened to messages of a partition."""
     return queue_key(group, place), bytes((_CHANGES,)) + ops.encode(operations)
@@ -108,7 +108,7 @@ class QueueReplay:
 
     def __init__(
         self,
-        source: Callable[[QueueKey], QueueSource | None],
+        source: Callable[[TopicIdPartition], QueueSource | None],
         on_lost: Callable[[str], None],
     ) -> None:
         """Look partitions up with `source`; tell `on_lost` what cannot be known any more."""
@@ -160,7 +160,7 @@ class QueueReplay:
     def _apply_queue(
         self,
         group: QueueGroup,
-        place: QueueKey,
+        place: TopicIdPartition,
         key: bytes,
         value: bytes | None,
         source: QueueSource,
@@ -213,7 +213,7 @@ class QueueReplay:
         group.settings_are_lost = True
         return group
 
-    def _begin_queue(self, group: QueueGroup, place: QueueKey, source: QueueSource) -> None:
+    def _begin_queue(self, group: QueueGroup, place: TopicIdPartition, source: QueueSource) -> None:
         """Go on with a queue of which it is lost where it began: nothing may be skipped."""
         self._on_lost(
             f"where queue group {group.group_id!r} began to read partition {place[1]} of topic "

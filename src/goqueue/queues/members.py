@@ -33,7 +33,7 @@ class MemberServices(Protocol):
 
 @dataclass(slots=True)
 class QueueMember:
-    """A member of a queue group, as the doors see it."""
+    """A member of a queue group, as protocol handlers see it."""
 
     group_id: str
     member_id: str

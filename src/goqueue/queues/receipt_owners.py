@@ -9,7 +9,8 @@ from goqueue.queues.delivery.decisions import is_open, refusal
 
 if TYPE_CHECKING:
     from goqueue.model.errors import ReceiptError
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.receipts import Receipt
 
 MOST_LOOKS: Final = 20_000
@@ -19,8 +20,11 @@ _LOOKS_OF_A_REASON: Final = 10
 
 
 def owner(
-    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int, group_id: str | None
-) -> tuple[tuple[QueueGroup, QueueKey] | ReceiptError, int]:
+    readers: list[tuple[QueueGroup, TopicIdPartition]],
+    receipt: Receipt,
+    now_ms: int,
+    group_id: str | None,
+) -> tuple[tuple[QueueGroup, TopicIdPartition] | ReceiptError, int]:
     """The group and the queue in which a receipt counts, or why it counts in none.
 
     Says as well how often it had to look. The group that is found comes first from now on: the
@@ -38,7 +42,10 @@ def owner(
 
 
 def _why_not(
-    readers: list[tuple[QueueGroup, QueueKey]], receipt: Receipt, now_ms: int, group_id: str | None
+    readers: list[tuple[QueueGroup, TopicIdPartition]],
+    receipt: Receipt,
+    now_ms: int,
+    group_id: str | None,
 ) -> ReceiptError:
     """Why a receipt counts in no group: it did in one of them once, or in none.
 

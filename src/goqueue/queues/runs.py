@@ -16,8 +16,8 @@ from goqueue.queues.delivery.receipts import Receipt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.acquired_batch import Portion
-    from goqueue.queues.delivery.group import QueueKey
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.records import Record
 
@@ -28,7 +28,7 @@ class Run:
 
     topic: str
     partition: int
-    key: QueueKey
+    key: TopicIdPartition
     lane: int
     lease: int
     queue: PartitionQueue

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from goqueue.groups.service import Groups
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
-    from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.members import SharedMember
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.traces import QueueTraces
@@ -56,6 +56,13 @@ MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
 
+class DeadLetterMover(Protocol):
+    """Moves dead messages to their dead-letter queue."""
+
+    def look(self, group: QueueGroup) -> None:
+        """A group may have some."""
+
+
 class QueueServices(StartServices, Protocol):
     """What queue groups need."""
 
@@ -64,11 +71,14 @@ class QueueServices(StartServices, Protocol):
     executor: Executor
     damage: DamageReports
     partitions: Partitions
-    dead_letters: DeadLetters
     measures: Measures
     queue_traces: QueueTraces
     groups: Groups
     record_reader: RecordReader
+
+    @property
+    def dead_letters(self) -> DeadLetterMover:
+        """Where dead messages go."""
 
     async def create_internal_topic(self, name: str, partition_count: int) -> None:
         """Make one of the broker's own topics, if it is not there."""
@@ -132,7 +142,7 @@ class Queues:
     def __iter__(self) -> Iterator[QueueGroup]:
         return (group for shard in self._shards.values() for group in shard.groups.values())
 
-    def reading(self, key: QueueKey) -> list[QueueGroup]:
+    def reading(self, key: TopicIdPartition) -> list[QueueGroup]:
         """The groups that read a partition."""
         return [group for group in self if key in group.queues]
 
@@ -190,11 +200,11 @@ class Queues:
     def _on_lost(self, place: str, detail: str) -> None:
         self._services.damage.note(DamageKind.STATE, place, detail, hash(detail))
 
-    def _source(self, key: QueueKey) -> QueueSource | None:
+    def _source(self, key: TopicIdPartition) -> QueueSource | None:
         partition = self.partition(key)
         return None if partition is None else QueueSource(partition.lanes, partition.log_start)
 
-    def partition(self, key: QueueKey) -> Partition | None:
+    def partition(self, key: TopicIdPartition) -> Partition | None:
         """The partition of a queue, if it is still there."""
         topic = self._services.topics.catalogue.by_id.get(key[0])
         if topic is None:
@@ -209,7 +219,7 @@ class Queues:
         self.waiters(group.group_id).wake()
         self._services.dead_letters.look(group)
 
-    def _on_timeout(self, group: QueueGroup, key: QueueKey, ranges: list[Range]) -> None:
+    def _on_timeout(self, group: QueueGroup, key: TopicIdPartition, ranges: list[Range]) -> None:
         topic = self._services.topics.catalogue.by_id.get(key[0])
         if topic is not None:
             count = sum(end - first for first, end in ranges)
@@ -218,7 +228,7 @@ class Queues:
             self._services.queue_traces.timed_out(group, key, ranges)
 
     def _on_gone(
-        self, group: QueueGroup, member_id: str, changes: dict[QueueKey, list[Operation]]
+        self, group: QueueGroup, member_id: str, changes: dict[TopicIdPartition, list[Operation]]
     ) -> None:
         if self._services.queue_traces.is_on:
             self._services.queue_traces.member_gone(group.group_id, member_id, changes)
@@ -333,13 +343,13 @@ class Queues:
             for number in range(by_name[name].partition_count)
         ]
 
-    def key(self, partition_id: TopicPartition) -> QueueKey:
+    def key(self, partition_id: TopicPartition) -> TopicIdPartition:
         """What a partition is called in the state of groups."""
         return self._services.topics.catalogue.topic(
             partition_id.topic
         ).topic_id, partition_id.partition
 
-    def keys_of(self, member: SharedMember) -> list[QueueKey]:
+    def keys_of(self, member: SharedMember) -> list[TopicIdPartition]:
         """The partitions that a member of a shared group takes from, in order."""
         if member.assigned is not None:
             return sorted(member.assigned)
@@ -357,7 +367,7 @@ class Queues:
             key: await start_of(self._services, group, each, is_new_topic=key[0] not in known)
             for key, each in missing.items()
         }
-        changes: dict[QueueKey, list[Operation]] = {}
+        changes: dict[TopicIdPartition, list[Operation]] = {}
         for key, start in starts.items():
             if key not in group.queues:  # as it was before it was looked up
                 changes[key] = [ops.Opened(start)]
@@ -385,7 +395,7 @@ class Queues:
             else ops.Opened(await reset_start(self._services, group.settings, found[each]))
             for each, offset in offsets.items()
         }
-        changes: dict[QueueKey, list[Operation]] = {
+        changes: dict[TopicIdPartition, list[Operation]] = {
             key: [opened] for key, opened in starts.items() if self.partition(key) is not None
         }
         await self.shard_of(group).store(group, changes)

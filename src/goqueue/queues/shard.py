@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
-    from goqueue.queues.delivery.group import QueueKey
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.settings import QueueSettings
@@ -47,14 +47,14 @@ class QueueShard:
     def __init__(
         self,
         log: StateLog,
-        source: Callable[[QueueKey], QueueSource | None],
+        source: Callable[[TopicIdPartition], QueueSource | None],
         now_ms: Callable[[], int],
         executor: Executor,
         *,
         on_lost: Callable[[str], None],
         on_change: Callable[[QueueGroup], None],
-        on_timeout: Callable[[QueueGroup, QueueKey, list[Range]], None],
-        on_gone: Callable[[QueueGroup, str, dict[QueueKey, list[Operation]]], None],
+        on_timeout: Callable[[QueueGroup, TopicIdPartition, list[Range]], None],
+        on_gone: Callable[[QueueGroup, str, dict[TopicIdPartition, list[Operation]]], None],
     ) -> None:
         """Keep groups in `log`.
 
@@ -100,7 +100,7 @@ class QueueShard:
 
     # --- Changing --------------------------------------------------------------------------------
 
-    def change(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> int:
+    def change(self, group: QueueGroup, changes: dict[TopicIdPartition, list[Operation]]) -> int:
         """Store what is decided, then apply it; returns what must be committed before it is told.
 
         Raises:
@@ -121,7 +121,9 @@ class QueueShard:
                     group.apply(place, operation, source.lanes)
         return end_offset
 
-    async def store(self, group: QueueGroup, changes: dict[QueueKey, list[Operation]]) -> None:
+    async def store(
+        self, group: QueueGroup, changes: dict[TopicIdPartition, list[Operation]]
+    ) -> None:
         """`change`, and return when it is committed. Raises like it."""
         await self.state.committed(self.change(group, changes))
 
@@ -144,7 +146,7 @@ class QueueShard:
         del self.groups[group.group_id]
         await self.state.committed(end_offset)
 
-    async def forget_queues(self, group: QueueGroup, places: list[QueueKey]) -> None:
+    async def forget_queues(self, group: QueueGroup, places: list[TopicIdPartition]) -> None:
         """Store that a group reads some partitions no more. Raises like `store`."""
         self._check_current(group)
         if not places:
@@ -218,7 +220,7 @@ class QueueShard:
         self._start()
 
     async def _tick_group(self, group: QueueGroup, now_ms: int) -> bool:
-        """Let time do its work in one group; says whether there is more to hand out or bury."""
+        """Let time do its work in one group; whether there is more to deliver or dead-letter."""
         has_changed = False
         for member_id in group.members.expired(now_ms):
             group.members.leave(member_id)
@@ -245,7 +247,7 @@ class QueueShard:
         return has_changed
 
     def _overdue(
-        self, group: QueueGroup, place: QueueKey, queue: PartitionQueue, now_ms: int
+        self, group: QueueGroup, place: TopicIdPartition, queue: PartitionQueue, now_ms: int
     ) -> list[Operation]:
         """What is to become of messages that members have had for too long, of some leases."""
         operations: list[Operation] = []

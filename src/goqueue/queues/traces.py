@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from goqueue.model.ranges import Range
-    from goqueue.queues.acknowledging import Judgement
+    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.queues.acknowledgements import Acknowledgement
     from goqueue.queues.acquired_batch import Portion, Span
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import Doom, PartitionQueue
-    from goqueue.queues.members import QueueMember
     from goqueue.records import Record
     from goqueue.tracing.tracer import Parts, Place, Tracer
 
-    _Changes: TypeAlias = Mapping[QueueKey, Sequence[Operation]]
+    _Changes: TypeAlias = Mapping[TopicIdPartition, Sequence[Operation]]
 
 _VERDICTS: Final = {
     "ack": Event.ACKED,
@@ -60,7 +60,7 @@ class QueueTraces:
         self.is_on = tracer.is_on
         self._tracer = tracer
 
-    def traced_place(self, key: QueueKey) -> Place | None:
+    def traced_place(self, key: TopicIdPartition) -> Place | None:
         """The place of a queue's messages; None when none of them is traced."""
         return self._tracer.known_place(self._tracer.topic_by_id(key[0]), key[1])
 
@@ -70,7 +70,7 @@ class QueueTraces:
         group: str,
         queue: PartitionQueue,
         ranges: Iterable[Range],
-        said: Judgement,
+        said: Acknowledgement,
     ) -> TracedVerdict:
         """Members are about to be done with messages, which they still have."""
         verdict, reason, delay_ms = said
@@ -104,9 +104,9 @@ class QueueTraces:
                     event, place, parts, now_ns, consumer=member, duration_ns=took_ns, **said
                 )
 
-    def committed(self, member: QueueMember, changes: _Changes) -> None:
+    def committed(self, group_id: str, member_id: str, changes: _Changes) -> None:
         """A member is done with everything up to somewhere."""
-        self._changed(Event.ACKED, member.group_id, changes, consumer=member.member_id)
+        self._changed(Event.ACKED, group_id, changes, consumer=member_id)
 
     def member_gone(self, group: str, member: str, changes: _Changes) -> None:
         """Messages were taken back from a member that is gone."""
@@ -119,7 +119,7 @@ class QueueTraces:
                     self._happened(event, group, key, operation.ranges, **said)
 
     def _happened(
-        self, event: Event, group: str, key: QueueKey, ranges: Iterable[Range], **said: Any
+        self, event: Event, group: str, key: TopicIdPartition, ranges: Iterable[Range], **said: Any
     ) -> None:
         """The same thing happened to messages of one partition in a group."""
         place = self.traced_place(key)
@@ -130,12 +130,12 @@ class QueueTraces:
             parts = self._tracer.index.within(place.id, *range_)
             self._tracer.note(event, place, parts, now_ns, group=group, **said)
 
-    def outlived(self, group: str, key: QueueKey, ranges: Iterable[Range]) -> None:
+    def outlived(self, group: str, key: TopicIdPartition, ranges: Iterable[Range]) -> None:
         """Messages were no longer worth delivering."""
         said = {"reason": "ttl"}
         self._happened(Event.DELAY_EXPIRED, group, key, ranges, attributes=said)
 
-    def timed_out(self, group: QueueGroup, key: QueueKey, ranges: Iterable[Range]) -> None:
+    def timed_out(self, group: QueueGroup, key: TopicIdPartition, ranges: Iterable[Range]) -> None:
         """Messages are taken back from a member that did not acknowledge them in time."""
         place = self.traced_place(key)
         if place is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from goqueue.metrics.registry import Metrics
     from goqueue.partitions.batch_opener import BatchOpener
-    from goqueue.publishing.publish import PublishRequest
+    from goqueue.publishing.requests import PublishRequest
     from goqueue.records import Record
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.engine import Message, WholeSchema

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.epochs import LeaderEpochs
-    from goqueue.storage.flush import FlushPlan
+    from goqueue.storage.flush_plan import FlushPlan
     from goqueue.storage.lookup import TimestampHit
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Chunk, Region
@@ -134,7 +134,7 @@ class Log:
 
     @property
     def store(self) -> SegmentStore:
-        """The files; for compaction and for those who look after the log."""
+        """The files; for compaction and for maintenance."""
         return self._store
 
     @property

@@ -72,7 +72,7 @@ class RecoveryReport:
 
     @property
     def clean(self) -> bool:
-        """Nothing had to be mended and nothing is missing."""
+        """Nothing had to be repaired and nothing is missing."""
         return not (self.cut_bytes or self.damage or self.missing_below_checkpoint)
 
 
@@ -93,12 +93,12 @@ class Recovered:
 def recover(
     shared: SharedFiles, folder: Path, config: LogConfig, summary: LogSummary | None = None
 ) -> Recovered:
-    """Read the folder, mend it, and say what is in it.
+    """Read the folder, repair it, and say what is in it.
 
     Raises:
         ForeignFileError: the folder holds segment files that are not ours.
         UnsupportedFormatError: a newer version wrote the log.
-        DiskError: the folder cannot be read or mended.
+        DiskError: the folder cannot be read or repaired.
     """
     report, disk = RecoveryReport(), shared.disk
     names = disk.names(folder)
@@ -129,7 +129,7 @@ def recover(
         start = bases[0] if bases else 0
         blank = Checkpoint(log_start=start, recovery_point=start, recovery_segment=start)
         tail = _LearningTail(blank, report)
-    tail.mend(segments)
+    tail.repair(segments)
     checkpoint = tail.checkpoint
     end = segments[-1].end_offset if segments else checkpoint.log_start
     report.missing_below_checkpoint = max(checkpoint.recovery_point - end, 0)
@@ -197,7 +197,7 @@ class _Tail:
         self._report = report
         self._summary = summary
 
-    def mend(self, segments: list[Segment]) -> None:
+    def repair(self, segments: list[Segment]) -> None:
         """Scan every segment that the checkpoint does not vouch for, and open the last one."""
         for segment in segments:
             last = segment is segments[-1]
@@ -283,11 +283,11 @@ class _Tail:
 class _LearningTail(_Tail):
     """The whole log, when its checkpoint is lost: what that said is learnt from the batches."""
 
-    def mend(self, segments: list[Segment]) -> None:
+    def repair(self, segments: list[Segment]) -> None:
         """Read everything twice: for the epochs, and then as usual."""
         epochs = LeaderEpochs.learnt(_epochs(segments))
         self.checkpoint = replace(self.checkpoint, epochs=epochs.starts)
-        super().mend(segments)
+        super().repair(segments)
 
     def _context(self) -> Context:
         return replace(super()._context(), gaps_below=ANY_OFFSET)

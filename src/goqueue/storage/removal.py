@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX
+from goqueue.storage.removed_files import remove_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from goqueue.runtime.disk import Disk
     from goqueue.storage.segment import Segment
     from goqueue.storage.store import SegmentStore
 
@@ -66,10 +63,3 @@ class Removal:
         """
         remove_files(self._store.disk, self._segments)
         self._segments.clear()
-
-
-def remove_files(disk: Disk, segments: Iterable[Segment]) -> None:
-    """Remove what there is of segments; the batches last, since recovery goes by them."""
-    for segment in segments:
-        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
-            disk.remove(segment.path(suffix))

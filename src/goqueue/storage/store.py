@@ -12,10 +12,10 @@ from goqueue.model.errors import InvariantError
 from goqueue.storage.checkpoints.checkpoint import CheckpointFile
 from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES, LogSummary
 from goqueue.storage.epochs import LeaderEpochs
-from goqueue.storage.flush import FlushPlan
+from goqueue.storage.flush_plan import FlushPlan
 from goqueue.storage.naming import LOG
 from goqueue.storage.recovery import recover
-from goqueue.storage.removal import remove_files
+from goqueue.storage.removed_files import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments

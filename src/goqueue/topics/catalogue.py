@@ -328,7 +328,7 @@ class Topics:
 
 
 def check_name(name: str) -> None:
-    """Hold a name to the rule, at every door.
+    """Hold a name to the rule, whichever protocol it came by.
 
     Raises:
         InvalidTopicNameError: saying what the rule is.

@@ -27,7 +27,7 @@ class Status(StrEnum):
     """It failed, or took too long, and will be delivered again."""
     COMPLETED = "completed"
     FAILED = "failed"
-    """It was refused when it was published, or is among the dead letters."""
+    """It was refused when it was published, or was dead-lettered."""
     CANCELLED = "cancelled"
     EXPIRED = "expired"
 

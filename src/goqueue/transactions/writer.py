@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from goqueue.model.errors import InvalidTransactionRequestError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import ProducerSequence, misfits_among
-from goqueue.publishing.publish import Acks
+from goqueue.publishing.requests import Acks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

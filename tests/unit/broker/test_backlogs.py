@@ -14,7 +14,7 @@ from goqueue.administration.offsets import set_offsets
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -141,9 +141,9 @@ def test_the_oldest_of_a_queue_group_is_the_one_that_nobody_acknowledged(tmp_pat
     async def scenario(broker: Broker, clock: ManualClock) -> None:
         member = await broker.queue_members.join("w", ["t"], QueueSettings())
         taken = await broker.deliverer.poll(member, limit=3, max_wait_ms=0)
-        await broker.settler.settle([taken[2].receipt], Judgement(Verdict.ACK))
+        await broker.acknowledger.settle([taken[2].receipt], Acknowledgement(Verdict.ACK))
         assert (await _looked(broker, "w")).oldest_age_s(clock.now_ms()) == 30
-        await broker.settler.settle([taken[0].receipt], Judgement(Verdict.ACK))
+        await broker.acknowledger.settle([taken[0].receipt], Acknowledgement(Verdict.ACK))
         assert (await _looked(broker, "w")).oldest_age_s(clock.now_ms()) == 20
 
     in_a_broker(tmp_path, scenario)

@@ -10,7 +10,7 @@ import msgspec
 
 from goqueue.metrics import names
 from goqueue.partitions.damage import DamageKind
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.settings import QueueSettings
 from support.bad_bits import damaged_copies, flip, stored_batches
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from support.bad_bits import StoredBatch
 
-ACK = Judgement(Verdict.ACK)
+ACK = Acknowledgement(Verdict.ACK)
 SETTINGS = QueueSettings(visibility_ms=60_000, max_deliveries=9, start_at_latest=True)
 PLACE = struct.Struct(">16sI")
 OLD, ACKED, OPEN = 10, 60, 20
@@ -37,7 +37,7 @@ async def fill(broker: Broker) -> None:
     publish(broker, "t", *(b"%d" % number for number in range(ACKED + OPEN)))
     for _ in range(ACKED // 6):
         taken = await broker.deliverer.poll(member, limit=6, max_wait_ms=0)
-        await broker.settler.settle([each.receipt for each in taken], ACK)
+        await broker.acknowledger.settle([each.receipt for each in taken], ACK)
     for _ in range(2):
         await broker.deliverer.poll(member, limit=6, max_wait_ms=0)
 

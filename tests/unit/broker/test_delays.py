@@ -26,7 +26,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.messages import ProducerSequence
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import DELIVERY, Compression, Record, encode, peek
 from support.brokers import publish, read_all, running_broker

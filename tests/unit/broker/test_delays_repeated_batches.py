@@ -13,7 +13,7 @@ from goqueue.broker.broker import Broker
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.records import Record, encode
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all

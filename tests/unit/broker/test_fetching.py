@@ -21,7 +21,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
-from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.reading.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
 from support.brokers import publish, read_all, running_broker

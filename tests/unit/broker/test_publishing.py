@@ -31,7 +31,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import Acks, PublishRequest
+from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.records import LOG_APPEND_TIME, Compression, Record, encode
 from goqueue.records.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, peek
 from support.brokers import publish, read_all, running_broker

@@ -26,7 +26,7 @@ from goqueue.model.errors import (
 from goqueue.model.ids import TimestampMs
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.service import QUEUE_TOPIC
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.queues.members import QueueMember
 
-ACK = Judgement(Verdict.ACK)
-NACK = Judgement(Verdict.NACK, "not now")
-REJECT = Judgement(Verdict.REJECT, "never")
+ACK = Acknowledgement(Verdict.ACK)
+NACK = Acknowledgement(Verdict.NACK, "not now")
+REJECT = Acknowledgement(Verdict.REJECT, "never")
 SHARED = QueueSettings()
 
 
@@ -66,9 +66,9 @@ def offsets(deliveries: list[Delivery]) -> list[int]:
 
 
 async def settle(
-    broker: Broker, deliveries: list[Delivery], judgement: Judgement = ACK
+    broker: Broker, deliveries: list[Delivery], judgement: Acknowledgement = ACK
 ) -> list[Exception | None]:
-    return list(await broker.settler.settle([each.receipt for each in deliveries], judgement))
+    return list(await broker.acknowledger.settle([each.receipt for each in deliveries], judgement))
 
 
 async def time_passes(broker: Broker, milliseconds: int) -> None:
@@ -289,9 +289,9 @@ def test_a_receipt_counts_once_for_its_group_and_in_time(tmp_path: Path) -> None
             forged = second.receipt._replace(nonce=second.nonce ^ 1)
             neighbour = second.receipt._replace(offset=third.record.offset)
             for receipt in (forged, neighbour, Receipt("nowhere", 0, 0, 1, 1)):
-                (error,) = await broker.settler.settle([receipt], ACK)
+                (error,) = await broker.acknowledger.settle([receipt], ACK)
                 assert isinstance(error, UnknownReceiptError)
-            (error,) = await broker.settler.settle([second.receipt], ACK, group_id="other")
+            (error,) = await broker.acknowledger.settle([second.receipt], ACK, group_id="other")
             assert isinstance(error, ForeignReceiptError)
             twice = await settle(broker, [second, second])
             assert twice[0] is None
@@ -309,7 +309,7 @@ def test_more_time_for_one_message_is_not_more_time_for_its_neighbours(tmp_path:
             member = await member_of(broker)
             taken = await poll(broker, member)
             await time_passes(broker, 20_000)
-            longer = Judgement(Verdict.EXTEND, delay_ms=60_000)
+            longer = Acknowledgement(Verdict.EXTEND, delay_ms=60_000)
             assert await settle(broker, [taken[1]], longer) == [None]
             await time_passes(broker, 15_000)
             assert offsets(await poll(broker, member)) == [0]
@@ -446,7 +446,7 @@ def test_a_restart_changes_nothing(tmp_path: Path, clean: bool) -> None:
             taken = await poll(broker, await member_of(broker), 4)
             await settle(broker, [taken[0]])
             await settle(broker, [taken[1]], NACK)
-            await settle(broker, [taken[2]], Judgement(Verdict.EXTEND, delay_ms=60_000))
+            await settle(broker, [taken[2]], Acknowledgement(Verdict.EXTEND, delay_ms=60_000))
         async with running_broker(tmp_path, clock=clock) as broker:
             assert start(broker) == 1
             member = await member_of(broker)
@@ -479,7 +479,7 @@ def test_a_receipt_that_expired_before_a_restart_does_not_pass_for_used(
             (again,) = await poll(broker, await member_of(broker))
 
             async def refused() -> UnknownReceiptError:
-                (error,) = await broker.settler.settle([late.receipt], ACK, group_id=group_id)
+                (error,) = await broker.acknowledger.settle([late.receipt], ACK, group_id=group_id)
                 assert isinstance(error, UnknownReceiptError)
                 return error
 
@@ -574,7 +574,7 @@ class Oracle:
         if not self.held:
             return
         each = self.held[index % len(self.held)]
-        (error,) = await settle(broker, [each], Judgement(verdict, "so", None))
+        (error,) = await settle(broker, [each], Acknowledgement(verdict, "so", None))
         if error is not None:
             assert isinstance(error, ExpiredReceiptError | UnknownReceiptError)
             self.held.remove(each)

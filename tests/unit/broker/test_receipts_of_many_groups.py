@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import ReceiptError, UnknownReceiptError
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.queues.service import QUEUE_TOPIC
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.queues.acquired_batch import Delivery
 
-ACK = Judgement(Verdict.ACK)
-REJECT = Judgement(Verdict.REJECT, "never")
+ACK = Acknowledgement(Verdict.ACK)
+REJECT = Acknowledgement(Verdict.REJECT, "never")
 
 
 async def handed_to(broker: Broker, group_id: str) -> list[Delivery]:
@@ -35,7 +35,7 @@ def test_each_receipt_finds_its_group_among_hundreds(tmp_path: Path) -> None:
             handed = {f"g{number}": await handed_to(broker, f"g{number}") for number in range(200)}
             receipts = [each.receipt for taken in handed.values() for each in taken]
             receipts.reverse()
-            assert await broker.settler.settle(receipts, ACK) == [None] * 400
+            assert await broker.acknowledger.settle(receipts, ACK) == [None] * 400
             assert all(
                 queue.start == 2 for group in broker.queues for queue in group.queues.values()
             )
@@ -60,7 +60,7 @@ def test_others_have_their_turn_while_receipts_of_nobody_are_looked_up(tmp_path:
 
             task = asyncio.create_task(others())
             forged = [Receipt("t", 0, 0, 1, number) for number in range(200)]
-            outcomes = await broker.settler.settle(forged, ACK)
+            outcomes = await broker.acknowledger.settle(forged, ACK)
             task.cancel()
             assert all(isinstance(each, UnknownReceiptError) for each in outcomes)
             assert turns >= 5
@@ -78,9 +78,9 @@ def test_whether_the_message_of_a_used_receipt_is_done_is_for_its_group_to_say(
             groups = [f"g{number}" for number in range(3)]
             handed = {group_id: (await handed_to(broker, group_id))[0] for group_id in groups}
             used = handed["g1"].receipt
-            assert await broker.settler.settle([used], ACK) == [None]
+            assert await broker.acknowledger.settle([used], ACK) == [None]
             for group_id, is_done in {"g0": 0, "g1": 1, "g2": 0, None: 0}.items():
-                (error,) = await broker.settler.settle([used], ACK, group_id=group_id)
+                (error,) = await broker.acknowledger.settle([used], ACK, group_id=group_id)
                 assert isinstance(error, UnknownReceiptError)
                 assert error.is_done == is_done
 
@@ -96,10 +96,10 @@ def test_a_message_is_settled_once_however_many_groups_a_request_speaks_for(tmp_
             await broker.create_topic("t", 1, {})
             publish(broker, "t", b"one")
             (mine,), (other,) = await handed_to(broker, "g"), await handed_to(broker, "h")
-            both = broker.settler.settle([mine.receipt, other.receipt], REJECT)
+            both = broker.acknowledger.settle([mine.receipt, other.receipt], REJECT)
             first = asyncio.create_task(both)
             await asyncio.sleep(0)  # now its first store is on the way to the disk
-            (late,) = await broker.settler.settle([other.receipt], ACK)
+            (late,) = await broker.acknowledger.settle([other.receipt], ACK)
             assert await first == [None, None]
             assert isinstance(late, ReceiptError)
 

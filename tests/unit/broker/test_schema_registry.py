@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     SchemaValidationError,
 )
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.schemas import removing
 from goqueue.schemas.model import Level, Schema, SchemaType
 from goqueue.schemas.service import SCHEMAS_TOPIC

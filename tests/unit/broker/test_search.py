@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.reading import search
 from goqueue.reading.search import Search
 from goqueue.reading.searching import Wanted

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.model.errors import GoQueueError
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive import RedriveRequest, RedriveState
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, read_all, running_broker
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from goqueue.broker.broker import Broker
 
-REJECT = Judgement(Verdict.REJECT, "never")
+REJECT = Acknowledgement(Verdict.REJECT, "never")
 ALWAYS = {"goqueue.fsync": "always"}
 
 
@@ -31,7 +31,7 @@ async def turns(count: int) -> None:
 async def reject_all(broker: Broker, topic: str) -> None:
     member = await broker.queue_members.join(f"of-{topic}", [topic], QueueSettings())
     taken = await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
-    await broker.settler.settle([each.receipt for each in taken], REJECT)
+    await broker.acknowledger.settle([each.receipt for each in taken], REJECT)
 
 
 @pytest.mark.parametrize("wait", range(0, 24, 2))

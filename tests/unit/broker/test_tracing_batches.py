@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.model.errors import DelayTooLongError
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.records import Compression, Record, encode
 from goqueue.tracing.batches import traced_batch
 from goqueue.tracing.context import TraceContext

@@ -10,8 +10,8 @@ import pytest
 from goqueue.model.errors import UnknownTraceError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import PublishRequest
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.publishing.requests import PublishRequest
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
 from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks
@@ -60,16 +60,16 @@ async def spans(broker: Broker, offset: int) -> list[Span]:
 @pytest.mark.parametrize(
     ("judgement", "event", "error"),
     [
-        (Judgement(Verdict.ACK), "consume.acked", ""),
-        (Judgement(Verdict.NACK, "not now", 5000), "consume.nacked", "not now"),
-        (Judgement(Verdict.RELEASE), "consume.nacked", ""),
-        (Judgement(Verdict.RETURN), "consume.nacked", ""),
-        (Judgement(Verdict.REJECT, "never"), "consume.rejected", "never"),
-        (Judgement(Verdict.EXTEND, "", 9000), "visibility.extended", ""),
+        (Acknowledgement(Verdict.ACK), "consume.acked", ""),
+        (Acknowledgement(Verdict.NACK, "not now", 5000), "consume.nacked", "not now"),
+        (Acknowledgement(Verdict.RELEASE), "consume.nacked", ""),
+        (Acknowledgement(Verdict.RETURN), "consume.nacked", ""),
+        (Acknowledgement(Verdict.REJECT, "never"), "consume.rejected", "never"),
+        (Acknowledgement(Verdict.EXTEND, "", 9000), "visibility.extended", ""),
     ],
 )
 def test_what_a_member_says_is_noted_as_its_word(
-    tmp_path: Path, judgement: Judgement, event: str, error: str
+    tmp_path: Path, judgement: Acknowledgement, event: str, error: str
 ) -> None:
     async def scenario(broker: Broker) -> None:
         taken = []
@@ -78,7 +78,7 @@ def test_what_a_member_says_is_noted_as_its_word(
             taken += await broker.deliverer.poll(member, limit=2, max_wait_ms=0)
         later(broker)
         receipts = [each.receipt for each in taken[1:3]]
-        assert await broker.settler.settle(receipts, judgement) == [None, None]
+        assert await broker.acknowledger.settle(receipts, judgement) == [None, None]
         for offset, consumer in ((1, "first"), (2, "second")):
             said = next(each for each in await spans(broker, offset) if each.event == event)
             assert (said.group, said.consumer, said.error) == ("g", consumer, error)
@@ -95,8 +95,11 @@ def test_what_is_settled_by_places_in_runs_and_by_commits_names_the_member(
         member = await join(broker, "m")
         (run_, _), *_ = await broker.deliverer.poll_runs(member, limit=4, max_wait_ms=0)
         later(broker)
-        assert await broker.settler.settle_runs("g", [(run_, [3])], Judgement(Verdict.ACK)) == []
-        await broker.settler.commit(member, {PLACE: 2})
+        assert (
+            await broker.acknowledger.settle_runs("g", [(run_, [3])], Acknowledgement(Verdict.ACK))
+            == []
+        )
+        await broker.acknowledger.commit(member, {PLACE: 2})
         for offset in (0, 1, 3):
             *_, last = await spans(broker, offset)
             assert (last.event, last.consumer) == ("consume.acked", "m")
@@ -161,7 +164,7 @@ def test_after_a_restart_every_message_of_a_batch_is_traced_on(tmp_path: Path) -
         taken = await broker.deliverer.poll(await join(broker, "m"), limit=10, max_wait_ms=0)
         later(broker)
         receipts = [taken[at].receipt for at in (2, 5)]
-        await broker.settler.settle(receipts, Judgement(Verdict.ACK))
+        await broker.acknowledger.settle(receipts, Acknowledgement(Verdict.ACK))
 
     async def after() -> None:
         async with running_broker(tmp_path, clock=ManualClock(2_000_000)) as broker:
@@ -170,7 +173,9 @@ def test_after_a_restart_every_message_of_a_batch_is_traced_on(tmp_path: Path) -
             taken = await broker.deliverer.poll(member, limit=10, max_wait_ms=0)
             assert len(taken) == 8
             later(broker)
-            await broker.settler.settle([each.receipt for each in taken], Judgement(Verdict.ACK))
+            await broker.acknowledger.settle(
+                [each.receipt for each in taken], Acknowledgement(Verdict.ACK)
+            )
             for offset in range(10):
                 assert (await broker.traces.of_message("t", 0, offset)).status == "completed"
 

@@ -10,8 +10,8 @@ import pytest
 from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.publishing.publish import PublishRequest
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.publishing.requests import PublishRequest
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive import RedriveRequest
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode, peek
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.records.record import Headers
 
-ACK = Judgement(Verdict.ACK)
-REJECT = Judgement(Verdict.REJECT, "never")
+ACK = Acknowledgement(Verdict.ACK)
+REJECT = Acknowledgement(Verdict.REJECT, "never")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -76,7 +76,7 @@ def test_garbage_costs_a_queue_group_one_dead_letter_and_no_neighbour(
                 found = await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
             values = [each.record.value for each in found]
             assert values == [b"before", b"good 0", b"good 1", b"after"]
-            await broker.settler.settle([each.receipt for each in found], ACK)
+            await broker.acknowledger.settle([each.receipt for each in found], ACK)
             await until(lambda: start(broker) == 12)
             (letter,) = await letters(broker)
             assert letter.value is None
@@ -131,7 +131,7 @@ def test_a_letter_without_a_message_stays_when_the_others_go_back(tmp_path: Path
             publish(broker, "t", b"rejected")
             member = await broker.queue_members.join("g", ["t"], QueueSettings())
             found = await broker.deliverer.poll(member, limit=100, max_wait_ms=0)
-            await broker.settler.settle([each.receipt for each in found], REJECT)
+            await broker.acknowledger.settle([each.receipt for each in found], REJECT)
             await until(lambda: start(broker) == 3)
             redrive = broker.redrives.begin(RedriveRequest("t"))
             await until(lambda: redrive.is_over)
@@ -185,7 +185,7 @@ def test_dead_letters_of_more_than_a_batch_can_hold_are_moved_in_portions(tmp_pa
                 publish(broker, "t", bytes([number]) * size)
             member = await broker.queue_members.join("g", ["t"], QueueSettings())
             while found := await broker.deliverer.poll(member, limit=100, max_wait_ms=0):
-                await broker.settler.settle([each.receipt for each in found], REJECT)
+                await broker.acknowledger.settle([each.receipt for each in found], REJECT)
             await until(lambda: start(broker) == count)
             partition = broker.partitions.partition(TopicPartition("t.dlq", 0))
             assert partition.log_end == count

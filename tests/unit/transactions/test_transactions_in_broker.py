@@ -20,7 +20,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.reading.stored_messages import MessageReader
 from goqueue.records import TRANSACTIONAL, Record, encode, walk
 from goqueue.transactions.messages import InitRequest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
@@ -27,7 +27,7 @@ class AckService(AckServiceServicer):
         self, request: pb.AckRequest, context: ServicerContext[Any, Any]
     ) -> pb.AckResponse:
         """It is processed."""
-        await self._settle_one(request.receipt_handle, request.group, Judgement(Verdict.ACK))
+        await self._settle_one(request.receipt_handle, request.group, Acknowledgement(Verdict.ACK))
         return pb.AckResponse()
 
     async def Nack(
@@ -44,7 +44,7 @@ class AckService(AckServiceServicer):
         """It will never succeed."""
         if not request.reason:
             raise InvalidRequestError("reason: say why; whoever finds the message wants to know")
-        judgement = Judgement(Verdict.REJECT, request.reason)
+        judgement = Acknowledgement(Verdict.REJECT, request.reason)
         await self._settle_one(request.receipt_handle, request.group, judgement)
         return pb.RejectResponse()
 
@@ -56,7 +56,7 @@ class AckService(AckServiceServicer):
         if not 1 <= extend_ms <= MAX_VISIBILITY_MS:
             raise InvalidRequestError(f"extend_ms: {extend_ms} is not 1 to {MAX_VISIBILITY_MS}")
         until_ms = self._broker.queues.now_ms() + extend_ms
-        judgement = Judgement(Verdict.EXTEND, delay_ms=extend_ms)
+        judgement = Acknowledgement(Verdict.EXTEND, delay_ms=extend_ms)
         await self._settle_one(request.receipt_handle, request.group, judgement)
         return pb.ExtendVisibilityResponse(visible_until_ms=until_ms)
 
@@ -78,7 +78,7 @@ class AckService(AckServiceServicer):
             )
         )
 
-    async def _settle_one(self, handle: str, group: str, judgement: Judgement) -> None:
+    async def _settle_one(self, handle: str, group: str, judgement: Acknowledgement) -> None:
         ((_, error),) = await settle_handles(self._broker, [handle], judgement, group or None)
         if error is not None:
             raise error

@@ -9,7 +9,7 @@ from goqueue.model.delivery import PRIORITY_HEADER, Priority, delivery_of
 from goqueue.model.errors import BatchTooLargeError, DeliveryHeaderError, PriorityError
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import Acks
+from goqueue.publishing.requests import Acks
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb

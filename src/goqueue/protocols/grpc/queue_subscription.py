@@ -21,7 +21,7 @@ from goqueue.protocols.grpc.deliveries import (
     unknown_delivery,
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -203,9 +203,9 @@ class QueueSubscription:
         refused = too_large(records)
         if refused:
             reason = f"the message is larger than the {MAX_MESSAGE_BYTES} bytes that gRPC carries"
-            judgement = Judgement(Verdict.NACK, reason)
+            judgement = Acknowledgement(Verdict.NACK, reason)
             group_id = self._member.group_id
-            await self._broker.settler.settle_runs(group_id, [(run, refused)], judgement)
+            await self._broker.acknowledger.settle_runs(group_id, [(run, refused)], judgement)
         return list(_parts(run, records, set(refused)))
 
     async def _send(self, response: pb.SubscribeResponse) -> None:
@@ -247,12 +247,14 @@ class QueueSubscription:
         return result
 
     async def _settle_ids(
-        self, ids: Sequence[int], judgement: Judgement, result: pb.SettleResult
+        self, ids: Sequence[int], judgement: Acknowledgement, result: pb.SettleResult
     ) -> None:
         found, unknown = self._deliveries.find(ids)
         numbers = {id(self._deliveries.run(number)): number for number in found}
         named = [(self._deliveries.run(number), these) for number, these in found.items()]
-        failed = await self._broker.settler.settle_runs(self._member.group_id, named, judgement)
+        failed = await self._broker.acknowledger.settle_runs(
+            self._member.group_id, named, judgement
+        )
         if judgement.verdict is not Verdict.EXTEND:
             self._deliveries.settled(found)
         for each in unknown:
@@ -262,7 +264,7 @@ class QueueSubscription:
             result.failures.add(delivery_id=delivery_id, error=to_error(error))
 
     async def _settle_receipts(
-        self, handles: Sequence[str], judgement: Judgement, result: pb.SettleResult
+        self, handles: Sequence[str], judgement: Acknowledgement, result: pb.SettleResult
     ) -> None:
         group_id = self._member.group_id
         for handle, error in await settle_handles(self._broker, handles, judgement, group_id):
@@ -274,12 +276,12 @@ def judgement_of(
     verdict: pb.Verdict.ValueType,
     reason: str,
     request: pb.SubscribeSettle | pb.BatchAckRequest | pb.NackRequest,
-) -> Judgement:
+) -> Acknowledgement:
     """What is said of messages."""
     if verdict not in VERDICTS:
         raise InvalidRequestError(f"verdict: {verdict} is none of {pb.Verdict.keys()}")
     delay_ms = request.delay_ms if request.HasField("delay_ms") else None
-    return Judgement(VERDICTS[verdict], reason, delay_ms)
+    return Acknowledgement(VERDICTS[verdict], reason, delay_ms)
 
 
 def check_count(count: int) -> None:
@@ -289,7 +291,7 @@ def check_count(count: int) -> None:
 
 
 async def settle_handles(
-    broker: Broker, handles: Sequence[str], judgement: Judgement, group_id: str | None
+    broker: Broker, handles: Sequence[str], judgement: Acknowledgement, group_id: str | None
 ) -> list[tuple[str, GoQueueError | None]]:
     """Settle by receipts as they were written; for each, why it does not count, or None.
 
@@ -304,7 +306,7 @@ async def settle_handles(
         except ReceiptError as error:
             outcomes[at] = error
     receipts = list(parsed.values())
-    settled = await broker.settler.settle(receipts, judgement, group_id=group_id)
+    settled = await broker.acknowledger.settle(receipts, judgement, group_id=group_id)
     for at, outcome in zip(parsed, settled, strict=True):
         outcomes[at] = outcome
     return list(zip(handles, outcomes, strict=True))

@@ -61,8 +61,8 @@ class Letter(NamedTuple):
     partition: int
     """Of the dead-letter topic."""
     record: Record
-    obituary: dict[str, str]
-    """What its headers say of where it came from and why it died; see `dead_letters.obituary`."""
+    cause: dict[str, str]
+    """What its headers say of its origin and its cause; see `service.dead_letter_headers`."""
 
     @property
     def headers(self) -> Headers:
@@ -70,14 +70,14 @@ class Letter(NamedTuple):
         return tuple(each for each in self.record.headers if not each[0].startswith(HEADER_PREFIX))
 
     def number(self, name: str) -> int | None:
-        """A number in its obituary; None when it says none."""
-        text = self.obituary.get(name, "")
+        """A number in its headers; None when it says none."""
+        text = self.cause.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
     @property
     def has_message(self) -> bool:
         """Whether there is something to send back: a record that did not decode leaves nothing."""
-        return UNDECODABLE_HEADER.removeprefix(HEADER_PREFIX) not in self.obituary
+        return UNDECODABLE_HEADER.removeprefix(HEADER_PREFIX) not in self.cause
 
     @property
     def redriven(self) -> int:
@@ -89,13 +89,13 @@ class Letter(NamedTuple):
 
     @property
     def died_ms(self) -> int:
-        """When it was put among the dead letters."""
+        """When it was dead-lettered."""
         found = self.number("time")
         return self.record.timestamp_ms if found is None else found
 
 
 def letter_of(partition: int, record: Record) -> Letter:
-    """A record of a dead-letter topic; one that somebody else put there has no obituary."""
+    """A record of a dead-letter topic; one that somebody else put there has no such headers."""
     said = {
         name.removeprefix(HEADER_PREFIX): (value or b"").decode(errors="replace")
         for name, value in record.headers
@@ -119,7 +119,7 @@ class LetterFilter:
 
     def matches(self, letter: Letter) -> bool:
         """Whether a letter is meant; its place has been looked at before."""
-        said = letter.obituary
+        said = letter.cause
         return (
             (self.reason is None or said.get("reason") == self.reason)
             and (self.group is None or said.get("group") == self.group)

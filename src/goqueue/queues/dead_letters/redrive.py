@@ -30,7 +30,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.publishing.handover import EPOCH, Handover
-from goqueue.publishing.publish import PublishRequest
+from goqueue.publishing.requests import PublishRequest
 from goqueue.queues.dead_letters.letters import LetterFilter, Letters
 from goqueue.queues.dead_letters.redriven_records import as_published, portions
 from goqueue.queues.delivery import operations as ops
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.publishing.publish import Publisher
     from goqueue.queues.dead_letters.letters import Letter
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
@@ -325,7 +326,7 @@ class Redrives:
                 await self._send(redrive, group, key, list(together))
 
     async def _send(
-        self, redrive: Redrive, group: QueueGroup, key: QueueKey, letters: list[Letter]
+        self, redrive: Redrive, group: QueueGroup, key: TopicIdPartition, letters: list[Letter]
     ) -> None:
         """Move letters to one partition: all, or those that it takes one by one."""
         target = self._target(redrive, letters[0])
@@ -347,7 +348,7 @@ class Redrives:
             self._services.measures.redriven(redrive.request.topic, len(letters))
 
     async def _append(
-        self, group: QueueGroup, key: QueueKey, target: Partition, letters: list[Letter]
+        self, group: QueueGroup, key: TopicIdPartition, target: Partition, letters: list[Letter]
     ) -> None:
         """Store what is about to happen, publish, wait, and store that it has happened."""
         if self._handover is None:
@@ -374,7 +375,9 @@ class Redrives:
             await published.durable
         await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
 
-    async def _resolve(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
+    async def _resolve(
+        self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue
+    ) -> None:
         """Find out whether letters that were about to go have gone."""
         for moving in list(queue.moving):
             target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
@@ -395,7 +398,7 @@ class Redrives:
         await queues.open_queues(group, [source])
         return group
 
-    async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
+    async def _change(self, group: QueueGroup, key: TopicIdPartition, operation: Operation) -> None:
         queue = group.queues.get(key)
         if queue is None:
             raise UnknownTopicError("the topic of the dead letters was just deleted")

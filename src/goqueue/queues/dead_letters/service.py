@@ -36,11 +36,12 @@ from goqueue.records import Record, encode, peek
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import Doom, PartitionQueue
     from goqueue.queues.service import Queues
@@ -83,7 +84,7 @@ class DeadLetterServices(Protocol):
         """Make a topic and its partitions."""
 
 
-def obituary(
+def dead_letter_headers(
     source: TopicPartition, group_id: str, record: Record, doom: Doom, now_ms: int
 ) -> Headers:
     """The headers that say where a dead message came from, and why it died."""
@@ -105,13 +106,13 @@ def obituary(
 
 
 class DeadLetters:
-    """Buries the dead messages of every queue group."""
+    """Moves the dead messages of every queue group to their dead-letter queues."""
 
     def __init__(self, services: DeadLetterServices, queues: Queues) -> None:
         self._services = services
         self._queues = queues
         self._waiting: set[str] = set()
-        """Groups that have somebody to bury."""
+        """Groups that have messages to dead-letter."""
         self._task: asyncio.Task[None] | None = None
         self._producer_id: int | None = None
 
@@ -153,7 +154,7 @@ class DeadLetters:
             while (queue := group.queues.get(key)) is not None and queue.dooms:
                 await self._bury(group, key, queue)
 
-    async def _bury(self, group: QueueGroup, key: QueueKey, queue: PartitionQueue) -> None:
+    async def _bury(self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue) -> None:
         """Put away some of the dead messages of a partition."""
         offsets = sorted(islice(queue.dooms, _AT_ONCE))
         source = self._queues.partition(key)
@@ -182,7 +183,7 @@ class DeadLetters:
     async def _move(
         self,
         group: QueueGroup,
-        key: QueueKey,
+        key: TopicIdPartition,
         source: Partition,
         target: Partition,
         records: list[Record],
@@ -207,7 +208,9 @@ class DeadLetters:
                 record.key,
                 record.value,
                 record.headers
-                + obituary(source.id, group.group_id, record, dooms[record.offset], now_ms),
+                + dead_letter_headers(
+                    source.id, group.group_id, record, dooms[record.offset], now_ms
+                ),
             )
             for index, record in enumerate(records)
         ]
@@ -221,7 +224,7 @@ class DeadLetters:
         await target.durable(placed)
         await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
         reasons = [doom.reason for _, doom in dead]
-        self._services.measures.buried(source.id.topic, group.group_id, reasons)
+        self._services.measures.dead_lettered(source.id.topic, group.group_id, reasons)
         if traces.is_on and target.id.topic in topics:
             target_place = self._services.tracer.place(topics[target.id.topic], target.id.partition)
             traces.dead_lettered(
@@ -229,7 +232,7 @@ class DeadLetters:
             )
 
     async def _resolve(
-        self, group: QueueGroup, key: QueueKey, queue: PartitionQueue, moving: ops.Moving
+        self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue, moving: ops.Moving
     ) -> None:
         """Find out whether messages that were about to be moved have been."""
         target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
@@ -260,7 +263,7 @@ class DeadLetters:
         number = source.id.partition % topic.partition_count
         return self._services.partitions.partition(TopicPartition(name, number))
 
-    async def _change(self, group: QueueGroup, key: QueueKey, operation: Operation) -> None:
+    async def _change(self, group: QueueGroup, key: TopicIdPartition, operation: Operation) -> None:
         queue = group.queues.get(key)
         if queue is None:
             return  # its topic was just deleted, and nobody asks any more

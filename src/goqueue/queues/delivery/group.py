@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.queues.delivery.decisions import release
 from goqueue.queues.delivery.line import LANES
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from goqueue.model.ranges import Range
+    from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.lane_index import LaneIndex
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.delivery.settings import QueueSettings
-
-QueueKey: TypeAlias = tuple[UUID, int]
-"""A topic's id and the number of one of its partitions."""
 
 
 MEMBER_GONE: Final = "its member is gone"
@@ -37,7 +34,7 @@ _NOTHING_YET: Final = LaneStats(0, 0, None, None)
 class Source(NamedTuple):
     """A queue that a member may take from, and up to where it can be read."""
 
-    key: QueueKey
+    key: TopicIdPartition
     until: int
     room: int | None = None
     """How many messages may be taken from it, whoever takes them; None: as many as are ready."""
@@ -53,13 +50,13 @@ class QueueGroup:
         """What was stored of them is damaged; the first member to come brings them anew."""
         self.members = Members()
         """Of a shared group. Those of an exclusive one are members of a consumer group."""
-        self.queues: dict[QueueKey, PartitionQueue] = {}
+        self.queues: dict[TopicIdPartition, PartitionQueue] = {}
         self.unacked: dict[str, int] = {}
         """How many messages each member has."""
         self._schedulers: dict[str, Scheduler] = {}
         self._past: tuple[LaneStats, ...] = (_NOTHING_YET,) * LANES
         """What members that are gone were handed."""
-        self._served: dict[QueueKey, int] = {}
+        self._served: dict[TopicIdPartition, int] = {}
         """Which take was the last that found something in a queue."""
         self._takes = 0
         self._reserved: dict[str, int] = {}
@@ -91,7 +88,7 @@ class QueueGroup:
             self._schedulers[name] = found
         return found
 
-    def apply(self, key: QueueKey, operation: Operation, lanes: LaneIndex) -> None:
+    def apply(self, key: TopicIdPartition, operation: Operation, lanes: LaneIndex) -> None:
         """Make an operation on one of the queues true; the first one opens the queue."""
         if isinstance(operation, Opened):
             self.close(key)
@@ -100,7 +97,7 @@ class QueueGroup:
         else:
             self.queues[key].apply(operation)
 
-    def close(self, key: QueueKey) -> None:
+    def close(self, key: TopicIdPartition) -> None:
         """Read a partition no more; what members have of it is not theirs any longer."""
         queue = self.queues.pop(key, None)
         if queue is None:
@@ -110,9 +107,9 @@ class QueueGroup:
 
     def release_member(
         self, member: str, now_ms: int, most_leases: int
-    ) -> dict[QueueKey, list[Operation]]:
+    ) -> dict[TopicIdPartition, list[Operation]]:
         """What is to happen so that a member has nothing more, of so many leases in a queue."""
-        changes: dict[QueueKey, list[Operation]] = {}
+        changes: dict[TopicIdPartition, list[Operation]] = {}
         if member in self._reserved:
             for queue in self.queues.values():
                 for reservation in queue.reserved.values():
@@ -146,7 +143,7 @@ class QueueGroup:
 
     def reserve(
         self, member: str, sources: Sequence[Source], limit: int, now_ms: int
-    ) -> dict[QueueKey, Reservation]:
+    ) -> dict[TopicIdPartition, Reservation]:
         """Choose up to `limit` messages for a member, as many as it may have more.
 
         Nobody else is offered them until `end_reservation`, by when they are taken or given back.
@@ -156,7 +153,7 @@ class QueueGroup:
         if limit <= 0 or not sources:
             return {}
         sources = sorted(sources, key=lambda source: self._served.get(source.key, 0))
-        chosen: dict[QueueKey, list[LaneRange]] = {}
+        chosen: dict[TopicIdPartition, list[LaneRange]] = {}
         left = limit
         is_short = True
         while is_short and left:
@@ -196,14 +193,14 @@ class QueueGroup:
         sources: Sequence[Source],
         limit: int,
         now_ms: int,
-        chosen: dict[QueueKey, list[LaneRange]],
+        chosen: dict[TopicIdPartition, list[LaneRange]],
     ) -> tuple[int, bool]:
         """Choose what a member gets, until a lane turns out to have less than it said.
 
         Says how many messages that is, and whether it is worth trying for more.
 
         Messages are counted as ready until somebody looks whether they still are; a lane in which
-        somebody has looked in vain says so the next time.
+        somebody has looked without success says so the next time.
         """
         ready = [self._ready(member, source, limit) for source in sources]
         together = [min(sum(counts), limit) for counts in zip(*ready, strict=True)]
@@ -237,7 +234,7 @@ class QueueGroup:
         count: int,
         sources: Sequence[Source],
         ready: Sequence[list[int]],
-        chosen: dict[QueueKey, list[LaneRange]],
+        chosen: dict[TopicIdPartition, list[LaneRange]],
     ) -> int:
         """Choose messages of one lane from one queue after the other; says how many are missing."""
         for source, counts in zip(sources, ready, strict=True):

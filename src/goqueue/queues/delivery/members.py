@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from uuid import UUID
 
-    from goqueue.queues.delivery.group import QueueKey
+    from goqueue.model.topic_partition import TopicIdPartition
 
 MAX_MEMBERS: Final = 10_000
 
@@ -41,9 +41,9 @@ class SharedMember:
     previous_epoch: int = 0
     deadline_ms: int = 0
     rack_id: str = ""
-    assigned: frozenset[QueueKey] | None = None
+    assigned: frozenset[TopicIdPartition] | None = None
     """What a share consumer is to read; None: it takes from every partition of its topics."""
-    told: frozenset[QueueKey] = frozenset()
+    told: frozenset[TopicIdPartition] = frozenset()
     """What it was last told to read."""
     polls: int = 0
     """How many are under way: a member that waits for messages is alive."""
@@ -101,7 +101,7 @@ class Members:
     def heartbeat(
         self, member_id: str, epoch: int | None, topics: Iterable[str] | None, now_ms: int
     ) -> SharedMember:
-        """Note a sign of life, and perhaps other topics.
+        """Note a heartbeat, and perhaps other topics.
 
         Raises:
             UnknownMemberError: there is no such member.

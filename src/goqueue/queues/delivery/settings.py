@@ -31,7 +31,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
     visibility_ms: int = 30_000
     """How long a member has a message before somebody else gets it."""
     max_deliveries: int = 3
-    """After so many in vain the message is dead."""
+    """After so many failed deliveries the message is dead-lettered."""
     backoff_ms: int = 1000
     """Before the first retry of a message that was handed back; doubled each time."""
     max_backoff_ms: int = 60_000

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from uuid import UUID
 
-    from goqueue.queues.delivery.group import QueueKey
+    from goqueue.model.topic_partition import TopicIdPartition
 
 
 def assign(
     topics: Mapping[str, AbstractSet[UUID]],
     partition_counts: Mapping[UUID, int],
-    held: Mapping[str, AbstractSet[QueueKey]],
-) -> dict[str, frozenset[QueueKey]]:
+    held: Mapping[str, AbstractSet[TopicIdPartition]],
+) -> dict[str, frozenset[TopicIdPartition]]:
     """What each member is to read: by member, the topics it subscribes to and what it has now.
 
     Topics that are not in `partition_counts` do not exist, and are passed over.
     """
-    found: dict[str, set[QueueKey]] = {member: set() for member in topics}
+    found: dict[str, set[TopicIdPartition]] = {member: set() for member in topics}
     for members, names in _pools(topics):
         partitions = [
             (topic, number) for topic in names for number in range(partition_counts.get(topic, 0))
@@ -55,14 +55,14 @@ def _pools(
 
 def _share_out(
     members: list[str],
-    partitions: list[QueueKey],
-    held: Mapping[str, AbstractSet[QueueKey]],
-) -> dict[str, set[QueueKey]]:
+    partitions: list[TopicIdPartition],
+    held: Mapping[str, AbstractSet[TopicIdPartition]],
+) -> dict[str, set[TopicIdPartition]]:
     pool = set(partitions)
     mine = {member: set(held.get(member, ())) & pool for member in members}
     sharing = -(-len(members) // len(partitions))
     quotas = _quotas(mine, sharing * len(partitions))
-    readers: dict[QueueKey, set[str]] = {partition: set() for partition in partitions}
+    readers: dict[TopicIdPartition, set[str]] = {partition: set() for partition in partitions}
     for member, kept in mine.items():
         for partition in kept:
             readers[partition].add(member)
@@ -71,7 +71,7 @@ def _share_out(
     return mine
 
 
-def _quotas(mine: Mapping[str, set[QueueKey]], total: int) -> dict[str, int]:
+def _quotas(mine: Mapping[str, set[TopicIdPartition]], total: int) -> dict[str, int]:
     """How many partitions each member gets; those that have more now are given the larger share."""
     least, extra = divmod(total, len(mine))
     by_size = sorted(mine, key=lambda member: -len(mine[member]))
@@ -79,11 +79,11 @@ def _quotas(mine: Mapping[str, set[QueueKey]], total: int) -> dict[str, int]:
 
 
 def _revoke(
-    partitions: Sequence[QueueKey],
+    partitions: Sequence[TopicIdPartition],
     sharing: int,
     quotas: Mapping[str, int],
-    mine: Mapping[str, set[QueueKey]],
-    readers: Mapping[QueueKey, set[str]],
+    mine: Mapping[str, set[TopicIdPartition]],
+    readers: Mapping[TopicIdPartition, set[str]],
 ) -> None:
     """Take partitions from members where too many read one, or one reads too many."""
     for partition in partitions:
@@ -107,11 +107,11 @@ def _revoke(
 
 
 def _fill(
-    partitions: Sequence[QueueKey],
+    partitions: Sequence[TopicIdPartition],
     sharing: int,
     quotas: Mapping[str, int],
-    mine: Mapping[str, set[QueueKey]],
-    readers: Mapping[QueueKey, set[str]],
+    mine: Mapping[str, set[TopicIdPartition]],
+    readers: Mapping[TopicIdPartition, set[str]],
 ) -> None:
     """Give each partition the members that it lacks, those that lack most first.
 

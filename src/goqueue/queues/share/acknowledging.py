@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ForeignReceiptError, GoQueueError
-from goqueue.queues.acknowledging import Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom, extend, release
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from goqueue.model.ranges import Range
-    from goqueue.model.topic_partition import TopicPartition
+    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
     from goqueue.partitions.measures import Measures
     from goqueue.queues.dead_letters.service import DeadLetters
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
@@ -70,7 +70,7 @@ class ShareAcks:
         group = self._queues.group(group_id)
         now_ms = self._queues.now_ms()
         outcomes: dict[TopicPartition, GoQueueError | None] = {}
-        changes: dict[QueueKey, list[Operation]] = {}
+        changes: dict[TopicIdPartition, list[Operation]] = {}
         traced: list[TracedVerdict] = []
         for partition, judged in said.items():
             try:
@@ -92,7 +92,7 @@ class ShareAcks:
     def _traced(
         self,
         group: QueueGroup,
-        key: QueueKey,
+        key: TopicIdPartition,
         queue: PartitionQueue,
         judged: Sequence[OffsetsJudged],
     ) -> list[TracedVerdict]:
@@ -102,14 +102,16 @@ class ShareAcks:
         if place is None:
             return []
         return [
-            traces.judged(place, group.group_id, queue, [(first, last + 1)], Judgement(verdict))
+            traces.judged(
+                place, group.group_id, queue, [(first, last + 1)], Acknowledgement(verdict)
+            )
             for first, last, verdict in judged
         ]
 
     async def _store(
         self,
         group: QueueGroup,
-        changes: dict[QueueKey, list[Operation]],
+        changes: dict[TopicIdPartition, list[Operation]],
         traced: list[TracedVerdict],
     ) -> None:
         if not changes:
@@ -137,7 +139,11 @@ class ShareAcks:
 
 
 def _checked(
-    group: QueueGroup, key: QueueKey, member_id: str, judged: Sequence[OffsetsJudged], now_ms: int
+    group: QueueGroup,
+    key: TopicIdPartition,
+    member_id: str,
+    judged: Sequence[OffsetsJudged],
+    now_ms: int,
 ) -> PartitionQueue:
     """The queue, if the member has all of these messages.
 

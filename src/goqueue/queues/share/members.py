@@ -16,7 +16,8 @@ from goqueue.queues.delivery.members import SharedMember
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP, Mode
 
 if TYPE_CHECKING:
-    from goqueue.queues.delivery.group import QueueGroup, QueueKey
+    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.service import Queues
     from goqueue.topics.catalogue import Topics
 
@@ -54,7 +55,7 @@ class ShareHeartbeatResult(NamedTuple):
     member_id: str
     epoch: int
     heartbeat_ms: int = 0
-    assigned: tuple[QueueKey, ...] | None = None
+    assigned: tuple[TopicIdPartition, ...] | None = None
     """None: the same as before."""
 
 

@@ -9,7 +9,7 @@ breaks it, since messages with it are not allowed any more.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.model.errors import InvalidRegularExpressionError, InvalidSchemaError
 from goqueue.model.patterns import partial_match
@@ -36,14 +36,25 @@ from goqueue.schemas.model import MAX_COMPARISONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from goqueue.schemas.json.schema import JsonSchema
     from goqueue.schemas.json.shapes import Shape, Shapes
 
 MAX_DIFFERENCES: Final = 50
 """That are told; a schema that has more is incompatible all the same."""
 
 
-def unreadable(reader: JsonSchema, writer: JsonSchema) -> list[str]:
+class Shaped(Protocol):
+    """A schema, and those that it refers to."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """Those that it refers to."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its own."""
+
+
+def unreadable(reader: Shaped, writer: Shaped) -> list[str]:
     """Why a reader would not take what a writer's schema allows; nothing where it does."""
     diff = _Diff(reader.shapes, writer.shapes)
     return diff.compare(writer.shape, reader.shape, "#")[:MAX_DIFFERENCES]

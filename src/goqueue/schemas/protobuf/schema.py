@@ -142,7 +142,7 @@ class ProtobufValidator:
     def __init__(self, file: FileDescriptor) -> None:
         self._file = file
         self._classes: dict[tuple[int, ...], tuple[Descriptor, type[Message]] | None] = {}
-        """At most one for each message of the file, and those that were asked for in vain."""
+        """At most one for each message of the file, and those that were asked for and not found."""
         self._holders: dict[str, tuple[str, ...]] = {}
 
     def check(self, payload: bytes | memoryview, indexes: Sequence[int] = (0,)) -> str | None:

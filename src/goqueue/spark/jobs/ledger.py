@@ -134,7 +134,7 @@ class Ledger:
     # --- The file --------------------------------------------------------------------------------
 
     def store(self) -> None:
-        """On disk when this returns, whole: a number must not come again with other offsets."""
+        """On disk when this returns, whole: a number must not be used again with other offsets."""
         if self._file is not None:
             text = json.dumps({"format": _FORMAT, **asdict(self.entries)}, indent=1)
             self._disk.replace(self._file, text.encode())

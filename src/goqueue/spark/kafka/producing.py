@@ -34,7 +34,7 @@ END_VERSION: Final = 3
 _SEQUENCES: Final = 1 << 31
 _MAX_IN_FLIGHT: Final = 4
 """Requests without an answer. A partition remembers the last five batches of a producer, so none
-of these can be taken for new when it comes again."""
+of these can be taken for new when it is repeated."""
 _TIMEOUT_MS: Final = 30_000
 _LOST: Final = frozenset(
     {

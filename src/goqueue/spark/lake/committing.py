@@ -33,7 +33,7 @@ class Batch:
     """What the files are named by; None: no task had anything to do."""
     number: int = 0
     is_numbered: bool = True
-    """The same number of a series may come again, and must not count then."""
+    """The same number of a series may be repeated, and must not count then."""
     is_overwrite: bool = False
 
 

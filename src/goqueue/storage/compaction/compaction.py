@@ -146,7 +146,7 @@ class Compaction:
         self._left_alone = False
         self._cancelled = False
         self._cleaned: list[_Cleaned] = []
-        self._started_s = time.monotonic()
+        self._started_s = time.perf_counter()
         self.stats = CompactionStats(dirty_ratio=dirty_ratio(log))
         """What the pass did; complete after the last step."""
 
@@ -322,7 +322,7 @@ class Compaction:
         finally:
             with suppress(DiskError):  # recovery throws them away too
                 self._discard(self._cleaned)
-        self.stats.duration_s = time.monotonic() - self._started_s
+        self.stats.duration_s = time.perf_counter() - self._started_s
 
     def _announce(self, end_offset: int) -> None:
         """Let the checkpoint expect gaps up to there, and not point into a file that goes."""

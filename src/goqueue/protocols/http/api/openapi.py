@@ -21,7 +21,7 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 _PROBLEM_REFERENCE: Final = {"$ref": "#/components/responses/Problem"}
 
 _INTRODUCTION: Final = """\
-Publish and read messages, be a member of a group, look after topics and groups.
+Publish and read messages, be a member of a group, administer topics and groups.
 
 - Every path is there under `/v1` too.
 - Bodies are JSON. Values, keys and headers are text, or base64 where an `encoding` says so.

@@ -66,7 +66,7 @@ class OffsetRoutes:
         with self._refusals_counted(group_id):
             member = broker.queue_members.find(group_id, member_id, generation)
             if member is not None:
-                await broker.settler.commit(member, offsets)
+                await broker.acknowledger.commit(member, offsets)
                 return
             owner = broker.memberships.member(group_id, member_id, generation)
         _raise_first(await broker.memberships.commit(owner, offsets))

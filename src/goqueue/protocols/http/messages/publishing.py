@@ -25,7 +25,7 @@ from goqueue.protocols.http.messages.message_shapes import (
     priority_label,
 )
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.publishing.publish import Acks
+from goqueue.publishing.requests import Acks
 from goqueue.runtime.turns import Turns
 
 if TYPE_CHECKING:

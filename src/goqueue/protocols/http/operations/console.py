@@ -115,7 +115,7 @@ class ConsoleRoutes:
         answers={200: "text/html", 304: "text/html"},
     )
     async def index(self, request: Request) -> Response:
-        """The console: a page to watch and to look after this server with a browser."""
+        """The console: a page to watch and to administer this server with a browser."""
         page = self._assets.get(_INDEX)
         if page is None:
             raise UnavailableError("this installation was built without the console")

@@ -12,7 +12,8 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import GroupName, Milliseconds, doc
-from goqueue.queues.acknowledging import MAX_REASON_CHARS, Judgement, Verdict
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.acknowledging import MAX_REASON_CHARS
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 
@@ -45,14 +46,14 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     group: Annotated[GroupName | None, doc("Receipts of other groups are refused.")] = None
 
-    def judgement(self) -> Judgement:
+    def judgement(self) -> Acknowledgement:
         """The acknowledgement. Raises `FieldError` when it makes no sense."""
         raise NotImplementedError
 
 
 class _Ack(_Said, kw_only=True):
-    def judgement(self) -> Judgement:
-        return Judgement(Verdict.ACK)
+    def judgement(self) -> Acknowledgement:
+        return Acknowledgement(Verdict.ACK)
 
 
 class _Nack(_Said, kw_only=True):
@@ -62,16 +63,16 @@ class _Nack(_Said, kw_only=True):
         doc("Before the next delivery, in place of the group's back-off.", "5s"),
     ] = None
 
-    def judgement(self) -> Judgement:
+    def judgement(self) -> Acknowledgement:
         delay_ms = None if self.delay is None else _milliseconds(self.delay, "delay")
-        return Judgement(Verdict.NACK, self.reason, delay_ms)
+        return Acknowledgement(Verdict.NACK, self.reason, delay_ms)
 
 
 class _Reject(_Said, kw_only=True):
     reason: Annotated[Reason, msgspec.Meta(min_length=1)]
 
-    def judgement(self) -> Judgement:
-        return Judgement(Verdict.REJECT, self.reason)
+    def judgement(self) -> Acknowledgement:
+        return Acknowledgement(Verdict.REJECT, self.reason)
 
 
 class _Extend(_Said, kw_only=True):
@@ -81,7 +82,7 @@ class _Extend(_Said, kw_only=True):
     ] = None
     extension: Annotated[Duration | None, doc("The same as a duration.", "60s")] = None
 
-    def judgement(self) -> Judgement:
+    def judgement(self) -> Acknowledgement:
         if (self.extension is None) is (self.extension_seconds is None):
             raise FieldError(
                 "say how long: extension_seconds, or extension",
@@ -89,9 +90,9 @@ class _Extend(_Said, kw_only=True):
                 expected="one of extension_seconds and extension",
             )
         if self.extension is not None:
-            return Judgement(Verdict.EXTEND, "", _milliseconds(self.extension, "extension"))
+            return Acknowledgement(Verdict.EXTEND, "", _milliseconds(self.extension, "extension"))
         assert self.extension_seconds is not None
-        return Judgement(Verdict.EXTEND, "", round(self.extension_seconds * 1000))
+        return Acknowledgement(Verdict.EXTEND, "", round(self.extension_seconds * 1000))
 
 
 def _milliseconds(value: int | str, field: str) -> int:
@@ -230,7 +231,7 @@ class AckRoutes:
     async def _one(self, body: _Said, handle: str) -> Settled:
         judgement = body.judgement()
         receipt = Receipt.parse(handle)
-        (error,) = await self._broker.settler.settle([receipt], judgement, group_id=body.group)
+        (error,) = await self._broker.acknowledger.settle([receipt], judgement, group_id=body.group)
         if error is not None:
             raise error
         return Settled(handle, judgement.verdict, self._visible_until(judgement))
@@ -239,7 +240,9 @@ class AckRoutes:
         judgement = body.judgement()
         outcomes = [_parsed(handle) for handle in handles]
         receipts = [each for each in outcomes if isinstance(each, Receipt)]
-        errors = iter(await self._broker.settler.settle(receipts, judgement, group_id=body.group))
+        errors = iter(
+            await self._broker.acknowledger.settle(receipts, judgement, group_id=body.group)
+        )
         results = [
             _result(handle, next(errors) if isinstance(each, Receipt) else each)
             for handle, each in zip(handles, outcomes, strict=True)
@@ -251,7 +254,7 @@ class AckRoutes:
             self._visible_until(judgement),
         )
 
-    def _visible_until(self, judgement: Judgement) -> int | None:
+    def _visible_until(self, judgement: Acknowledgement) -> int | None:
         if judgement.verdict is not Verdict.EXTEND or judgement.delay_ms is None:
             return None
         return self._broker.clock.now_ms() + judgement.delay_ms

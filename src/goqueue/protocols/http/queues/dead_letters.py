@@ -213,7 +213,7 @@ def _filter(body: FilterBody) -> LetterFilter:
 
 
 def _line(letter: Letter) -> dict[str, Any]:
-    record, said = letter.record, letter.obituary
+    record, said = letter.record, letter.cause
     key, key_encoding = text_of(record.key)
     preview, preview_encoding = _preview(record.value)
     return {

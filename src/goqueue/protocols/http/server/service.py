@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.protocols.http.server.origin_policy import OriginPolicy
+from goqueue.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -81,7 +82,7 @@ class HttpService:
     def sweep(self) -> None:
         """Tell connections whose time is over so, and read the clock for all of them."""
         now_s = self.loop.time()
-        self.date = _http_date(time.time())
+        self.date = _http_date(SystemClock().now_ms() / 1000)
         for connection in [each for each in self.connections if each.expires_s < now_s]:
             connection.expire()
         self._timer = self.loop.call_later(self.settings.sweep_s, self.sweep)

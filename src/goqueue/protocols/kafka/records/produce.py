@@ -15,7 +15,7 @@ from goqueue.protocols.kafka.errors import InvalidRequiredAcksError
 from goqueue.protocols.kafka.records.implicit_join import IMPLICIT_FROM, ProduceJoining, code_of
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import in_turns
-from goqueue.publishing.publish import Acks, Published, PublishRequest
+from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.wire.kafka import produce as wire
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.produce import PartitionResult, TopicData, TopicResult

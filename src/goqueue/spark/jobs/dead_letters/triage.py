@@ -1,4 +1,4 @@
-"""`dlq-triage`: what lies among the dead letters, by cause, and what to do about each."""
+"""`dlq-triage`: what is in the dead-letter queues, by cause, and what to do about each."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STAGES: Final = {
     "work": "fetched until acknowledged",
     "failed attempt": "fetched until handed back, rejected or out of time",
     "redelivery": "failed until fetched again",
-    "to dead letters": "received until among the dead letters",
+    "to dead letters": "received until dead-lettered",
     "end to end": "received until acknowledged",
 }
 """Every stage, in the order of a message's life."""

@@ -1,7 +1,7 @@
 """Whether the parts of a pipeline fit together, judged without Spark and without a broker.
 
 Whatever is certain to fail is an error; what may be meant is a warning. Everything is found in one
-go, so that a file is mended once.
+go, so that a file is fixed once.
 """
 
 from __future__ import annotations

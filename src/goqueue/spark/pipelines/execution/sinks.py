@@ -208,7 +208,7 @@ def _updates(output: Output) -> Callable[[DataFrame, int], None]:
     """What writes the changed rows of a micro-batch, once.
 
     Spark gives its Python sinks no updates. Each batch is a write of its own instead, under the id
-    that the checkpoint has given the query and the batch's number: a batch that comes again counts
+    that the checkpoint has given the query and the batch's number: a repeated batch counts
     once, and a new checkpoint is a new id.
     """
 
