@@ -80,6 +80,8 @@ class Portion:
     """What is to become of messages that cannot be handed out."""
     back: list[Range] = field(default_factory=list)
     """Messages for which there is no room: they are offered again."""
+    ranges: list[LaneRange] = field(default_factory=list)
+    """What is handed out."""
     deadline_ms: int = 0
     marks: list[Marks] = field(default_factory=list)
     """One for each range that was taken."""
@@ -88,7 +90,7 @@ class Portion:
         """What is to be stored: the messages are the member's, the others done with or dead."""
         if self.reservation.is_touched:
             self._leave_out_what_is_gone()
-        ranges = self._lane_ranges()
+        ranges = self.ranges = self._lane_ranges()
         if not ranges:
             return self.changes
         reservation = self.reservation
@@ -137,7 +139,7 @@ class Portion:
         window = self.queue.window
         self.marks = [
             Marks(lane, first, end, window.counts(first, end), window.nonces(first, end))
-            for lane, first, end in self._lane_ranges()
+            for lane, first, end in self.ranges
         ]
 
     def spans(self) -> Iterator[Span]:

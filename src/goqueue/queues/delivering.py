@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.members import QueueMember, QueueMembers
     from goqueue.queues.runs import Run
@@ -271,7 +272,7 @@ class Deliverer:
         self,
         group: QueueGroup,
         shard: QueueShard,
-        reserved: dict[TopicIdPartition, Reservation],
+        reserved: list[tuple[TopicIdPartition, PartitionQueue, Reservation]],
         wanted: _Wanted,
     ) -> list[Portion]:
         """Read what was reserved, decide what is handed out, store that, and make it true.
@@ -279,33 +280,41 @@ class Deliverer:
         Raises:
             CoordinatorUnavailableError: nothing of it has happened.
         """
-        queues = {key: group.queues[key] for key in reserved}
-        back: dict[TopicIdPartition, list[Range]] = {}
+        taken: list[Portion] = []
         try:
             portions = await self._load_all(group, reserved, wanted)
-            portions = [each for each in portions if group.queues.get(each.key) is each.queue]
             now_ms = self._queues.now_ms()
             visibility_ms = wanted.visibility_ms or group.settings.visibility_ms
+            current = [
+                portion
+                for portion in portions
+                if group.queues.get(portion.key) is portion.queue
+                and not portion.reservation.is_void
+            ]
             decided = {
                 portion.key: portion.decide(now_ms, visibility_ms, os.urandom(_SEED_BYTES))
-                for portion in portions
-                if not portion.reservation.is_void
+                for portion in current
             }
             end_offset = shard.change(group, decided)
-            portions = [portion for portion in portions if portion.key in decided]
-            for portion in portions:
-                back[portion.key] = portion.back
+            taken = current
+            for portion in taken:
                 portion.taken()
         finally:
-            for key, reservation in reserved.items():
-                given_back = back[key] if key in back else _ranges(reservation)
-                group.end_reservation(queues[key], reservation, given_back)
+            back = {portion.reservation: portion.back for portion in taken}
+            for _, queue, reservation in reserved:
+                given_back = back.get(reservation)
+                if given_back is None:
+                    given_back = _ranges(reservation)
+                group.end_reservation(queue, reservation, given_back)
         shard.wake_at(now_ms + visibility_ms)
         await shard.state.committed(end_offset)
-        return portions
+        return taken
 
     async def _load_all(
-        self, group: QueueGroup, reserved: dict[TopicIdPartition, Reservation], wanted: _Wanted
+        self,
+        group: QueueGroup,
+        reserved: list[tuple[TopicIdPartition, PartitionQueue, Reservation]],
+        wanted: _Wanted,
     ) -> list[Portion]:
         """Read what was reserved, cut to the size that is wanted."""
         portions: list[Portion] = []
@@ -314,8 +323,8 @@ class Deliverer:
         left_bytes = wanted.max_bytes
         if wanted.grant is not None:
             left_bytes = wanted.grant(left_bytes)
-        for key, reservation in reserved.items():
-            portion = await self._load(group, key, reservation, opened=not is_shared)
+        for key, queue, reservation in reserved:
+            portion = await self._load(group, key, queue, reservation, opened=not is_shared)
             portions.append(portion)
             left_bytes = fit(portion, left_bytes, is_first=not portions[:-1])
             if wanted.rounds_up:
@@ -348,14 +357,14 @@ class Deliverer:
         self,
         group: QueueGroup,
         key: TopicIdPartition,
+        queue: PartitionQueue,
         reservation: Reservation,
         *,
         opened: bool,
     ) -> Portion:
         """Read what was reserved, and open it: what does not decode is known before it is taken."""
         partition = self._queues.partition(key)
-        queue = group.queues.get(key)
-        if partition is None or queue is None:
+        if partition is None or key not in group.queues:
             raise CoordinatorUnavailableError("the topic was just deleted")
         ranges = _ranges(reservation)
         topic = self._services.topics.catalogue.by_name.get(partition.id.topic)

@@ -29,6 +29,7 @@ from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.entries import QueueSource
 from goqueue.queues.shard import QueueShard
 from goqueue.queues.start import StartServices, reset_start, start_of
+from goqueue.state.shard import ShardStatus
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Queues:
     async def ready(self) -> None:
         """Wait while groups are being built, except those whose log refuses changes."""
         for shard in self._shards.values():
-            if not shard.state.is_active:
+            if shard.state.status is not ShardStatus.ACTIVE:
                 with suppress(CoordinatorUnavailableError):
                     await shard.state.active()
 

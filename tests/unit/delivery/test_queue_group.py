@@ -69,9 +69,8 @@ class Bench:
         reserved = self.group.reserve(member, sources, limit, self.now_ms)
         assert self.group.unacked.get(member, 0) == before, "nothing is taken yet"
         done = []
-        for key, reservation in reserved.items():
+        for key, queue, reservation in reserved:
             seed = next(self.seeds).to_bytes(8, "big")
-            queue = self.group.queues[key]
             operation = queue.taken(
                 reservation.ranges, member, self.now_ms, 1000, seed, lease=reservation.lease
             )
@@ -131,11 +130,11 @@ def test_what_is_reserved_is_offered_to_one_and_changes_nothing_until_it_is_take
     for step, number in steps:
         if step == "reserve":
             reserved = bench.group.reserve("ann", [source], number, 0)
-            offered = [at for each in reserved.values() for at in offsets_of(each)]
+            offered = [at for _, _, each in reserved for at in offsets_of(each)]
             assert len(offered) == len(set(offered)) == min(number, len(free))
             assert set(offered) <= free
             free -= set(offered)
-            pending += reserved.values()
+            pending += [each for _, _, each in reserved]
         elif step == "settle" and number <= len(lanes):
             queue.apply(ops.Settled([(0, number)]))
             free -= set(range(number))

@@ -143,7 +143,7 @@ class QueueGroup:
 
     def reserve(
         self, member: str, sources: Sequence[Source], limit: int, now_ms: int
-    ) -> dict[TopicIdPartition, Reservation]:
+    ) -> list[tuple[TopicIdPartition, PartitionQueue, Reservation]]:
         """Choose up to `limit` messages for a member, as many as it may have more.
 
         Nobody else is offered them until `end_reservation`, by when they are taken or given back.
@@ -151,7 +151,7 @@ class QueueGroup:
         has = self.unacked.get(member, 0) + self._reserved.get(member, 0)
         limit = min(limit, self.settings.max_unacked - has)
         if limit <= 0 or not sources:
-            return {}
+            return []
         sources = sorted(sources, key=lambda source: self._served.get(source.key, 0))
         chosen: dict[TopicIdPartition, list[LaneRange]] = {}
         left = limit
@@ -159,9 +159,10 @@ class QueueGroup:
         while is_short and left:
             found, is_short = self._plan(member, sources, left, now_ms, chosen)
             left -= found
-        reserved = {}
+        reserved = []
         for key, ranges in chosen.items():
-            reserved[key] = self.queues[key].reserve(ranges, member)
+            queue = self.queues[key]
+            reserved.append((key, queue, queue.reserve(ranges, member)))
             self._takes += 1
             self._served[key] = self._takes
         if limit > left:
@@ -172,7 +173,7 @@ class QueueGroup:
         self, queue: PartitionQueue, reservation: Reservation, ranges: list[LaneRange]
     ) -> None:
         """Reserve messages beside those that `reserve` has chosen, whoever's turn it is."""
-        reservation.extend(ranges)
+        reservation.ranges += ranges
         for lane, first, end in ranges:
             queue.line.taken(queue.window, lane, first, end)
             self.scheduler(reservation.member).served_beside(lane, end - first)

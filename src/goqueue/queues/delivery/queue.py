@@ -135,7 +135,7 @@ class PartitionQueue:
         for first, end in back:
             self.line.put_back(first, end)
 
-    def _touch(self, ranges: Iterable[Range]) -> None:
+    def _touch(self, ranges: Sequence[Range]) -> None:
         for reservation in self.reserved.values():
             reservation.touch(ranges)
 

@@ -6,11 +6,11 @@ before, and nobody else is offered them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from goqueue.model.ranges import Range
     from goqueue.queues.delivery.operations import LaneRange
@@ -29,27 +29,14 @@ class Reservation:
     """Something became of some of them meanwhile: not all may be available any more."""
     is_void: bool = False
     """Their member has left: nothing of it may be handed out."""
-    first: int = field(init=False)
-    end: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._bound()
-
-    def _bound(self) -> None:
-        self.first = min(first for _, first, _ in self.ranges)
-        self.end = max(end for _, _, end in self.ranges)
-
-    def extend(self, more: Iterable[LaneRange]) -> None:
-        """Reserve further messages for the same member."""
-        self.ranges += more
-        self._bound()
 
     @property
     def count(self) -> int:
         """How many messages these are."""
         return sum(end - first for _, first, end in self.ranges)
 
-    def touch(self, ranges: Iterable[Range]) -> None:
+    def touch(self, ranges: Sequence[Range]) -> None:
         """Messages are done with or dead; some of them may be these."""
-        if any(first < self.end and end > self.first for first, end in ranges):
-            self.is_touched = True
+        self.is_touched = self.is_touched or any(
+            first < to and end > from_ for first, end in ranges for _, from_, to in self.ranges
+        )
