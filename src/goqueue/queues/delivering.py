@@ -265,7 +265,7 @@ class Deliverer:
             if any(isinstance(each, ops.Doomed) for p in portions for each in p.changes):
                 self._services.dead_letters.look(group)
             portions = [portion for portion in portions if portion.marks]
-            if portions:
+            if portions or any(reservation.is_void for _, _, reservation in reserved):
                 return portions
 
     async def _decided(

@@ -10,7 +10,7 @@ import heapq
 from array import array
 from hashlib import shake_128
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.errors import InvariantError
 from goqueue.model.ranges import around
@@ -35,18 +35,6 @@ _MANY: Final = 64
 
 
 _HANDING_OUT: Final = (ops.Taken, ops.Untaken)
-
-
-class Doom(NamedTuple):
-    """Why and how a message died, for those who look into the dead-letter topic."""
-
-    reason: str
-    error: str
-    at_ms: int
-    deliveries: int
-    first_delivery_ms: int
-    last_delivery_ms: int
-    member: str
 
 
 class PartitionQueue:
@@ -328,9 +316,9 @@ class PartitionQueue:
             self._forget_waits(first, end)
             self.window.settle(first, end)
             if self._errors:
-                _drop(self._errors, first, end)
+                drop(self._errors, first, end)
             if self.dooms:
-                _drop(self.dooms, first, end)
+                drop(self.dooms, first, end)
         if self.moving:
             self.moving[:] = [
                 each for each in self.moving if any(at in self.dooms for at in each.offsets)
@@ -338,7 +326,7 @@ class PartitionQueue:
 
     def _forget_waits(self, first: int, end: int) -> None:
         if self._due:
-            for offset in _within(self._due, first, end):
+            for offset in within(self._due, first, end):
                 self._end_waiting(offset)
 
     def _end_waiting(self, offset: int) -> None:
@@ -407,15 +395,3 @@ class PartitionQueue:
         expected = (self.total(MessageState.WAITING), self.total(MessageState.DOOMED))
         if (len(self._due), len(self.dooms)) != expected:
             raise InvariantError(f"{len(self._due)} wait and {len(self.dooms)} are dead")
-
-
-def _within(offsets: dict[int, Any], first: int, end: int) -> Sequence[int]:
-    """Those of the keys that lie in [first, end), at the cost of the smaller of the two."""
-    if end - first < len(offsets):
-        return [offset for offset in range(first, end) if offset in offsets]
-    return [offset for offset in offsets if first <= offset < end]
-
-
-def _drop(offsets: dict[int, Any], first: int, end: int) -> None:
-    for offset in _within(offsets, first, end):
-        del offsets[offset]
