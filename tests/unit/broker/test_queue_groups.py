@@ -648,3 +648,72 @@ def test_whatever_happens_nothing_that_was_told_turns_out_false(
 ) -> None:
     with tempfile.TemporaryDirectory(dir=memory_path) as name:
         asyncio.run(life(Path(name), ManualClock(), Oracle(), list(steps)))
+
+
+# --- Slices --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["leases expire", "the member is gone"])
+def test_many_leases_are_taken_back_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    monkeypatch.setattr(queue_shard, "LEASES_AT_ONCE", 10)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await topic_of(broker, 100)
+            member = await member_of(broker)
+            for _ in range(100):
+                await poll(broker, member, 1)
+            turns = 0
+
+            async def turn() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += 1
+
+            turning = asyncio.create_task(turn())
+            if leaves:
+                await broker.queue_members.leave(member)
+            else:
+                await time_passes(broker, 30_000)
+            turning.cancel()
+            assert turns >= 9, "between ten slices"
+            assert broker.queues.group("g").unacked == {}
+            again = await poll(broker, await member_of(broker))
+            assert {each.delivery_count for each in again} == {2}
+            assert len(again) == 100
+
+    asyncio.run(scenario())
+
+
+def test_a_poll_that_is_given_up_while_it_reads_takes_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await topic_of(broker, 5)
+            member = await member_of(broker)
+            reading = asyncio.Event()
+
+            async def never(  # a disk that does not answer
+                *_: object, **__: object
+            ) -> None:
+                reading.set()
+                await asyncio.Event().wait()
+
+            load = broker.record_reader.load
+            broker.record_reader.load = never  # type: ignore[assignment, method-assign]
+            polling = asyncio.create_task(poll(broker, member))
+            await reading.wait()
+            group = broker.queues.group("g")
+            assert group.unacked == {}, "nothing is in flight before it is stored"
+            other = await member_of(broker)
+            broker.record_reader.load = load  # type: ignore[method-assign]
+            assert await poll(broker, other) == [], "and nobody else is offered it"
+            polling.cancel()
+            await asyncio.wait((polling,))
+            found = await poll(broker, other)
+            assert offsets(found) == [0, 1, 2, 3, 4]
+            assert {each.delivery_count for each in found} == {1}
+
+    asyncio.run(scenario())
