@@ -27,7 +27,7 @@ LONG_FILES = {
     "publishing/messages.py",
     "queues/dead_letters/redrive.py",
     "queues/delivering.py",
-    "queues/delivery/queue.py",
+    "queues/acknowledging.py",
     "queues/service.py",
     "storage/log.py",
     "storage/store.py",

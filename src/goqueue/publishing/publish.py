@@ -41,6 +41,8 @@ from goqueue.records.opening import check_count, room_for
 from goqueue.records.section import LEAST_RECORD_BYTES
 from goqueue.storage.config import Fsync
 
+from goqueue.publishing.admission import admit_batch, check_size, count_of
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
@@ -71,8 +73,6 @@ _REFUSALS: Final = (
     PriorityError,
 )
 """What a topic has against messages, rather than against a batch."""
-_GIVEN_BY_THE_BROKER: Final = CONTROL | DELETE_HORIZON
-"""Attributes that no producer may set."""
 
 
 async def _no_schemas(topic: Topic, request: PublishRequest) -> SchemaValidationError | None:
@@ -123,7 +123,7 @@ class Publisher:
             topic, partition = self._partitions.resolve(request.partition)
             if not topic.settings.validates or request.verdict is not None:
                 return request
-            if _is_stored(partition, _admit(topic, request.batch)):
+            if _is_stored(partition, admit_batch(topic, request.batch)):
                 return request
             error = await self.check_schemas(topic, request)
         except TopicError:
@@ -146,7 +146,7 @@ class Publisher:
         try:
             published = self._store(topic, partition, request)
         except GoQueueError as error:
-            self._measures.refused(topic.name, error, _count(request.batch))
+            self._measures.refused(topic.name, error, count_of(request.batch))
             if isinstance(error, _REFUSALS) and self._traces.is_on:
                 self._traces.refused(topic, request, error)
             raise
@@ -183,7 +183,7 @@ class Publisher:
             raise InternalTopicError(f"{topic.name} belongs to the broker: nobody else writes it")
         if self.disk_full is not None:
             raise DiskFullError(self.disk_full)
-        info = _admit(topic, request.batch)
+        info = admit_batch(topic, request.batch)
         limits = topic.settings.timestamp_limits
         if limits is not None and not request.internal:
             now_ms = self._clock.now_ms()
@@ -212,7 +212,7 @@ class Publisher:
         if batch is not request.batch:
             info = peek(batch)
             # Compressed anew it may be larger, or not compressed at all.
-            _check_size(topic, info.size_bytes)
+            check_size(topic, info.size_bytes)
         placed = partition.append(batch, info)
         if info.has_delivery_headers and not placed.duplicate:
             lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)
@@ -358,56 +358,3 @@ async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
     await first
     if second is not None:
         await second
-
-
-def _admit(topic: Topic, batch: memoryview) -> BatchInfo:
-    """Hold a batch to what every batch must be, at the cost of its header."""
-    info = peek(batch)
-    size_bytes = info.size_bytes
-    if size_bytes != len(batch):
-        raise MalformedBatchError(
-            f"{len(batch) - size_bytes} bytes behind the batch: publish one batch at a time"
-        )
-    _check_size(topic, size_bytes)
-    if info.attributes & _GIVEN_BY_THE_BROKER:
-        raise MalformedBatchError(
-            "control batches are written by the broker alone"
-            if info.is_control
-            else "the batch has a delete horizon, which compaction alone gives: it would say when "
-            "tombstones go"
-        )
-    if info.count == 0 or info.count != info.last_offset_delta + 1:
-        raise MalformedBatchError(
-            f"{info.count} records over {info.last_offset_delta + 1} offsets: a published batch "
-            "has one record for each offset, and at least one"
-        )
-    codec = info.compression
-    if codec:
-        Compression.of(codec)  # nobody could read a codec that does not exist
-    most_bytes = MAX_BATCH_BYTES if codec else size_bytes - HEADER_BYTES
-    if info.count * LEAST_RECORD_BYTES > most_bytes:
-        raise MalformedBatchError(
-            f"{info.count} records in a batch of {size_bytes} bytes: each takes at least "
-            f"{LEAST_RECORD_BYTES}"
-        )
-    if info.count > FREE_BATCH_ITEMS:
-        check_count(info, room_for(size_bytes))  # no reader here could open it
-    validate(batch, 0, info)
-    return info
-
-
-def _count(batch: memoryview) -> int:
-    """How many messages a batch has that was refused; 1 when nobody can tell."""
-    try:
-        return max(peek(batch).count, 1)
-    except BatchError:
-        return 1
-
-
-def _check_size(topic: Topic, size_bytes: int) -> None:
-    limit = topic.settings.max_message_bytes
-    if size_bytes > limit:
-        raise BatchTooLargeError(
-            f"a batch of {size_bytes} bytes; topic {topic.name!r} takes up to {limit} "
-            "(max.message.bytes)"
-        )

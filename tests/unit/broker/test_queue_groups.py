@@ -26,6 +26,7 @@ from goqueue.model.errors import (
 from goqueue.model.ids import TimestampMs
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
+from goqueue.queues import shard
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import Mode, QueueSettings
@@ -657,7 +658,7 @@ def test_whatever_happens_nothing_that_was_told_turns_out_false(
 def test_many_leases_are_taken_back_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
 ) -> None:
-    monkeypatch.setattr(queue_shard, "LEASES_AT_ONCE", 10)
+    monkeypatch.setattr(shard, "LEASES_AT_ONCE", 10)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

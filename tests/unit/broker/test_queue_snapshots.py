@@ -158,7 +158,7 @@ def test_a_snapshot_in_the_log_is_enough_whatever_happens_while_it_is_made(
             partition = partition_of(broker)
             hints = sorted(partition.log.folder.glob("snapshot-7-*"))
             assert len(hints) == 3
-            partition.delete_before(int(hints[0].name.split("-")[2]) + 1)
+            await partition.delete_before(int(hints[0].name.split("-")[2]) + 1)
             assert partition.log_start > 0
             assert await rebuilt(broker) == all_known(shard)
             for path in hints:

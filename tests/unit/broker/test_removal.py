@@ -75,7 +75,7 @@ def test_files_are_removed_and_synced_in_a_thread(tmp_path: Path, why: str) -> N
             disk.waited.clear()
             if why == "retention":
                 clock.advance(2 * DAY_MS)
-                assert await Maintenance(broker).expire() > 1
+                assert await broker.maintenance().expire() > 1
             else:
                 assert await broker.delete_records(partition.id, None) == 20
             assert set(disk.waited) == {"checkpoint", "removal"}

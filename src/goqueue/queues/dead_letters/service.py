@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.queues.delivery.doom import Doom
     from goqueue.queues.delivery.group import QueueGroup
     from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.queue import Doom, PartitionQueue
+    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.queues.traces import QueueTraces
     from goqueue.reading.record_reader import RecordReader
