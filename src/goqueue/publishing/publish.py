@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import (
     BatchError,
-    BatchTooLargeError,
     DelayDisabledError,
     DelayError,
     DeliveryHeaderError,
@@ -22,8 +21,8 @@ from goqueue.model.errors import (
     SchemaError,
     TopicError,
 )
-from goqueue.model.limits import FREE_BATCH_ITEMS, MAX_BATCH_BYTES
 from goqueue.partitions.partition import Placed
+from goqueue.publishing.admission import admit_batch, check_size, count_of
 from goqueue.publishing.delivery_headers import (
     check_delayable,
     delayable,
@@ -35,13 +34,9 @@ from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.publishing.rewrite import records_of, rewritten
 from goqueue.publishing.schema_verdict import SchemaVerdict
 from goqueue.publishing.timestamps import check_timestamps
-from goqueue.records import DELIVERY, HEADER_BYTES, Compression, encode
-from goqueue.records.batch import CONTROL, DELETE_HORIZON, peek, validate
-from goqueue.records.opening import check_count, room_for
-from goqueue.records.section import LEAST_RECORD_BYTES
+from goqueue.records import DELIVERY, Compression, encode
+from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync
-
-from goqueue.publishing.admission import admit_batch, check_size, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -10,7 +10,6 @@ import pytest
 
 from goqueue.model.errors import DiskError
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.partitions.maintenance import Maintenance
 from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.naming import CHECKPOINT
 from support.brokers import publish, read_all, running_broker
