@@ -12,7 +12,7 @@ from goqueue.groups.encoding import (
     flatten,
 )
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import ClassicProtocols, Protocol
+from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols, Protocol
 from goqueue.groups.reconciliation import MemberState, Reconciling
 from goqueue.model.topic_partition import TopicIdPartition
 
@@ -52,7 +52,13 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
         return held_by(texts, protocols, self.subscribed_names)
 
     def updated_by(self, request: ConsumerHeartbeat) -> ConsumerMember:
-        """The member with what it says of itself; silence keeps what it said before."""
+        """The member with what it says of itself; silence keeps what it said before.
+
+        A member that joins says what it reads: what its former process read is no part of that.
+        """
+        is_joining = request.epoch == JOINING_EPOCH
+        names = frozenset[str]() if is_joining else self.subscribed_names
+        regex = "" if is_joining else self.subscribed_regex
         return replace(
             self,
             instance_id=self.instance_id if request.instance_id is None else request.instance_id,
@@ -64,16 +70,8 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
                 if request.rebalance_timeout_ms == -1
                 else request.rebalance_timeout_ms
             ),
-            subscribed_names=(
-                self.subscribed_names
-                if request.subscribed_names is None
-                else request.subscribed_names
-            ),
-            subscribed_regex=(
-                self.subscribed_regex
-                if request.subscribed_regex is None
-                else request.subscribed_regex
-            ),
+            subscribed_names=names if request.subscribed_names is None else request.subscribed_names,
+            subscribed_regex=regex if request.subscribed_regex is None else request.subscribed_regex,
             server_assignor=request.server_assignor or self.server_assignor,
             classic=request.classic,
             session_timeout_ms=request.session_timeout_ms or self.session_timeout_ms,
