@@ -22,7 +22,7 @@ from goqueue.runtime.disk import SystemDisk
 TOPIC: Final = "t"
 VALUE: Final = bytes(100)
 DAY_MS: Final = 86_400_000
-_UNBOUNDED: Final = {"goqueue.delays.max.pending": "0"}
+_UNBOUNDED: Final = {"goqueue.delay.max.pending": "0"}
 
 
 async def make_broker(folder: Path) -> Broker:

@@ -22,7 +22,7 @@ def create(address: str, topic: str) -> int:
     async def main() -> int:
         async with aio.insecure_channel(address) as channel:
             request = pb.CreateTopicRequest(
-                name=topic, partitions=1, settings={"goqueue.delays.max.pending": "0"}
+                name=topic, partitions=1, settings={"goqueue.delay.max.pending": "0"}
             )
             return len((await AdminServiceStub(channel).CreateTopic(request)).partitions)
 

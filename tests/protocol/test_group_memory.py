@@ -41,7 +41,7 @@ def joins(client: WireClient, group: str, size: int) -> Any:
 def test_a_member_may_describe_itself_in_a_megabyte(client: WireClient) -> None:
     assert joins(client, f"group-{uuid4()}", MEGABYTE - 1000) is ErrorCode.none
     assert joins(client, f"group-{uuid4()}", MEGABYTE) is ErrorCode.invalid_request
-    assert joins(client, f"group-{uuid4()}", 6 * MEGABYTE) is ErrorCode.invalid_request
+    assert joins(client, f"group-{uuid4()}", 3 * MEGABYTE) is ErrorCode.invalid_request
 
 
 def test_groups_hold_a_bounded_number_of_bytes_together(client: WireClient) -> None:

@@ -113,7 +113,7 @@ class DelayIntake:
         if limit is not None and pending + count > limit:
             raise TooManyDelayedError(
                 f"{pending} delayed messages of topic {topic.name!r} wait, {count} more would be "
-                f"over the limit of {limit} (goqueue.delays.max.pending)"
+                f"over the limit of {limit} (goqueue.delay.max.pending)"
             )
 
     # --- Batches that may be repeated ------------------------------------------------------------

@@ -48,11 +48,11 @@ def check_due(settings: TopicSettings, deliver_at_ms: int, now_ms: int) -> bool:
     if deliver_at_ms <= now_ms:
         return False
     if not settings.may_delay:
-        raise DelayDisabledError("the topic takes no delayed messages (goqueue.delays.enable)")
+        raise DelayDisabledError("the topic takes no delayed messages (goqueue.delay.enable)")
     if deliver_at_ms - now_ms > settings.max_delay_ms:
         raise DelayTooLongError(
             f"a delay of {deliver_at_ms - now_ms} ms; the topic allows up to "
-            f"{settings.max_delay_ms} (goqueue.delays.max.ms)"
+            f"{settings.max_delay_ms} (goqueue.delay.max.ms)"
         )
     return True
 

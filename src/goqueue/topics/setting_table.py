@@ -305,10 +305,10 @@ _OWN: Final = (
         "Whether the headers goqueue-priority, goqueue-deliver-at and goqueue-ttl of Kafka "
         "producers mean something. When they do, each batch is searched for them.",
     ),
-    switch("goqueue.delays.enable", "Whether messages may be delayed.", default=True),
-    number("goqueue.delays.max.ms", 366 * _DAY_MS, 0, "How far ahead a message may be delayed."),
+    switch("goqueue.delay.enable", "Whether messages may be delayed.", default=True),
+    number("goqueue.delay.max.ms", 366 * _DAY_MS, 0, "How far ahead a message may be delayed."),
     number(
-        "goqueue.delays.max.pending",
+        "goqueue.delay.max.pending",
         1_000_000,
         0,
         "How many delayed messages may wait at once; 0 is without bound.",

@@ -161,17 +161,17 @@ class TopicSettings:
     @cached_property
     def may_delay(self) -> bool:
         """Messages may be delivered later than they are published."""
-        return self.is_on("goqueue.delays.enable")
+        return self.is_on("goqueue.delay.enable")
 
     @cached_property
     def max_delay_ms(self) -> int:
         """How far ahead a message may be delayed."""
-        return self.number("goqueue.delays.max.ms")
+        return self.number("goqueue.delay.max.ms")
 
     @cached_property
     def max_pending(self) -> int | None:
         """How many delayed messages may wait at once; None is without bound."""
-        return self.number("goqueue.delays.max.pending") or None
+        return self.number("goqueue.delay.max.pending") or None
 
     @cached_property
     def ttl_ms(self) -> int | None:

@@ -110,7 +110,7 @@ def test_a_queue_command_prints_for_people_and_for_programs(
         ("produce {topic} -m x -d 1h --deliver-at 2030-01-01T00:00:00Z", "not with both"),
         ("produce {topic} -m x --deliver-at 15m", "that is --delay"),
         ("produce {topic} -m x -d 2w5x", "delay"),
-        ("produce {topic} -m x -d 400d", "goqueue.delays.max.ms"),
+        ("produce {topic} -m x -d 400d", "goqueue.delay.max.ms"),
         ("produce {topic} -m x --priority urgent", "critical, high, normal, low, background"),
         ("queue describe nobody", "nobody"),
         ("queue dlq show {topic} 0 99", "99"),

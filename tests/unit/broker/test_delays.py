@@ -243,9 +243,9 @@ def test_each_message_that_cannot_be_delayed_says_so_and_its_neighbours_are_take
 
 def test_a_topic_may_take_no_delayed_messages_or_not_so_many(stage):
     async def scenario(broker):
-        await broker.create_topic("none", 1, {"goqueue.delays.enable": "false"})
-        await broker.create_topic("two", 1, {"goqueue.delays.max.pending": "2"})
-        await broker.create_topic("short", 1, {"goqueue.delays.max.ms": "1000"})
+        await broker.create_topic("none", 1, {"goqueue.delay.enable": "false"})
+        await broker.create_topic("two", 1, {"goqueue.delay.max.pending": "2"})
+        await broker.create_topic("short", 1, {"goqueue.delay.max.ms": "1000"})
         (result,) = await stage.publish(broker, (b"v", 10), topic="none")
         assert isinstance(result.error, DelayDisabledError)
         (result,) = await stage.publish(broker, (b"v", 1001), topic="short")

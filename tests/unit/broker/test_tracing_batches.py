@@ -131,7 +131,7 @@ def test_messages_that_are_refused_for_what_they_say_have_failed_traces(tmp_path
             assert {each.spans[0].event for each in found} == {"publish.validation_failed"}
             assert len(found) == 2
             assert OWN.trace_id in {each.trace_id for each in found}
-            assert all("goqueue.delays.max.ms" in each.spans[0].error for each in found)
+            assert all("goqueue.delay.max.ms" in each.spans[0].error for each in found)
 
     asyncio.run(scenario())
 

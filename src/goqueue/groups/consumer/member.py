@@ -70,8 +70,12 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
                 if request.rebalance_timeout_ms == -1
                 else request.rebalance_timeout_ms
             ),
-            subscribed_names=names if request.subscribed_names is None else request.subscribed_names,
-            subscribed_regex=regex if request.subscribed_regex is None else request.subscribed_regex,
+            subscribed_names=names
+            if request.subscribed_names is None
+            else request.subscribed_names,
+            subscribed_regex=regex
+            if request.subscribed_regex is None
+            else request.subscribed_regex,
             server_assignor=request.server_assignor or self.server_assignor,
             classic=request.classic,
             session_timeout_ms=request.session_timeout_ms or self.session_timeout_ms,
