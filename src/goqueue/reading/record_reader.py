@@ -281,9 +281,9 @@ class RecordReader:
             sound = list(around(first, end, [(each.first, each.end) for each in faults]))
             loaded.faults.extend(_within(faults, first, end))
         for part in sound:
-            loaded.parts.append((batch, *part))
-            if not batch.is_dense:
-                loaded.gone.extend(_holes(batch, *part))
+            holes = [] if batch.is_dense else list(_holes(batch, *part))
+            loaded.parts.extend((batch, *piece) for piece in around(*part, holes))
+            loaded.gone.extend(holes)
 
     # --- Reading ---------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.records import Record, encode, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
@@ -649,6 +650,27 @@ def test_whatever_happens_nothing_that_was_told_turns_out_false(
 ) -> None:
     with tempfile.TemporaryDirectory(dir=memory_path) as name:
         asyncio.run(life(Path(name), ManualClock(), Oracle(), list(steps)))
+
+
+# --- Offsets without a message -------------------------------------------------------------------
+
+
+def test_offsets_without_a_message_are_passed_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await broker.create_topic("t", 1)
+            partition = broker.partitions.partition(TopicPartition("t", 0))
+            for records in ([], [Record(1, 1000, None, b"v")]):  # the others were delayed
+                batch = encode(records, base_offset=0, last_offset_delta=2)
+                partition.append(batch, peek(batch))
+            member = await member_of(broker)
+            deliveries = await poll(broker, member)
+            assert offsets(deliveries) == [4]
+            assert await settle(broker, deliveries) == [None]
+            assert await poll(broker, member) == []
+            assert broker.queues.group("g").queues[broker.queues.key(partition.id)].start == 6
+
+    asyncio.run(scenario())
 
 
 # --- Slices --------------------------------------------------------------------------------------
