@@ -192,6 +192,7 @@ class Broker:
         self.new_dead_letters = NewDeadLetters(self)
         self.redrives = Redrives(self, self.letters)
         self.health = Health(self.metrics, self.disk, settings.data_dir)
+        self.partitions.on_opened = self.health.opened
         self.backlogs = Backlogs(self)
         self.history = History(self)
         self.pipelines = Pipelines(self)

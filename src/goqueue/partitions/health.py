@@ -81,6 +81,10 @@ class Health:
         """Begin to watch; in the loop that is watched."""
         self._loop.start()
 
+    def opened(self, partitions: int) -> None:
+        """So many partitions more are there to stay."""
+        self._gc.opened(partitions)
+
     def watch_collections(self) -> None:
         """Measure collections of garbage too, as whoever owns the interpreter may."""
         self._gc.start()

@@ -76,6 +76,8 @@ class Partitions:
         self._marks = marks
         self._damage = damage
         self._open: dict[TopicPartition, Partition] = {}
+        self.on_opened: Callable[[int], None] = lambda _: None
+        """Told how many partitions were opened."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._open.values()))
@@ -166,6 +168,7 @@ class Partitions:
             marks=self._marks,
             damage=self._damage,
         )
+        self.on_opened(1)
 
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
