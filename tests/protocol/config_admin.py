@@ -12,7 +12,7 @@ from goqueue.wire.kafka.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from raw_kafka import RawKafka
+    from protocol.raw_kafka import RawKafka
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from raw_kafka import RawKafka
 
+from protocol.raw_kafka import RawKafka
 from support.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function, once, when it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka_clients import KCAT, Client
+    from protocol.kafka_clients import KCAT, Client
 
 _numbers = count(1)
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from kafka_clients import CLIENTS, WAIT_S, confluent_producer, kcat_run, python_producer
 
 from goqueue.records import decode_rows, walk
+from protocol.kafka_clients import CLIENTS, WAIT_S, confluent_producer, kcat_run, python_producer
 
 COUNT = 20
 VALUES = [b"%d" % number for number in range(COUNT)]

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import make_batch, sequenced
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import make_batch, sequenced
 
 TOPIC, BROKER, CLUSTER_LINK = 2, 4, 77
 SET, DELETE, APPEND, SUBTRACT = range(4)

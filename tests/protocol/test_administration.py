@@ -19,8 +19,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import TopicPartition
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
-from kafka_clients import CONFLUENT, Message
-from raw_kafka import make_batch, sequenced
+
+from protocol.kafka_clients import CONFLUENT, Message
+from protocol.raw_kafka import make_batch, sequenced
 
 WAIT_S = 90
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, fetch_fields, make_batch
 
 from goqueue.protocols.kafka.records.fetch import MAX_PARTITIONS_A_FETCH
 from goqueue.protocols.kafka.topics.admin import MAX_PARTITIONS_A_REQUEST
 from goqueue.protocols.kafka.topics.creation_rate import BURST, CreationRate
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, fetch_fields, make_batch
 
 TIMES = 2000
 TOPIC_RESOURCE = 2

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from raw_kafka import RawKafka, make_batch, produce_fields
 
 from goqueue.records import Compression, Record, encode
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, make_batch, produce_fields
 from support.bombs import MIB, header_bomb, many_headers_bomb, packed_zeros, sealed, value_bomb
 from support.http_api import HttpApi
 from support.share import configure, open_consumer, poll

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from config_admin import (
+from confluent_kafka import admin as confluent_admin
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kio.schema.errors import ErrorCode
+
+from protocol.config_admin import (
     APPEND,
     BROKER,
     DEFAULT,
@@ -16,11 +20,7 @@ from config_admin import (
     ConfigAdmin,
     eventually,
 )
-from confluent_kafka import admin as confluent_admin
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
-
+from protocol.raw_kafka import RawKafka, make_batch
 from support.server import ServerProcess
 
 CLUSTER, NODE = "", "1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kafka_clients import CLIENTS, CODECS, KCAT, LIBRARIES, PYTHON, Message
-from raw_kafka import RawKafka
 
 from goqueue.records import Compression
+from protocol.kafka_clients import CLIENTS, CODECS, KCAT, LIBRARIES, PYTHON, Message
+from protocol.raw_kafka import RawKafka
 
 PER_PARTITION = 50
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from config_admin import DEFAULT, DELETE, GROUP, OF_GROUP, ConfigAdmin, eventually
 from kio.schema.errors import ErrorCode
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.config_admin import DEFAULT, DELETE, GROUP, OF_GROUP, ConfigAdmin, eventually
 
 if TYPE_CHECKING:
-    from raw_kafka import RawKafka
+    from protocol.raw_kafka import RawKafka
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"

@@ -12,7 +12,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError as AioOutOfRangeError
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from kafka import TopicPartition
-from kafka_clients import (
+
+from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import (
     CONFLUENT,
     WAIT_S,
     Message,
@@ -21,9 +23,7 @@ from kafka_clients import (
     kcat_run,
     python_consumer,
 )
-from raw_kafka import RawKafka, make_batch
-
-from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, make_batch
 
 COUNT = 10
 START = 4

@@ -6,8 +6,8 @@ import time
 
 import confluent_kafka
 import pytest
-from kafka_clients import confluent_consumer
 
+from protocol.kafka_clients import confluent_consumer
 from support.pace import in_time, unhurried
 
 WAIT_S = 90.0

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, fetch_fields, make_batch
 
 from goqueue.records import walk
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, fetch_fields, make_batch
 
 LONG_MS = 60_000
 """Longer than any answer in these tests may take."""

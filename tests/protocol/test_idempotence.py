@@ -9,10 +9,10 @@ import time
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from kafka_clients import CONFLUENT, confluent_producer, python_producer
-from raw_kafka import RawKafka, sequenced
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import CONFLUENT, confluent_producer, python_producer
+from protocol.raw_kafka import RawKafka, sequenced
 from support.proxies import Proxy
 from support.server import ServerProcess
 

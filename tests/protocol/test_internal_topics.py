@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from confluent_kafka import KafkaError, KafkaException, admin
-from kafka_clients import CONFLUENT, WAIT_S, Message
 
 from goqueue.model.internal_topics import INTERNAL_TOPICS
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
+from protocol.kafka_clients import CONFLUENT, WAIT_S, Message
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

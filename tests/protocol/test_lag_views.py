@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_clients import confluent_consumer
 from typer.testing import CliRunner
 
 import goqueue
 from goqueue.cli.root import app
 from goqueue.spark.jobs.reports.lag import lag_report
+from protocol.kafka_clients import confluent_consumer
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

@@ -6,7 +6,10 @@ import confluent_kafka
 import kafka.errors
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError as AioTooLargeError
-from kafka_clients import (
+
+from goqueue.records import Compression
+from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import (
     AIO,
     CLIENTS,
     CONFLUENT,
@@ -18,10 +21,7 @@ from kafka_clients import (
     confluent_producer,
     kcat_run,
 )
-from raw_kafka import make_batch
-
-from goqueue.records import Compression
-from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import make_batch
 
 SIZES = (1, 2, 63, 64, 4096, 65_535, 1_000_000)
 LARGEST = 10_000_000

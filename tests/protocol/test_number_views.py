@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from kafka_clients import confluent_consumer
 from typer.testing import CliRunner
 
 from goqueue.cli.root import app
+from protocol.kafka_clients import confluent_consumer
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

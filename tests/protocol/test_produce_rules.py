@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch, produce_fields, sequenced
 
 from goqueue.records.batch import CONTROL, TRANSACTIONAL
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, make_batch, produce_fields, sequenced
 
 
 @pytest.fixture

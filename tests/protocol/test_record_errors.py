@@ -8,9 +8,9 @@ import time
 import pytest
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
-from raw_kafka import make_batch
 
 from goqueue.records import Record, encode
+from protocol.raw_kafka import make_batch
 
 HOUR_MS = 3_600_000
 

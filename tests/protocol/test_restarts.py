@@ -14,10 +14,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from kafka import TopicPartition
 from kafka.errors import RetriableError
-from kafka_clients import confluent_consumer, python_consumer
-from raw_kafka import RawKafka, make_batch, sequenced
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import confluent_consumer, python_consumer
+from protocol.raw_kafka import RawKafka, make_batch, sequenced
 from support.server import ServerProcess
 
 WAIT_S = 90

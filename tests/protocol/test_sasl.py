@@ -13,10 +13,10 @@ import kafka
 import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
-from raw_kafka import RawKafka
-from secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, collect_leaks
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka
+from protocol.secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, collect_leaks
 from support.certificates import Authority
 from support.server import ServerProcess, start_server
 

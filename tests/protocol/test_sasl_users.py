@@ -13,8 +13,8 @@ from confluent_kafka.admin import (
 from kafka.admin import KafkaAdminClient
 from kafka.admin import UserScramCredentialDeletion as PythonDeletion
 from kafka.admin import UserScramCredentialUpsertion as PythonUpsertion
-from secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, admin_of
 
+from protocol.secure_clients import AT_ONCE, CLIENTS, WAIT_S, Access, admin_of
 from support.server import start_server
 
 __all__ = ["start_server"]

@@ -11,11 +11,11 @@ import confluent_kafka
 import grpc
 import pytest
 from confluent_kafka import KafkaError
-from raw_kafka import make_batch
 
 from goqueue.records import LOG_APPEND_TIME, Compression
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
+from protocol.raw_kafka import make_batch
 
 INVALID_TIMESTAMP = 32
 YEAR_9999 = 253_370_764_800_000

@@ -11,7 +11,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import TopicPartition
-from kafka_clients import (
+
+from goqueue.records import LOG_APPEND_TIME
+from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import (
     CLIENTS,
     CONFLUENT,
     KCAT,
@@ -22,10 +25,7 @@ from kafka_clients import (
     kcat_run,
     python_consumer,
 )
-from raw_kafka import make_batch
-
-from goqueue.records import LOG_APPEND_TIME
-from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import make_batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 OLD_MS = 1_500_000_000_000

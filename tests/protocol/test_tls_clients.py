@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from secure_clients import AT_ONCE, CLIENTS, Access, admin_of
 
+from protocol.secure_clients import AT_ONCE, CLIENTS, Access, admin_of
 from support.certificates import Authority
 from support.server import start_server
 

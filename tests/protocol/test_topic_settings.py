@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from config_admin import DELETE, OF_TOPIC, TOPIC, ConfigAdmin, eventually
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
 
 from goqueue.records import Compression
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.config_admin import DELETE, OF_TOPIC, TOPIC, ConfigAdmin, eventually
+from protocol.raw_kafka import RawKafka, make_batch
 
 LONG = "9223372036854775807"
 

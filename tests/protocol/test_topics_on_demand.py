@@ -9,7 +9,11 @@ import kafka.errors
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioError
-from kafka_clients import (
+from kio.schema.errors import ErrorCode
+
+from goqueue.model.internal_topics import is_internal_topic
+from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import (
     AIO,
     CLIENTS,
     CONFLUENT,
@@ -19,11 +23,7 @@ from kafka_clients import (
     kcat_run,
     python_producer,
 )
-from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
-
-from goqueue.model.internal_topics import is_internal_topic
-from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, make_batch
 from support.server import ServerProcess
 
 NO_OPERATIONS = {

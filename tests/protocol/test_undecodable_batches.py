@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
-from raw_kafka import RawKafka, make_batch
 
+from protocol.raw_kafka import RawKafka, make_batch
 from support.batches import garbage_batch
 from support.http_api import HttpApi
 from support.share import configure, open_consumer, poll

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
 
 
 def _served(raw, version=0):

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from itertools import count
 
 import pytest
-from test_jobs_copying import BASE_MS, by_key, fill
 
 from goqueue.spark import jobs
 from goqueue.spark.errors import DataLossError, OptionsError, TopicMissingError
 from goqueue.spark.lake import lake_table, read_table
 from support.committed import committed
+from support.copied_topics import BASE_MS, by_key, fill
 from support.topic_writer import TopicWriter
 
 names = (f"archived-{number}" for number in count())

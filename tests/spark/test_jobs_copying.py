@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-from collections import defaultdict
 from itertools import count, cycle
 
 import mmh3
@@ -20,10 +18,10 @@ from goqueue.spark.errors import (
 )
 from goqueue.spark.jobs.ledger import Ledger
 from support.committed import committed
+from support.copied_topics import BASE_MS, by_key, fill
 from support.topic_writer import TopicWriter
 
 names = (f"copied-{number}" for number in count())
-BASE_MS = 1_767_225_600_000  # 2026-01-01
 
 
 @pytest.fixture(scope="module")
@@ -32,40 +30,11 @@ def writer(broker):
         yield made
 
 
-def fill(writer, topic, rows=1200, partitions=3):
-    """Messages with keys, headers and times, some tombstones, some without a key."""
-    chance = random.Random(7)
-    writer.create(topic, partitions, goqueue_kafka_headers="true")
-    batches = defaultdict(list)
-    for number in range(rows):
-        key = b"k%d" % chance.randrange(40) if number % 50 else None
-        partition = mmh3.hash(key or b"", signed=False) % partitions
-        value = None if number % 61 == 7 else b"%d" % number
-        headers = [("n", b"%d" % number)] if number % 3 else []
-        batches[partition].append((key, value, BASE_MS + number * 1000, headers))
-    for partition, found in batches.items():
-        for at in range(0, len(found), 100):
-            records = [
-                Record(n, ms, key, value, tuple(headers))
-                for n, (key, value, ms, headers) in enumerate(found[at : at + 100])
-            ]
-            writer.append(topic, partition, records)
-
-
 @pytest.fixture(scope="module")
 def topic(writer):
     name = next(names)
     fill(writer, name)
     return name
-
-
-def by_key(found):
-    """What the order of a topic means: the messages of each key, one after the other."""
-    sequences = defaultdict(list)
-    for each in sorted(found, key=lambda each: (each.partition, each.offset)):
-        sequences[each.key].append((each.value, each.timestamp_ms, tuple(each.headers)))
-    loose = sequences.pop(None, [])  # without a key there is no order to keep
-    return dict(sequences), sorted(loose, key=repr)
 
 
 def test_a_replay_of_a_time_range_keeps_what_messages_are_and_their_order(spark, broker, topic):

@@ -13,13 +13,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_jobs_copying import by_key, fill
 
 from goqueue.records import Record
 from goqueue.spark.kafka.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.lake import lake_table, read_table
 from support.committed import committed
+from support.copied_topics import by_key, fill
 from support.process_sessions import kill_session
 from support.server import start_server
 from support.topic_writer import TopicWriter

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from goqueue.records import Record
 from goqueue.spark import track
 from goqueue.testing import Broker
+from support.streamed_rows import Rows, wait_for
 from support.topic_writer import TopicWriter
 
 topics = (f"seen-by-spark-{number}" for number in count())
@@ -66,21 +67,6 @@ def stream(spark, broker, topic, tmp_path):
         return writer.trigger(**trigger or {"availableNow": True}).start()
 
     return start
-
-
-class Rows:
-    """A sink that keeps what it is given, a list a batch; a replayed batch replaces its first."""
-
-    def __init__(self):
-        self.batches = {}
-
-    def __call__(self, frame, number):
-        rows = frame.select("partition", "offset", "value").collect()
-        self.batches[number] = [(row[0], row[1], bytes(row[2])) for row in rows]
-
-    @property
-    def all(self):
-        return sorted(row for batch in list(self.batches.values()) for row in batch)
 
 
 def failure(frame):
@@ -287,15 +273,6 @@ def test_lost_data_ends_a_stream_unless_it_is_told_to_go_on(stream, broker, writ
     rows = Rows()
     stream(rows, failOnDataLoss="false").awaitTermination(250)
     assert [row[1] for row in rows.all] == [0, 1, 2]
-
-
-def wait_for(condition, query, what):
-    for _ in range(2500):
-        if condition():
-            return
-        assert query.exception() is None, query.exception()
-        query.awaitTermination(0.1)
-    raise AssertionError(what)
 
 
 def test_a_running_stream_outlives_its_broker_and_is_seen_by_the_brokers_tools(

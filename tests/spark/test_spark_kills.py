@@ -10,10 +10,10 @@ import threading
 import time
 
 import pytest
-from test_source_in_spark import Rows, wait_for
 
 from goqueue.records import Record
 from support.server import ServerProcess, start_server
+from support.streamed_rows import Rows, wait_for
 from support.topic_writer import TopicWriter
 
 __all__ = ["start_server"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
 
+from protocol.raw_kafka import RawKafka, make_batch
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:

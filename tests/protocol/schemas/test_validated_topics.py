@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import make_batch, produce_fields
 
 import goqueue
 from goqueue.model.errors import GoQueueError
@@ -16,12 +15,12 @@ from goqueue.records import Compression
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import PublishServiceStub
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import make_batch, produce_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raw_kafka import RawKafka
-
+    from protocol.raw_kafka import RawKafka
     from support.http_api import HttpApi
     from support.server import ServerProcess
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
-from transactional_wire import Producer
 
 from goqueue.groups.service import OFFSETS_TOPIC
 from goqueue.records import TRANSACTIONAL, decode_rows, walk
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, fetch_fields, make_batch, produce_fields
+from protocol.transactions.transactional_wire import Producer
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import time
 
 import confluent_kafka
 import pytest
-from kafka_clients import WAIT_S, confluent_consumer
-from transactional_clients import PRODUCERS, READERS, Confluent, transactional
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.kafka_clients import WAIT_S, confluent_consumer
+from protocol.transactions.transactional_clients import PRODUCERS, READERS, Confluent, transactional
 from support.pace import TooLateError, unhurried
 
 pytestmark = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
-from transactional_wire import Producer
 
 from goqueue.wire.kafka.api_keys import ApiKey
+from protocol.raw_kafka import RawKafka, make_batch
+from protocol.transactions.transactional_wire import Producer
 from support.committed import committed
 from support.server import ServerProcess
 

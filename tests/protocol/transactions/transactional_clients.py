@@ -13,7 +13,8 @@ import kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from kafka.structs import OffsetAndMetadata
-from kafka_clients import (
+
+from protocol.kafka_clients import (
     WAIT_S,
     confluent_consumer,
     confluent_producer,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
-from raw_kafka import RawKafka, make_batch
 
 from goqueue.records import TRANSACTIONAL
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
+from protocol.raw_kafka import RawKafka, make_batch
 
 
 class Producer:

@@ -15,10 +15,9 @@ from goqueue.groups.consumer.protocol import (
 from goqueue.model.errors import GroupError, MemberIdRequiredError, RebalanceInProgressError
 
 if TYPE_CHECKING:
-    from group_driver import Driver
-
     from goqueue.groups.effects import Token
     from goqueue.groups.messages import JoinResult
+    from unit.groups.group_driver import Driver
 
 Partitions: TypeAlias = "frozenset[tuple[str, int]]"
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from group_driver import AT_ONCE, REBALANCE_MS, SESSION_MS, Driver, metadata
 
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (
@@ -16,6 +15,7 @@ from goqueue.model.errors import (
     TooManyGroupsError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import AT_ONCE, REBALANCE_MS, SESSION_MS, Driver, metadata
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from group_driver import REBALANCE_MS, SESSION_MS, Driver, metadata
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,6 +27,7 @@ from goqueue.model.errors import (
     RebalanceInProgressError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import REBALANCE_MS, SESSION_MS, Driver, metadata
 
 if TYPE_CHECKING:
     from goqueue.groups.effects import Token

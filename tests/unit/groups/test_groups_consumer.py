@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from group_driver import REBALANCE_MS, Driver
 
 from goqueue.groups.settings import GroupSettings
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
@@ -22,6 +21,7 @@ from goqueue.model.errors import (
     UnreleasedInstanceError,
     UnsupportedAssignorError,
 )
+from unit.groups.group_driver import REBALANCE_MS, Driver
 
 T = UUID(int=1)
 U = UUID(int=2)

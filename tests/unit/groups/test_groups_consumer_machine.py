@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
-from group_driver import REBALANCE_MS, Driver
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -24,6 +23,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnreleasedInstanceError,
 )
+from unit.groups.group_driver import REBALANCE_MS, Driver
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import ConsumerHeartbeatResult

@@ -3,7 +3,6 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from group_driver import SESSION_MS, Driver, metadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from goqueue.model.errors import (
     InvariantError,
     NonEmptyGroupError,
 )
+from unit.groups.group_driver import SESSION_MS, Driver, metadata
 
 
 @pytest.fixture

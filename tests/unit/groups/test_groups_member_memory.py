@@ -7,7 +7,6 @@ import weakref
 from dataclasses import replace
 
 import pytest
-from group_driver import AT_ONCE, SESSION_MS, Driver
 
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.model.errors import (
@@ -15,6 +14,7 @@ from goqueue.model.errors import (
     InvalidGroupIdError,
     InvalidGroupRequestError,
 )
+from unit.groups.group_driver import AT_ONCE, SESSION_MS, Driver
 
 SMALL = replace(
     AT_ONCE, max_member_bytes=10_000, max_group_bytes=30_000, member_memory_bytes=50_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from group_driver import REBALANCE_MS, SESSION_MS, Driver
-from migration_clients import subscription
 
 from goqueue.groups.consumer.protocol import assigned_partitions, encode_assignment
 from goqueue.groups.settings import GroupSettings, MigrationPolicy
@@ -22,6 +20,8 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import REBALANCE_MS, SESSION_MS, Driver
+from unit.groups.migration_clients import subscription
 
 ID = UUID(int=1)
 EAGER = (("range", subscription()),)

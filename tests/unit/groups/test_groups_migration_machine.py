@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
-from group_driver import REBALANCE_MS, Driver
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from migration_clients import ClassicClient, Partitions
 
 from goqueue.groups.settings import GroupSettings
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
@@ -21,6 +19,8 @@ from goqueue.model.errors import (
     GroupNotFoundError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import REBALANCE_MS, Driver
+from unit.groups.migration_clients import ClassicClient, Partitions
 
 COUNT = 6
 TOPIC_ID = UUID(int=1)

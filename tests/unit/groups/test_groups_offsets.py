@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from group_driver import AT_ONCE, Driver, metadata
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
 from goqueue.groups.settings import GroupSettings
@@ -15,6 +14,7 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnstableOffsetCommitError,
 )
+from unit.groups.group_driver import AT_ONCE, Driver, metadata
 
 DAY_MS = 24 * 60 * 60 * 1_000
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from group_driver import AT_ONCE, TOPOLOGY, Driver, subtopology
 
 from goqueue.groups.messages import UserEndpoint
 from goqueue.groups.streams.assignor import Role
@@ -22,6 +21,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import AT_ONCE, TOPOLOGY, Driver, subtopology
 
 SESSION_MS = AT_ONCE.streams_session_timeout_ms
 

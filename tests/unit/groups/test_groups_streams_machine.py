@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from group_driver import AT_ONCE, REBALANCE_MS, TOPOLOGY, Driver, subtopology
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -23,6 +22,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from unit.groups.group_driver import AT_ONCE, REBALANCE_MS, TOPOLOGY, Driver, subtopology
 
 if TYPE_CHECKING:
     from goqueue.groups.messages import StreamsHeartbeatResult

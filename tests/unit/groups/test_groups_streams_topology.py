@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from group_driver import TOPOLOGY, internal, subtopology
 
 from goqueue.groups.streams.configured import MAX_TASKS, StatusCode, configure
 from goqueue.groups.streams.topology import (
@@ -16,6 +15,7 @@ from goqueue.groups.streams.topology import (
 )
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import InvalidTopologyError
+from unit.groups.group_driver import TOPOLOGY, internal, subtopology
 
 
 def topics(**counts: int) -> TopicCatalogue:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from record_strategies import CODECS
 
 from goqueue.model.errors import (
     BatchError,
@@ -38,6 +37,7 @@ from support.bombs import (
     sealed,
     value_bomb,
 )
+from unit.records.record_strategies import CODECS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

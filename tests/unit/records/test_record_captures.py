@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
-from record_strategies import CODECS
 
 from goqueue.records import Compression, Record, peek, validate
+from unit.records.record_strategies import CODECS
 
 if TYPE_CHECKING:
     from goqueue.records.codec import Codec

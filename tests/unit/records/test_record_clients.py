@@ -14,7 +14,6 @@ from aiokafka.record.default_records import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import CODECS, compressions, record_lists
 
 from goqueue.records import (
     CONTROL,
@@ -26,6 +25,7 @@ from goqueue.records import (
     stamp,
     validate,
 )
+from unit.records.record_strategies import CODECS, compressions, record_lists
 
 if TYPE_CHECKING:
     from goqueue.records.codec import Codec

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from record_strategies import CODECS, compressions, record_lists
 
 from goqueue.model.errors import BatchTooLargeError, ChecksumMismatchError
 from goqueue.records import Compression, Record, peek
 from goqueue.records.arrow import SCHEMA, to_arrow
+from unit.records.record_strategies import CODECS, compressions, record_lists
 
 if TYPE_CHECKING:
     from goqueue.records.codec import Codec

@@ -10,7 +10,6 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import CODECS, NATIVE, REFERENCE, compressions, outcome, record_lists
 
 from goqueue.model.errors import (
     BatchError,
@@ -24,6 +23,14 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression, Record, peek, validate
+from unit.records.record_strategies import (
+    CODECS,
+    NATIVE,
+    REFERENCE,
+    compressions,
+    outcome,
+    record_lists,
+)
 
 if TYPE_CHECKING:
     from goqueue.records.codec import Codec

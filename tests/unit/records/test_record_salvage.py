@@ -9,11 +9,11 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import CODECS, REFERENCE, compressions, record_lists
 
 from goqueue.records import HEADER_BYTES, Compression, Record
 from goqueue.records.compression import compress
 from goqueue.records.salvage import MAX_FAULTS, Fault
+from unit.records.record_strategies import CODECS, REFERENCE, compressions, record_lists
 
 if TYPE_CHECKING:
     from goqueue.records.codec import Codec

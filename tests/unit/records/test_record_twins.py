@@ -7,16 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import (
-    CODECS,
-    NATIVE,
-    REFERENCE,
-    compressions,
-    outcome,
-    payloads,
-    record_lists,
-    timestamps,
-)
 
 from goqueue.model.errors import (
     BatchTooLargeError,
@@ -35,6 +25,16 @@ from goqueue.records import (
     peek,
     stamp,
     validate,
+)
+from unit.records.record_strategies import (
+    CODECS,
+    NATIVE,
+    REFERENCE,
+    compressions,
+    outcome,
+    payloads,
+    record_lists,
+    timestamps,
 )
 
 if TYPE_CHECKING:

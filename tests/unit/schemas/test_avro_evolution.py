@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from schema_texts import avro_record, parsed
+
+from unit.schemas.schema_texts import avro_record, parsed
 
 BASE = avro_record(("a", "string"))
 NULLABLE = ["null", "string"]

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from schema_texts import json_object, parsed
+
+from unit.schemas.schema_texts import json_object, parsed
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 OPEN = json_object(a=STRING)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from google.protobuf import descriptor_pb2 as pb
-from schema_texts import parsed, proto
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.protobuf.parser import parse_proto
 from goqueue.schemas.protobuf.schema import ProtobufSchema
 from goqueue.schemas.protobuf.text import json_name, text_of
+from unit.schemas.schema_texts import parsed, proto
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from schema_texts import parsed, proto
+
+from unit.schemas.schema_texts import parsed, proto
 
 BASE = "message M { string a = 1; int32 b = 2; }"
 NESTED = "message M { N n = 1; message N { %s } }"

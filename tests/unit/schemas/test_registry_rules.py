@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schema_texts import avro_record, proto
 
 from goqueue.model import errors
 from goqueue.schemas import removing
@@ -16,6 +15,7 @@ from goqueue.schemas.engine import Message
 from goqueue.schemas.formats import parse
 from goqueue.schemas.model import MAX_SUBJECT_LENGTH, Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
+from unit.schemas.schema_texts import avro_record, proto
 
 ONE = avro_record(("a", "int"))
 WITH_DEFAULT = avro_record(("a", "int"), ("b", "int", 0))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from schema_texts import avro_record
 
 from goqueue.model import errors
 from goqueue.model.errors import SchemaError
@@ -16,6 +15,7 @@ from goqueue.schemas import removing
 from goqueue.schemas.contexts import ContextStates
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
+from unit.schemas.schema_texts import avro_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from schema_texts import avro_record
 
 from goqueue.model import errors
 from goqueue.schemas import contexts, removing
 from goqueue.schemas.contexts import ContextStates, Qualified, in_context, subject_of
 from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import Registry
+from unit.schemas.schema_texts import avro_record
 
 ONE, OTHER = avro_record(("a", "int")), avro_record(("a", "string"))
 USER = avro_record(("r", "R"), name="User")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from schema_texts import avro_record, json_object, parsed
 
 from goqueue.model.errors import InvalidSchemaError, SchemaTooLargeError
 from goqueue.schemas.model import MAX_SCHEMA_BYTES
+from unit.schemas.schema_texts import avro_record, json_object, parsed
 
 AVRO_TWINS = {
     "white space": (' { "type" : "string" } ', '"string"'),

@@ -11,11 +11,11 @@ import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schema_texts import avro_record, json_object, parsed, proto
 
 from goqueue.schemas.avro.tree import AvroNames
 from goqueue.schemas.avro.walk import fault_in
 from goqueue.schemas.frames import FrameFault, frame_of, indexes_of
+from unit.schemas.schema_texts import avro_record, json_object, parsed, proto
 
 PERSON = avro_record(
     ("name", "string"),

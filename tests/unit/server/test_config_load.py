@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_cases import load
 
 from goqueue.server.config import TABLE, Config
 from goqueue.server.config_kinds import Address
@@ -13,6 +12,7 @@ from goqueue.server.config_table import fold
 from goqueue.storage.config import Fsync
 from goqueue.topics.settings import SETTINGS as TOPIC_SETTINGS
 from goqueue.topics.settings import check_overrides
+from unit.server.config_cases import load
 
 if TYPE_CHECKING:
     from pathlib import Path

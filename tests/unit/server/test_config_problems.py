@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from config_cases import load, problems_of
 
 from goqueue.server.config_table import MASK, ConfigError
+from unit.server.config_cases import load, problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,6 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
-from compaction_twin import Draft, Twin, stored_batches, stored_records
 from crc32c import crc32c
 
 from goqueue.model.errors import (
@@ -31,6 +30,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from unit.storage.compaction_twin import Draft, Twin, stored_batches, stored_records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from compaction_twin import Draft, Twin, stored_records
 
 from goqueue.storage.compaction.compaction import DAY_MS, compact
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.disks import FaultyDisk, SimulatedCrash
+from unit.storage.compaction_twin import Draft, Twin, stored_records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from compaction_twin import Draft, Twin, stored_batches
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,6 +22,7 @@ from goqueue.storage.compaction.compaction import DAY_MS, Compaction
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from goqueue.storage.lookup import TimestampHit
+from unit.storage.compaction_twin import Draft, Twin, stored_batches
 
 NOW = 1_700_000_000_000
 

@@ -5,13 +5,13 @@ import base64
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scram_client import ScramClient
 
 from goqueue.access.credentials import Decoys
 from goqueue.access.keys import keys_from_password
 from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
 from goqueue.access.scram import ScramLogin, ScramState
 from goqueue.model.errors import AuthenticationFailedError
+from unit.tenancy.scram_client import ScramClient
 
 SALT = b"a salt of some bytes"
 KEYS = {

@@ -7,7 +7,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from live import (
+
+from goqueue.protocols.kafka.connection.budget import AnswerBudget, AnswerShare, RequestBudget
+from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
+from goqueue.protocols.kafka.records.fetch import FetchApi
+from goqueue.protocols.kafka.settings import ListenerSettings
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from goqueue.wire.kafka.frames import FrameReader
+from support.brokers import publish, running_broker
+from unit.protocols.kafka.live import (
     SmallApi,
     connected,
     echo_frame,
@@ -20,15 +29,6 @@ from live import (
     slow_frame,
     string,
 )
-
-from goqueue.protocols.kafka.connection.budget import AnswerBudget, AnswerShare, RequestBudget
-from goqueue.protocols.kafka.connection.deadlines import CloseReason, Deadlines
-from goqueue.protocols.kafka.records.fetch import FetchApi
-from goqueue.protocols.kafka.settings import ListenerSettings
-from goqueue.wire.kafka import produce as produce_wire
-from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.frames import FrameReader
-from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.connection import Connection

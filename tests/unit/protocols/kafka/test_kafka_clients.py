@@ -8,10 +8,10 @@ from uuid import UUID
 
 from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
-from live import SmallApi, listening, run
 
 from goqueue.protocols.kafka.registry import api
 from goqueue.wire.kafka.api_keys import ApiKey
+from unit.protocols.kafka.live import SmallApi, listening, run
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext

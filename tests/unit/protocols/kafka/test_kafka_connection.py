@@ -8,7 +8,13 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from live import (
+
+from goqueue.model.errors import OffsetOutOfRangeError
+from goqueue.protocols.kafka.connection.deadlines import CloseReason
+from goqueue.protocols.kafka.registry import api
+from goqueue.wire.kafka import produce as produce_wire
+from goqueue.wire.kafka.api_keys import ApiKey
+from unit.protocols.kafka.live import (
     SmallApi,
     connected,
     echo_frame,
@@ -23,12 +29,6 @@ from live import (
     string,
     word_of,
 )
-
-from goqueue.model.errors import OffsetOutOfRangeError
-from goqueue.protocols.kafka.connection.deadlines import CloseReason
-from goqueue.protocols.kafka.registry import api
-from goqueue.wire.kafka import produce as produce_wire
-from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext

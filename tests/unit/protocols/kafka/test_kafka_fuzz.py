@@ -9,12 +9,20 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from live import RawClient, SmallApi, connected, eventually, frame, listening, run
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import schema_of
 from support.kio_twin import every_message, kio_bytes, random_message
+from unit.protocols.kafka.live import (
+    RawClient,
+    SmallApi,
+    connected,
+    eventually,
+    frame,
+    listening,
+    run,
+)
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.listener import Listener

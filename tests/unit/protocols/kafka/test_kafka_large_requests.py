@@ -10,18 +10,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from live import (
-    SmallApi,
-    connected,
-    echo_frame,
-    eventually,
-    frame,
-    listening,
-    produce_frame,
-    run,
-    string,
-    word_of,
-)
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.connection.dispatch import MAX_SMALL_ELEMENTS, Call
@@ -39,6 +27,18 @@ from goqueue.wire.kafka.primitives import (
 )
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
+from unit.protocols.kafka.live import (
+    SmallApi,
+    connected,
+    echo_frame,
+    eventually,
+    frame,
+    listening,
+    produce_frame,
+    run,
+    string,
+    word_of,
+)
 
 KIB = 1024
 LARGE = MAX_SMALL_ELEMENTS + 1

@@ -6,10 +6,10 @@ import ssl
 import subprocess
 
 import pytest
-from live import SmallApi, connected, eventually, listening, run
 
 from goqueue.protocols.kafka.connection.deadlines import CloseReason
 from goqueue.protocols.kafka.settings import ConnectionLimits
+from unit.protocols.kafka.live import SmallApi, connected, eventually, listening, run
 
 
 def test_connections_over_the_bound_are_closed_and_the_others_stay():

@@ -5,7 +5,6 @@ import sys
 from itertools import pairwise
 
 import pytest
-from live import SmallApi, connected, frame, listening, registry_of, run
 
 from goqueue.protocols.kafka.api_reference import served_specs
 from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
@@ -16,6 +15,7 @@ from goqueue.wire.kafka.codec import encode_body
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
+from unit.protocols.kafka.live import SmallApi, connected, frame, listening, registry_of, run
 
 API_VERSIONS = ApiKey.API_VERSIONS
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from kio.schema.errors import ErrorCode
-from live import RawClient, connected, echo_frame, frame, listening, run, string, word_of
 
 from goqueue.access.mechanisms import Mechanism
 from goqueue.protocols.kafka.access.sasl import FAILED, SaslApi
@@ -16,6 +15,16 @@ from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.settings import SaslSettings
 from goqueue.wire.kafka.api_keys import ApiKey
 from support.brokers import running_broker
+from unit.protocols.kafka.live import (
+    RawClient,
+    connected,
+    echo_frame,
+    frame,
+    listening,
+    run,
+    string,
+    word_of,
+)
 
 ALICE = b"\0alice\0secret"
 
