@@ -298,7 +298,7 @@ class Broker:
 
         async def create() -> Topic:
             topic = await self.topics.create(name, count, overrides)
-            self.partitions.open_topic(topic)
+            await self.partitions.open_topic(topic)
             return topic
 
         return await self._to_the_end(create())
@@ -311,7 +311,7 @@ class Broker:
         async def create() -> None:
             settings = INTERNAL_TOPICS[name]
             topic = await self.topics.create(name, partition_count, settings, internal=True)
-            self.partitions.open_topic(topic)
+            await self.partitions.open_topic(topic)
 
         await self._to_the_end(create())
 
@@ -352,7 +352,7 @@ class Broker:
             self.growing[name] = partition_count
             try:
                 topic = await self.topics.grow(name, partition_count)
-                self.partitions.open_topic(topic)
+                await self.partitions.open_topic(topic)
             finally:
                 self.growing.pop(name, None)
             return topic

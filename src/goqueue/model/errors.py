@@ -515,6 +515,21 @@ class UnknownLeaderEpochError(TopicError):
     retriable = True
 
 
+class NotLeaderError(TopicError):
+    """The partition is not led by this node: refresh the metadata and ask its leader."""
+
+    retriable = True
+
+    def __init__(self, partition: str, leader: int | None = None, epoch: int = -1) -> None:
+        """Name the leader and its epoch, if they are known here; -1 is no epoch."""
+        where = "has no leader" if leader is None else f"is led by node {leader} in epoch {epoch}"
+        super().__init__(
+            f"{partition} is not led by this node and {where}: refresh the metadata and try again"
+        )
+        self.leader = leader
+        self.epoch = epoch
+
+
 # --- Producers ---------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from goqueue.model.errors import (
     FencedLeaderEpochError,
     InvariantError,
     LogFailedError,
+    NotLeaderError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
@@ -21,6 +22,7 @@ from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.markers import encode_marker
 from goqueue.partitions.measures import Measures
 from goqueue.partitions.partition_log import rebuilt_state
+from goqueue.partitions.role import ALONE, Following, Leading
 from goqueue.partitions.waiting import Waiters
 from goqueue.records.batch import peek
 from goqueue.runtime.tasks import in_thread
@@ -67,7 +69,10 @@ class Placed(NamedTuple):
 
 
 class Partition:
-    """A log that this broker leads.
+    """A replica on this node, and what it is to the cluster.
+
+    The leader appends; a follower refuses with `NotLeaderError`. Whether this node leads is looked
+    at in the same step as the append, so that nothing is appended in an epoch that is over.
 
     Watermarks, as everywhere `log_start <= last_stable <= high_watermark <= log_end`:
 
@@ -86,19 +91,21 @@ class Partition:
         *,
         clock: Clock,
         executor: Executor,
-        leader_epoch: int = 0,
+        role: Leading | Following = ALONE,
         schedule: FlushSchedule | None = None,
         book: CheckpointBook | None = None,
         measures: Measures | None = None,
         marks: MaintenanceMarks | None = None,
         damage: DamageReports | None = None,
     ) -> None:
-        """Lead the log in `stored`; flushes and summaries are shared with others, if there are."""
+        """Hold the log in `stored` in a role; flushes and summaries may be shared with others."""
         self.id = partition_id
         self.damage = damage or DamageReports(Metrics(""))
         self._marks = marks or MaintenanceMarks()
         self._is_marked = False
-        self.leader_epoch = leader_epoch
+        self.role = role
+        self.is_leading = isinstance(role, Leading)
+        self.leader_epoch = role.epoch
         self.log, self.state, self._snapshots = stored
         self.log.on_failure = self._note_failure
         self._book = book
@@ -130,6 +137,32 @@ class Partition:
             self._note_failure()
         elif self.log.flushed_offset < self.log.end_offset:
             self.flusher.appended()  # what a crash has left is synced as if it had just come
+
+    # --- Role ------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int) -> None:
+        """Append from now on, in this epoch."""
+        self._become(Leading(epoch))
+
+    def follow(self, leader: int | None, epoch: int) -> None:
+        """Refuse appends from now on, and let waiting readers ask the leader."""
+        self._become(Following(leader, epoch))
+        self._wake_all()
+
+    def _become(self, role: Leading | Following) -> None:
+        if role.epoch < self.leader_epoch:
+            raise InvariantError(
+                f"{self.id}: {role} comes after epoch {self.leader_epoch}, which is newer"
+            )
+        self.role = role
+        self.is_leading = isinstance(role, Leading)
+        self.leader_epoch = role.epoch
+
+    def check_leading(self) -> None:
+        """Raise `NotLeaderError` unless this node leads the partition."""
+        role = self.role
+        if not isinstance(role, Leading):
+            raise NotLeaderError(str(self.id), role.leader, role.epoch)
 
     # --- Watermarks ------------------------------------------------------------------------------
 
@@ -175,9 +208,12 @@ class Partition:
         Readers see it at once, unless the topic wants it on the disk first.
 
         Raises:
+            NotLeaderError: this node does not lead the partition; nothing was stored.
             ProducerError: the batch of an idempotent producer is out of order, or it is fenced.
             BatchError, DiskError, LogFailedError: as `Log.append` says; nothing was stored.
         """
+        if not self.is_leading:
+            self.check_leading()
         follows = self.state.follows(info)
         if follows and (known := self.state.check(info)) is not None:
             return Placed(known.first_offset, known.end_offset, duplicate=True)
@@ -200,8 +236,9 @@ class Partition:
         whether there is still something to end.
 
         Raises:
-            DiskError, LogFailedError: nothing was stored.
+            NotLeaderError, DiskError, LogFailedError: nothing was stored.
         """
+        self.check_leading()
         if self.transactions.first_of(producer_id) is None:
             return None
         now_ms = self._clock.now_ms()
@@ -254,9 +291,12 @@ class Partition:
         """The batches from `offset` on that this reader may see; None when there are none yet.
 
         Raises:
+            NotLeaderError: this node does not lead the partition any more.
             OffsetOutOfRangeError: the offset is not in the log.
             DamagedRangeError: the records there are damaged.
         """
+        if not self.is_leading:
+            self.check_leading()
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
         started_s = self._clock.monotonic_s()

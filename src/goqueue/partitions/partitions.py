@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from goqueue.model.errors import StorageError, UnknownPartitionError, UnknownTopicError
+from goqueue.model.errors import (
+    NotLeaderError,
+    StorageError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
+from goqueue.partitions.role import ABSENT
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
 from goqueue.storage.flush_schedule import MAX_WAITING, FlushSchedule
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition_log import PartitionLog
+    from goqueue.partitions.role import Role
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.shared_files import SharedFiles
@@ -41,6 +49,13 @@ PORTIONS_OPENING: Final = 2
 """More would mostly wait for each other: opening is half Python."""
 PORTIONS_CLOSING: Final = 8
 """Each waits for a few syncs, where a partition is too large for a summary."""
+
+
+class LeadershipWatch(NamedTuple):
+    """Who is told when this node begins and ceases to lead the partitions of a topic."""
+
+    on_leading: Callable[[Partition, int], Awaitable[None]]
+    on_left: Callable[[Partition], Awaitable[None]]
 
 
 class Partitions:
@@ -76,6 +91,7 @@ class Partitions:
         self._marks = marks
         self._damage = damage
         self._open: dict[TopicPartition, Partition] = {}
+        self._watches: defaultdict[str, list[LeadershipWatch]] = defaultdict(list)
         self.on_opened: Callable[[int], None] = lambda _: None
         """Told how many partitions were opened."""
 
@@ -86,18 +102,23 @@ class Partitions:
         return len(self._open)
 
     def resolve(self, partition_id: TopicPartition) -> tuple[Topic, Partition]:
-        """A partition and its topic.
+        """A partition that this node leads, and its topic.
 
         Raises:
             UnknownTopicError, UnknownPartitionError: there is none.
+            NotLeaderError: it exists and another node leads it, or none does at the moment.
         """
         topic = self._topics.catalogue.topic(partition_id.topic)
         partition = self._open.get(partition_id)
         if partition is None:
+            if 0 <= partition_id.partition < topic.partition_count:
+                raise NotLeaderError(str(partition_id))
             raise UnknownPartitionError(
                 f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, "
                 f"not {partition_id.partition}"
             )
+        if not partition.is_leading:
+            partition.check_leading()
         return topic, partition
 
     def partition(self, partition_id: TopicPartition) -> Partition:
@@ -132,16 +153,22 @@ class Partitions:
         async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
             opened = await in_thread(self._executor, partial(open_logs, portion))
             for (topic, number), stored in zip(portion, opened, strict=True):
-                self._add(TopicPartition(topic.name, number), stored)
+                await self._tell_leading(self._add(TopicPartition(topic.name, number), stored))
 
         await _in_portions(wanted, open_portion, PORTIONS_OPENING)
 
-    def open_topic(self, topic: Topic) -> None:
-        """Open every partition of a topic that is not open yet; new ones start empty."""
-        for number in range(topic.partition_count):
-            partition_id = TopicPartition(topic.name, number)
-            if partition_id not in self._open:
-                self._add(partition_id, self._open_log(topic, number, {}))
+    async def open_topic(self, topic: Topic) -> None:
+        """Open every partition of a topic that is not open yet; new ones start empty.
+
+        All are open before anything is awaited: a topic that is in the catalogue has partitions.
+        """
+        new = [
+            self._add(partition_id, self._open_log(topic, partition_id.partition, {}))
+            for partition_id in _ids(topic)
+            if partition_id not in self._open
+        ]
+        for partition in new:
+            await self._tell_leading(partition)
 
     def _open_log(
         self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
@@ -156,8 +183,8 @@ class Partitions:
             on_damage=partial(self._damage.damaged, TopicPartition(topic.name, number)),
         )
 
-    def _add(self, partition_id: TopicPartition, stored: PartitionLog) -> None:
-        self._open[partition_id] = Partition(
+    def _add(self, partition_id: TopicPartition, stored: PartitionLog) -> Partition:
+        partition = self._open[partition_id] = Partition(
             partition_id,
             stored,
             clock=self._clock,
@@ -169,6 +196,56 @@ class Partitions:
             damage=self._damage,
         )
         self.on_opened(1)
+        return partition
+
+    # --- Leadership ------------------------------------------------------------------------------
+
+    def role_of(self, partition_id: TopicPartition) -> Role:
+        """What this node is to a partition."""
+        partition = self._open.get(partition_id)
+        return ABSENT if partition is None else partition.role
+
+    async def watch(
+        self,
+        topic_name: str,
+        on_leading: Callable[[Partition, int], Awaitable[None]],
+        on_left: Callable[[Partition], Awaitable[None]],
+    ) -> None:
+        """Call back whenever this node begins or ceases to lead a partition of a topic.
+
+        `on_leading` gets the partition and its epoch: at once for those that are led now, one after
+        the other, and later whenever one is opened or led in another epoch. `on_left` is called
+        when another node leads it, or when it is deleted. Whoever makes the change waits for both.
+        """
+        watch = LeadershipWatch(on_leading, on_left)
+        self._watches[topic_name].append(watch)
+        for partition in self:
+            if partition.id.topic == topic_name and partition.is_leading:
+                await on_leading(partition, partition.leader_epoch)
+
+    async def lead(self, partition_id: TopicPartition, epoch: int) -> None:
+        """This node leads a partition, which is open, in an epoch."""
+        partition = self._open[partition_id]
+        partition.lead(epoch)
+        await self._tell_leading(partition)
+
+    async def follow(self, partition_id: TopicPartition, leader: int | None, epoch: int) -> None:
+        """Another node leads a partition, which is open here; None is none."""
+        partition = self._open[partition_id]
+        was_leading = partition.is_leading
+        partition.follow(leader, epoch)
+        if was_leading:
+            await self._tell_left(partition)
+
+    async def _tell_leading(self, partition: Partition) -> None:
+        for watch in self._watches.get(partition.id.topic, ()):
+            await watch.on_leading(partition, partition.leader_epoch)
+
+    async def _tell_left(self, partition: Partition) -> None:
+        for watch in self._watches.get(partition.id.topic, ()):
+            await watch.on_left(partition)
+
+    # --- Topics ----------------------------------------------------------------------------------
 
     def configure_topic(self, topic: Topic) -> None:
         """Let the logs of a topic follow its changed settings."""
@@ -182,19 +259,19 @@ class Partitions:
         Raises:
             UnknownTopicError: it was deleted meanwhile.
         """
-        ids = (TopicPartition(topic.name, number) for number in range(topic.partition_count))
         try:
-            return [self._open[each] for each in ids]
+            return [self._open[each] for each in _ids(topic)]
         except KeyError:
             raise UnknownTopicError(f"topic {topic.name!r} was just deleted") from None
 
     async def delete_topic(self, topic: Topic) -> None:
         """Remove a topic's partitions and their files."""
         # All at once: while the first is being removed, a topic of the same name may be made.
-        ids = [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
-        doomed = [self._open.pop(each) for each in ids if each in self._open]
-        for each in ids:
+        doomed = [self._open.pop(each) for each in _ids(topic) if each in self._open]
+        for each in _ids(topic):
             self._marks.forget(each)
+        for partition in doomed:
+            await self._tell_left(partition)
         # What refuses to go stays marked as deleted; the others go nevertheless.
         await asyncio.gather(*(each.delete() for each in doomed), return_exceptions=True)
         self.remove_files(topic.name, topic.topic_id)
@@ -238,6 +315,10 @@ class Partitions:
             (outcome,) = await asyncio.gather(partition.close(), return_exceptions=True)
             if outcome is not None:
                 logger.error("%s was not closed cleanly: %s", partition.id, outcome)
+
+
+def _ids(topic: Topic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
 
 
 async def _in_portions(

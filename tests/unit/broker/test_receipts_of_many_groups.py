@@ -92,7 +92,7 @@ def test_a_message_is_settled_once_however_many_groups_a_request_speaks_for(tmp_
         async with running_broker(tmp_path) as broker:
             settings = {"cleanup.policy": "delete", "goqueue.fsync": "always"}
             made = await broker.topics.create(QUEUE_TOPIC, 8, settings, internal=True)
-            broker.partitions.open_topic(made)
+            await broker.partitions.open_topic(made)
             await broker.create_topic("t", 1, {})
             publish(broker, "t", b"one")
             (mine,), (other,) = await handed_to(broker, "g"), await handed_to(broker, "h")

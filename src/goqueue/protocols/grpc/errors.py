@@ -53,6 +53,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     model.InternalTopicError: Told(StatusCode.PERMISSION_DENIED, 103),
     model.FencedLeaderEpochError: Told(StatusCode.ABORTED, 503),
     model.UnknownLeaderEpochError: Told(StatusCode.ABORTED, 503),
+    model.NotLeaderError: Told(StatusCode.UNAVAILABLE, 503),
     # groups
     model.GroupError: Told(StatusCode.INVALID_ARGUMENT, 204),
     model.GroupNotFoundError: Told(StatusCode.NOT_FOUND, 200),

@@ -151,6 +151,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.InternalTopicError: ErrorCode.invalid_topic_exception,
     model.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
     model.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
+    model.NotLeaderError: ErrorCode.not_leader_or_follower,
     # producers
     model.ProducerError: ErrorCode.invalid_request,
     model.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,

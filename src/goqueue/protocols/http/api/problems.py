@@ -178,6 +178,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.InternalTopicError: Kind(403, "internal_topic", "topic"),
     model.FencedLeaderEpochError: Kind(409, "fenced_leader_epoch"),
     model.UnknownLeaderEpochError: Kind(503, "unknown_leader_epoch"),
+    model.NotLeaderError: Kind(503, "not_leader"),
     # producers
     model.ProducerError: Kind(400, "producer_refused"),
     model.OutOfOrderSequenceError: Kind(409, "out_of_order_sequence", "sequence"),
