@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.records.fetch import MAX_PARTITIONS_A_FETCH
-from goqueue.protocols.kafka.topics.admin import MAX_PARTITIONS_A_REQUEST
 from goqueue.protocols.kafka.topics.creation_rate import BURST, CreationRate
 from goqueue.wire.kafka.api_keys import ApiKey
 from protocol.raw_kafka import RawKafka, fetch_fields, make_batch
@@ -121,7 +121,7 @@ def test_the_rate_fills_up_again():
 
 def test_one_request_makes_as_many_partitions_as_in_kafka(raw, name):
     stem = name("many")
-    half = MAX_PARTITIONS_A_REQUEST // 2
+    half = MAX_CREATED_PARTITIONS // 2
     topics = [
         {
             "name": f"{stem}-{number}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from goqueue.model.ids import TimestampMs
 from goqueue.runtime.clock import SystemClock
 
 
@@ -12,8 +11,8 @@ class ManualClock:
         self._monotonic_ms = now_ms
         self._boottime_ms = now_ms
 
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(self._now_ms)
+    def now_ms(self) -> int:
+        return self._now_ms
 
     def monotonic_s(self) -> float:
         return self._monotonic_ms / 1000
@@ -42,5 +41,5 @@ class ShiftedClock(SystemClock):
 
     shift_ms = 0
 
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(super().now_ms() + self.shift_ms)
+    def now_ms(self) -> int:
+        return super().now_ms() + self.shift_ms

@@ -21,7 +21,6 @@ from goqueue.groups.messages import (
     SyncRequest,
 )
 from goqueue.metrics import names
-from goqueue.metrics.registry import MAX_SERIES
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     GroupError,
@@ -29,6 +28,7 @@ from goqueue.model.errors import (
     MalformedBatchError,
     SchemaValidationError,
 )
+from goqueue.model.limits import MAX_METRIC_SERIES
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.publishing.new_messages import NewMessage
@@ -128,7 +128,7 @@ async def _prioritise(broker: Broker) -> None:
 
 def _overflow(broker: Broker) -> None:
     """More label sets than there is room for."""
-    for number in range(MAX_SERIES + 1):
+    for number in range(MAX_METRIC_SERIES + 1):
         broker.metrics.counter(names.MESSAGES_FAILED, f"no-topic-{number}", "error")
 
 

@@ -7,10 +7,15 @@ was paid and is still listed.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -55,6 +60,14 @@ ENTRY_POINTS = {
 }
 
 CYCLES: set[frozenset[str]] = set()
+
+BOUND = re.compile(r"(?:MAX|MIN)_")
+PUBLIC_BOUNDS = {
+    # To be moved into protocols/kafka/limits.py:
+    "protocols/kafka/connection/dispatch.py",
+    "protocols/kafka/records/fetch.py",
+    "protocols/kafka/records/fetch_sessions.py",
+}
 
 BANNED = {
     r"\bcomes? again\b": "is redelivered",
@@ -155,6 +168,28 @@ def test_time_is_read_through_the_runtime() -> None:
         if CLOCK.search(path.read_text(encoding="utf-8"))
     }
     assert readers <= CLOCK_READERS
+
+
+def _bounds(path: Path) -> Iterator[tuple[str, bool]]:
+    """The public bounds that a module defines, each with whether a sentence follows it."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for index, node in enumerate(body):
+        named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if named and BOUND.match(node.target.id):
+            rest = itertools.dropwhile(lambda each: isinstance(each, ast.AnnAssign), body[index:])
+            after = next(rest, None)
+            yield node.target.id, isinstance(after, ast.Expr)
+
+
+def test_bounds_that_modules_share_are_in_limits_and_say_what_happens_there() -> None:
+    bounds = {path: dict(_bounds(path)) for path in sources()}
+    elsewhere = {
+        path.relative_to(PACKAGE).as_posix()
+        for path, found in bounds.items()
+        if found and path.name != "limits.py"
+    }
+    assert elsewhere == PUBLIC_BOUNDS
+    assert not [name for found in bounds.values() for name, is_said in found.items() if not is_said]
 
 
 def test_every_module_is_used() -> None:

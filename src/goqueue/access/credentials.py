@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.access.keys import MIN_ITERATIONS, ScramKeys, keys_from_password, password_matches
+from goqueue.access.keys import ScramKeys, keys_from_password, password_matches
 from goqueue.access.mechanisms import SCRAM_HASHES, Mechanism
 from goqueue.model.errors import CorruptCredentialError, UnacceptableCredentialError
+from goqueue.model.limits import MAX_USER_NAME_BYTES, MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MAX_USER_NAME_BYTES: Final = 255
-"""In UTF-8; a longer name is refused with `UnacceptableCredentialError`."""
 SALT_BYTES: Final = 24
 
 
@@ -99,7 +98,9 @@ class Decoys:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def keys(self, name: str, mechanism: Mechanism, iterations: int = MIN_ITERATIONS) -> ScramKeys:
+    def keys(
+        self, name: str, mechanism: Mechanism, iterations: int = MIN_SCRAM_ITERATIONS
+    ) -> ScramKeys:
         """Keys that look right and that no password has."""
         return ScramKeys(
             salt=self._derive(b"salt", name, mechanism)[:SALT_BYTES],

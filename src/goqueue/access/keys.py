@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.access.mechanisms import SCRAM_HASHES
 from goqueue.model.errors import UnacceptableCredentialError
+from goqueue.model.limits import MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
     from goqueue.access.mechanisms import Mechanism
 
-MIN_ITERATIONS: Final = 4096
-"""Fewer are refused, as in Kafka; RFC 7677 asks for at least as many."""
-MAX_ITERATIONS: Final = 16384
+_MAX_ITERATIONS: Final = 16384
 """More are refused, as in Kafka: the client pays for them at every connection."""
-MAX_SALT_BYTES: Final = 1024
+_MAX_SALT_BYTES: Final = 1024
 """A longer salt is refused; every login sends it."""
 
 
@@ -39,7 +38,7 @@ class ScramKeys:
 
 
 def keys_from_password(
-    mechanism: Mechanism, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
+    mechanism: Mechanism, password: str, salt: bytes, iterations: int = MIN_SCRAM_ITERATIONS
 ) -> ScramKeys:
     """The keys of a password; takes as long as `iterations` say."""
     salted = _salted(mechanism, password, salt, iterations)
@@ -73,13 +72,13 @@ def _salted(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -
 
 
 def _check_shape(size: int, expected_size: int, salt_size: int, iterations: int) -> None:
-    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+    if not MIN_SCRAM_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise UnacceptableCredentialError(
-            f"{iterations} iterations, expected {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            f"{iterations} iterations, expected {MIN_SCRAM_ITERATIONS} to {_MAX_ITERATIONS}"
         )
-    if not 0 < salt_size <= MAX_SALT_BYTES:
+    if not 0 < salt_size <= _MAX_SALT_BYTES:
         raise UnacceptableCredentialError(
-            f"a salt of {salt_size} bytes, expected 1 to {MAX_SALT_BYTES}"
+            f"a salt of {salt_size} bytes, expected 1 to {_MAX_SALT_BYTES}"
         )
     if size != expected_size:
         raise UnacceptableCredentialError(

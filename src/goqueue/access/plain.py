@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from goqueue.model.errors import AuthenticationFailedError
-
-MAX_MESSAGE_BYTES: Final = 8192
-"""A longer message fails the login, of whatever mechanism it is."""
+from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
 
 
 class PlainLogin(NamedTuple):
@@ -26,7 +24,7 @@ def parse_plain(message: bytes) -> PlainLogin:
     Raises:
         AuthenticationFailedError: it is no such message, or asks to act as somebody else.
     """
-    if len(message) > MAX_MESSAGE_BYTES:
+    if len(message) > MAX_SASL_MESSAGE_BYTES:
         raise AuthenticationFailedError("a PLAIN message over the limit")
     try:
         acting_as, user, password = message.decode().split("\0")

@@ -7,8 +7,8 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.access.plain import MAX_MESSAGE_BYTES
 from goqueue.model.errors import AuthenticationFailedError
+from goqueue.model.limits import MAX_SASL_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from goqueue.access.keys import ScramKeys
@@ -77,7 +77,7 @@ def server_final(signature: bytes) -> str:
 
 
 def _text(message: bytes) -> str:
-    if len(message) > MAX_MESSAGE_BYTES:
+    if len(message) > MAX_SASL_MESSAGE_BYTES:
         raise AuthenticationFailedError("a SCRAM message over the limit")
     try:
         return message.decode()

@@ -23,13 +23,13 @@ from goqueue.access.credentials import (
     has_password,
     new_user,
 )
-from goqueue.access.keys import MIN_ITERATIONS
 from goqueue.cluster.metadata import ABSENT, Committed, Condition, Delete, Put
 from goqueue.model.errors import (
     MetadataUnavailableError,
     UnacceptableCredentialError,
     UnknownCredentialError,
 )
+from goqueue.model.limits import MIN_SCRAM_ITERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_USERS: Final = 10_000
+_MAX_USERS: Final = 10_000
 """A further one is refused with `UnacceptableCredentialError`."""
 
 _PREFIX: Final = "users/"
@@ -118,7 +118,7 @@ class Users:
             keys = known.user.keys.get(mechanism)
             if keys is not None:
                 return keys.iterations
-        return MIN_ITERATIONS
+        return MIN_SCRAM_ITERATIONS
 
     # --- Changes ----------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class Users:
                 if keys is None and mechanism not in user.keys:
                     raise UnknownCredentialError(f"there is no {mechanism} credential to delete")
                 user = user.with_keys(mechanism, keys)
-            if known is None and len(self._known) >= MAX_USERS:
-                raise UnacceptableCredentialError(f"there are {MAX_USERS} users, and no more fit")
+            if known is None and len(self._known) >= _MAX_USERS:
+                raise UnacceptableCredentialError(f"there are {_MAX_USERS} users, and no more fit")
             await self._write(user)
 
     async def _make_initial(self, name: str, password: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_IN_FLIGHT: Final = 5
+_MAX_IN_FLIGHT: Final = 5
 """Batches of one partition; as many as a broker remembers, to recognise one that is sent again."""
 
 _SEQUENCES: Final = 1 << 31
@@ -142,7 +142,7 @@ class Lane(Generic[T]):
 
     @property
     def _most_in_flight(self) -> int:
-        return MAX_IN_FLIGHT if self._is_known else 1
+        return _MAX_IN_FLIGHT if self._is_known else 1
 
     def take(self, now_s: float) -> Batch[T] | None:
         """The next batch to send, numbered; None when none is due. Needs an identity."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from goqueue.client.delivered_messages import Delivered
 
-MAX_IN_FLIGHT: Final = 2
+_MAX_IN_FLIGHT: Final = 2
 """Frames that are sent and not answered. Others wait, and grow."""
-MAX_FRAME: Final = 1000
+_MAX_FRAME: Final = 1000
 """Messages of one frame."""
 
 _GIVES_BACK: Final = frozenset({pb.VERDICT_NACK, pb.VERDICT_RELEASE, pb.VERDICT_RETURN})
@@ -147,13 +147,13 @@ class Acknowledger:
             self._waiting.append(frame)
             self._on_work()
         frame.messages.append(message)
-        if len(frame.messages) >= MAX_FRAME:
+        if len(frame.messages) >= _MAX_FRAME:
             del self._open[acknowledgement]
         return frame
 
     def next_frame(self, session: int) -> pb.SubscribeSettle | None:
         """What is to be sent now; None when there is nothing, or enough is under way."""
-        if not self._waiting or len(self._in_flight) >= MAX_IN_FLIGHT:
+        if not self._waiting or len(self._in_flight) >= _MAX_IN_FLIGHT:
             return None
         frame = self._waiting.popleft()
         if self._open.get(frame.acknowledgement) is frame:

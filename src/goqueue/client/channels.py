@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from grpc import StatusCode, aio, ssl_channel_credentials
 
 from goqueue.client.errors import ClientClosedError, from_call
-from goqueue.client.settings import MAX_BACKOFF_S
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.model.limits import MAX_CLIENT_BACKOFF_S
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", int(MAX_BACKOFF_S * 1000)),
+    ("grpc.max_reconnect_backoff_ms", int(MAX_CLIENT_BACKOFF_S * 1000)),
 )
 
 

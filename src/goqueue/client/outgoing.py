@@ -9,7 +9,7 @@ from goqueue.client.accumulator import Identity
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import BatchTooLargeError, UnknownPartitionError
 from goqueue.model.partitioning import key_hash
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ TOPIC_AGE_S: Final = 60.0
 """How long a topic's number of partitions is believed; keys of a topic that has grown move to their
 new partitions after that."""
 
-MAX_TOPICS: Final = 10_000
+_MAX_TOPICS: Final = 10_000
 """Topics whose number of partitions is remembered; then all are looked up anew."""
 
 
@@ -108,7 +108,7 @@ class Producer:
             lambda stubs: stubs.admin.DescribeTopic, pb.TopicRequest(name=topic), pb.Topic
         )
         before = self._topics.get(topic)
-        if len(self._topics) >= MAX_TOPICS:
+        if len(self._topics) >= _MAX_TOPICS:
             self._topics.clear()
         known = self._topics[topic] = KnownTopic(
             topic,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFETCH: Final = 500
-MAX_PREFETCH: Final = 5000
+_MAX_PREFETCH: Final = 5000
 _MAX_BATCH: Final = 500
 _MODES: Final = {"shared": pb.ASSIGNMENT_SHARED, "exclusive": pb.ASSIGNMENT_EXCLUSIVE}
 _IN_A_ROW: Final = 128
@@ -162,8 +162,8 @@ def queue_join(
     """
     if assignment not in _MODES:
         raise ValueError(f"assignment: {assignment!r} is not one of {', '.join(_MODES)}")
-    if not 1 <= prefetch <= MAX_PREFETCH:
-        raise ValueError(f"prefetch: {prefetch} is not 1 to {MAX_PREFETCH}")
+    if not 1 <= prefetch <= _MAX_PREFETCH:
+        raise ValueError(f"prefetch: {prefetch} is not 1 to {_MAX_PREFETCH}")
     visibility_ms = to_ms(visibility)
     if visibility_ms == 0:
         raise ValueError("visibility: a message is a member's for a millisecond or more")

@@ -6,11 +6,12 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from goqueue.model.limits import MAX_CLIENT_BACKOFF_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9000"
-MAX_BACKOFF_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,5 +52,5 @@ class ClientSettings:
 
     def backoff_s(self, failures: int) -> float:
         """How long to wait after so many failures: between half of it and all of it."""
-        whole: float = min(self.backoff_ms / 1000 * 2 ** max(failures - 1, 0), MAX_BACKOFF_S)
+        whole: float = min(self.backoff_ms / 1000 * 2 ** max(failures - 1, 0), MAX_CLIENT_BACKOFF_S)
         return whole * (0.5 + random.random() / 2)  # noqa: S311 - jitter, not a secret

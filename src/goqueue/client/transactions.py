@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_BUFFERED: Final = 1000
+_MAX_BUFFERED: Final = 1000
 """Messages that wait in a transaction before they are sent; then the publisher waits for that."""
-MAX_BUFFERED_BYTES: Final = 1024 * 1024
+_MAX_BUFFERED_BYTES: Final = 1024 * 1024
 
 
 class AsyncTransaction:
@@ -182,7 +182,7 @@ class AsyncTransaction:
         )
         for name, content in item.headers:
             message.headers.add(name=name, value=content)
-        return self._waiting_count >= MAX_BUFFERED or self._waiting_bytes >= MAX_BUFFERED_BYTES
+        return self._waiting_count >= _MAX_BUFFERED or self._waiting_bytes >= _MAX_BUFFERED_BYTES
 
     async def flush(self) -> None:
         """Send what waits. It counts with the commit.

@@ -12,10 +12,10 @@ from typing import Final
 from goqueue.configs.coordinated_setting_table import (
     ASSIGNMENT_INTERVAL_MS,
     KINDS,
-    MAX_ASSIGNMENT_INTERVAL_MS,
 )
 from goqueue.configs.fixed_settings import FIXED
-from goqueue.topics.setting import MAX_INT, MAX_LONG, Effect, Setting, is_share, number, switch
+from goqueue.model.limits import MAX_ASSIGNMENT_INTERVAL_MS
+from goqueue.topics.setting import INT_MAX, LONG_MAX, Effect, Setting, is_share, number, switch
 from goqueue.topics.setting_table import SETTINGS
 
 _MINUTE_MS: Final = 60_000
@@ -94,8 +94,8 @@ _FOR_TOPICS: Final = (
 
 PRODUCER_EXPIRY: Final = "producer.id.expiration.ms"
 COMPACTION_INTERVAL: Final = "log.cleaner.backoff.ms"
-MAX_CONNECTIONS: Final = "max.connections"
-MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
+CONNECTIONS_SETTING: Final = "max.connections"
+CONNECTIONS_PER_IP_SETTING: Final = "max.connections.per.ip"
 
 _DYNAMIC: Final = (
     BrokerSetting(
@@ -120,7 +120,7 @@ _DYNAMIC: Final = (
     ),
     BrokerSetting(
         number(
-            MAX_CONNECTIONS,
+            CONNECTIONS_SETTING,
             10_000,
             1,
             "How many connections of Kafka clients there may be; a further one is closed.",
@@ -130,8 +130,8 @@ _DYNAMIC: Final = (
     ),
     BrokerSetting(
         number(
-            MAX_CONNECTIONS_PER_IP,
-            MAX_INT,
+            CONNECTIONS_PER_IP_SETTING,
+            INT_MAX,
             1,
             "How many connections there may be from one address; a further one is closed.",
             kind="int",
@@ -144,7 +144,7 @@ _DYNAMIC: Final = (
 def _throttle(name: str, what: str) -> BrokerSetting:
     documentation = f"How many bytes {what} in a second; shown once it was set, as in Kafka."
     note = "a partition has one replica, in one data folder"
-    return _ignored(number(name, MAX_LONG, 0, documentation, note=note, is_hidden=True))
+    return _ignored(number(name, LONG_MAX, 0, documentation, note=note, is_hidden=True))
 
 
 def _assignment_interval(kind: str) -> BrokerSetting:
@@ -216,7 +216,7 @@ _IGNORED: Final = (
     _ignored(
         number(
             "max.connection.creation.rate",
-            MAX_INT,
+            INT_MAX,
             0,
             "How many connections are accepted in a second.",
             kind="int",

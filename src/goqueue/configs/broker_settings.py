@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.groups.service import OFFSETS_PARTITIONS
 from goqueue.groups.settings import GroupSettings
-from goqueue.storage.open_files import MAX_OPEN_SEGMENTS
+from goqueue.model.limits import MAX_OPEN_SEGMENTS
 from goqueue.tracing.store import TracingSettings
 from goqueue.transactions.service import TRANSACTIONS_PARTITIONS
 from goqueue.transactions.settings import TransactionSettings

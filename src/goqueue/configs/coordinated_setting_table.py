@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.settings import GroupSettings
+from goqueue.model.limits import MAX_ASSIGNMENT_INTERVAL_MS
 from goqueue.topics.setting import Effect, Setting, number
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ KINDS: Final = (CONSUMER, STREAMS)
 """How the names of the settings of one kind of group begin."""
 
 ASSIGNMENT_INTERVAL_MS: Final = 1000
-MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
-"""`group.consumer.max.assignment.interval.ms` and that of Streams; a longer one is refused."""
 
 _DEFAULTS: Final = GroupSettings()
 

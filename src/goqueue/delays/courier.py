@@ -47,7 +47,7 @@ BATCH_BYTES: Final = 512 * 1024
 """Of what is appended to a partition at once; a single message may be larger."""
 AHEAD_MS: Final = 2500
 """So long before they are due, messages are read."""
-MAX_CACHED_BYTES: Final = 64 * 1024 * 1024
+_MAX_CACHED_BYTES: Final = 64 * 1024 * 1024
 """Of messages read ahead; more are read when they are due."""
 _RECORD_BYTES: Final = 400
 """What a record costs beside its bytes, roughly."""
@@ -129,7 +129,7 @@ class Courier:
 
     def keep(self, delayed_id: int, record: Record) -> None:
         """Hold on to a message that has just been stored and is due before the next reading."""
-        if self._cached_bytes < MAX_CACHED_BYTES:
+        if self._cached_bytes < _MAX_CACHED_BYTES:
             self._cache[delayed_id] = record
             self._cached_bytes += _size(record)
 
@@ -144,7 +144,7 @@ class Courier:
         self._read_until_ms = self._intake.keep_until_ms = until_ms
         wanted = [each for _, each in soon if each not in self._cache]
         for start in range(0, len(wanted), ROUND):
-            if self._cached_bytes >= MAX_CACHED_BYTES:
+            if self._cached_bytes >= _MAX_CACHED_BYTES:
                 return
             portion = wanted[start : start + ROUND]
             records = await in_thread(self._executor, partial(self._store.read, portion))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topic
 
-MAX_HALF_DONE: Final = 10_000
+_MAX_HALF_DONE: Final = 10_000
 """Batches of which only the delayed messages are known to be stored. Of more, the oldest is
 forgotten; should its producer send it again after all, its delayed messages come twice."""
 _SEQUENCES: Final = 1 << 31
@@ -131,7 +131,7 @@ class DelayIntake:
         """A delayed message is stored whose batch may not be."""
         self._half_done.setdefault(key, {})[number] = (delayed_id, due_ms)
         self._half_done.move_to_end(key)
-        while len(self._half_done) > MAX_HALF_DONE:
+        while len(self._half_done) > _MAX_HALF_DONE:
             self._half_done.popitem(last=False)
 
     def restore(self, waiting: Waiting, delayed_id: int, last_sequence: int) -> None:

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
-MAX_MEMBERS: Final = 100_000
+_MAX_MEMBERS: Final = 100_000
 """Members whose places are kept; at the bound, those whose session has ended are looked for."""
 
-MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+_MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 """Of all partitions together; a poll stops reading there, and the next goes on."""
 _EACH_BYTES: Final = 1024 * 1024
 """Of one partition, so that one poll has something of each."""
@@ -159,7 +159,7 @@ class Memberships:
                 session_timeout_ms=session_timeout_ms,
             ),
         )
-        if len(self._members) >= MAX_MEMBERS:
+        if len(self._members) >= _MAX_MEMBERS:
             self._forget_ended()
         self._members[group_id, member.member_id] = member
         return member
@@ -294,7 +294,7 @@ class Memberships:
     # --- Reading ---------------------------------------------------------------------------------
 
     async def poll(
-        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = _MAX_POLLED_BYTES
     ) -> Polled:
         """A heartbeat, and `read`."""
         if member.auto is None:
@@ -304,7 +304,7 @@ class Memberships:
         return await self.read(member, limit=limit, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
 
     async def read(
-        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = MAX_POLLED_BYTES
+        self, member: Member, *, limit: int, max_wait_ms: int, max_bytes: int = _MAX_POLLED_BYTES
     ) -> Polled:
         """Up to `limit` messages of the member's partitions, waiting for the first.
 

@@ -29,11 +29,11 @@ from goqueue.groups.encoding import (
 from goqueue.groups.member_memory import check_ids, held_by
 from goqueue.groups.messages import JOINING_EPOCH
 from goqueue.groups.offsets import OffsetStore
-from goqueue.groups.stats import MAX_DURATIONS, GroupStats
+from goqueue.groups.stats import GroupStats
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvalidGroupIdError, InvariantError, TooManyGroupsError
-from goqueue.model.limits import MAX_ID_CHARS
+from goqueue.model.limits import MAX_ID_CHARS, MAX_REBALANCE_DURATIONS
 from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class GroupRegistry:
         self.memory = memory
         self.settings_of = settings_of or (lambda _: settings)
         self.slots: dict[str, Slot] = {}
-        self.stats = GroupStats(durations_ms=deque(maxlen=MAX_DURATIONS))
+        self.stats = GroupStats(durations_ms=deque(maxlen=MAX_REBALANCE_DURATIONS))
         """The sum over all groups, also those that are gone."""
         self.timers: Timers[str] = Timers()
         self.transactions: dict[int, set[str]] = {}

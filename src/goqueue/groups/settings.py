@@ -9,9 +9,6 @@ from typing import Final
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
-MAX_STANDBYS: Final = 10
-"""Standbys of one task; more are refused."""
-
 
 class MigrationPolicy(StrEnum):
     """Which groups with members may change between the classic and the KIP-848 protocol."""

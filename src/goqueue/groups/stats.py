@@ -11,9 +11,6 @@ from typing import Final, TypeAlias
 SMOOTHING: Final = 0.3
 """Weight of the newest duration in the moving average."""
 
-MAX_DURATIONS: Final = 10_000
-"""Durations that are kept until somebody takes them out; of more, the oldest go."""
-
 
 OnRebalance: TypeAlias = Callable[[str, int, str, int | None], None]
 """Group, number of the rebalance, and its reason; or how long it took, when it is over."""

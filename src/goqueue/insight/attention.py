@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 
-MAX_SHOWN: Final = 20
+_MAX_SHOWN: Final = 20
 """Further ones are counted in one last line."""
 _OF_A_KIND: Final = 5
 """Lines about the same trouble in several places; the rest of them is one line."""
@@ -90,9 +90,9 @@ def attention(
     ):
         found += _few(list(rule))
     found.sort(key=lambda each: _ORDER[each.severity])
-    if len(found) > MAX_SHOWN:
-        rest = len(found) - MAX_SHOWN + 1
-        found[MAX_SHOWN - 1 :] = [
+    if len(found) > _MAX_SHOWN:
+        rest = len(found) - _MAX_SHOWN + 1
+        found[_MAX_SHOWN - 1 :] = [
             Attention("info", f"And {rest} more", "Look at the pages one by one.", "/console")
         ]
     return found

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
-MAX_TRACKED: Final = 10_000
+_MAX_TRACKED: Final = 10_000
 """Pairs of a group and a topic that are looked at; of the others only the lag is known."""
-MAX_LOOKUPS: Final = 200
+_MAX_LOOKUPS: Final = 200
 """Messages whose time is read in one look. Those beyond it have their turn in the next ones; until
 then the message before them counts, so that an age is too large rather than too small."""
 _AT_ONCE: Final = 100
@@ -123,7 +123,7 @@ class Backlogs:
             await asyncio.sleep(0)
             for line in group_lag(self._services, group.group_id):
                 pair = (group.group_id, line.topic)
-                if pair in lines or len(lines) < MAX_TRACKED:
+                if pair in lines or len(lines) < _MAX_TRACKED:
                     lines.setdefault(pair, []).append(line)
         return lines
 
@@ -173,7 +173,7 @@ class Backlogs:
                 known = self._known.get((group_id, _place(each))) if each.lag else None
                 if each.lag and (known is None or known.offset != each.position):
                     wanted.append((known.look if known else 0, group_id, each))
-        due = heapq.nsmallest(MAX_LOOKUPS, wanted, key=lambda each: each[0])
+        due = heapq.nsmallest(_MAX_LOOKUPS, wanted, key=lambda each: each[0])
         places = list({(_place(each), each.position) for _, _, each in due})
         if not places:
             return

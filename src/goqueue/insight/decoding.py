@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.schemas.registry import Registry
     from goqueue.schemas.service import Schemas
 
-MAX_DECODED_BYTES: Final = 256 * 1024
+_MAX_DECODED_BYTES: Final = 256 * 1024
 """Larger values are not decoded: whoever wants them whole decodes them on their side."""
 
 
@@ -53,8 +53,8 @@ def _decoded(registry: Registry, topic: str, record: Record) -> Decoded | str | 
         schema_id = _schema_id(registry, frame)
         if schema_id is None:
             return None
-        if len(value) > MAX_DECODED_BYTES:
-            return f"the value has {len(value)} bytes, up to {MAX_DECODED_BYTES} are decoded"
+        if len(value) > _MAX_DECODED_BYTES:
+            return f"the value has {len(value)} bytes, up to {_MAX_DECODED_BYTES} are decoded"
         schema = registry.schema(schema_id)
         begin, indexes = frame.begin, [0]
         if schema.type is SchemaType.PROTOBUF and frame.indexes_at is not None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STEP_S: Final = 5.0
 POINTS: Final = 360
 """Of each line; older ones are forgotten: half an hour."""
-MAX_GROUPS: Final = 200
+_MAX_GROUPS: Final = 200
 """Groups with a history; of more, those in which nothing happened for the longest have none."""
 _MINUTE: Final = 12
 """Points in a minute, over which latencies are measured."""
@@ -225,12 +225,12 @@ class History:
             lines.published.add(appends)
             if commits or appends:
                 self._groups.move_to_end(group_id)
-        while len(self._groups) > MAX_GROUPS:
+        while len(self._groups) > _MAX_GROUPS:
             self._groups.popitem(last=False)
         return sum(lag for lag, *_ in sums.values())
 
     def _lanes_served(self) -> dict[str, tuple[int, ...]]:
-        groups = itertools.islice(filter(is_listed, self._services.queues), MAX_GROUPS)
+        groups = itertools.islice(filter(is_listed, self._services.queues), _MAX_GROUPS)
         return {
             group.group_id: tuple(lane.served for lane in group.lane_stats()) for group in groups
         }

@@ -21,14 +21,13 @@ from typing import Final, TypeAlias
 from goqueue.metrics import names
 from goqueue.metrics.kinds import Combine, CounterName, Definition, GaugeName, HistogramName
 from goqueue.model.errors import GoQueueError
+from goqueue.model.limits import MAX_METRIC_SERIES
 
 Labels: TypeAlias = tuple[str, ...]
 
 OVERFLOW: Final = "other"
 """Stands for every label of the series that a metric has no room for."""
 
-MAX_SERIES: Final = 1000
-"""Label sets of one metric, unless the settings say otherwise; all further ones become one."""
 
 SLICE_S: Final = 0.005
 """How long `read_in_turns` works before it lets others have the event loop."""
@@ -133,7 +132,7 @@ class Metrics:
     """Everything that this node records and knows about itself."""
 
     def __init__(
-        self, node_id: str, *, max_series: int = MAX_SERIES, partition_label: bool = False
+        self, node_id: str, *, max_series: int = MAX_METRIC_SERIES, partition_label: bool = False
     ) -> None:
         self._node_id = node_id
         self._max_series = max_series

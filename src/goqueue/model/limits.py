@@ -1,4 +1,8 @@
-"""Every bound of the product that is not a setting, with what happens when it is reached."""
+"""Bounds that are not settings and that several modules share, with what happens at each.
+
+Those of a protocol or of schemas are in the `limits.py` of their package. A bound of one module is
+private and stands beside its use.
+"""
 
 from typing import Final
 
@@ -45,3 +49,75 @@ MAX_METADATA_TRANSACTION_BYTES: Final = 1024 * 1024
 
 MAX_METADATA_SESSIONS: Final = 10_000
 """Open sessions of one metadata store; a further one is refused the same way."""
+
+MAX_USER_NAME_BYTES: Final = 255
+"""One user name, in UTF-8; a longer one is refused with `UnacceptableCredentialError`."""
+
+MIN_SCRAM_ITERATIONS: Final = 4096
+"""Iterations of a salted password. Fewer are refused, as in Kafka; RFC 7677 asks for at least as
+many."""
+
+MAX_SASL_MESSAGE_BYTES: Final = 8192
+"""One SASL message of a client, of any mechanism; a longer one fails the login."""
+
+MAX_CLIENT_BACKOFF_S: Final = 1.0
+"""The longest pause of our client between two attempts to reach a broker."""
+
+MAX_STANDBY_REPLICAS: Final = 10
+"""Standby replicas of one Streams task; a setting with more is refused."""
+
+MAX_REBALANCE_DURATIONS: Final = 10_000
+"""Rebalance durations that wait for the next scrape; of more, the oldest is dropped."""
+
+MAX_METRIC_SERIES: Final = 1000
+"""Label sets of one metric, unless `metrics_max_series` says otherwise; all further ones share one
+series."""
+
+MAX_PIPELINE_REPORT_BYTES: Final = 256 * 1024
+"""One report of a Spark pipeline; a larger one is refused."""
+
+MAX_REASON_CHARS: Final = 1000
+"""The reason of a rejected delivery; a longer one of a client is refused, one of ours is cut."""
+
+MAX_LANE_WEIGHT: Final = 1000
+"""Messages that one lane may deliver in a row while others wait; a larger weight is refused."""
+
+MAX_DELIVERIES: Final = 250
+"""Deliveries of one message before it is dead-lettered: they are counted in one byte. A larger
+setting is refused."""
+
+MAX_VISIBILITY_MS: Final = 12 * 3600 * 1000
+"""The longest visibility timeout of a delivery; a longer one is refused."""
+
+MAX_CACHED_RECORD_BYTES: Final = 32 * 1024 * 1024
+"""Decoded batches that a reader of records holds, and bytes that one delivery reads; the batch used
+least recently is dropped."""
+
+MAX_LOGS_AWAITING_FLUSH: Final = 256
+"""Logs that wait for their flush interval; with more, all of them are flushed now."""
+
+MAX_OPEN_SEGMENTS: Final = 512
+"""Segments of all logs with open descriptors. A sealed one has up to three: its batches and two
+mapped indexes. At the bound the one that was not used for the longest is closed."""
+
+MAX_TOPIC_PARTITIONS: Final = 10_000
+"""Partitions of one topic; more are refused with `InvalidPartitionCountError`."""
+
+MAX_RING_SPANS: Final = 100_000
+"""Spans that the ring of recent traces may be configured to hold; a larger setting is refused."""
+
+MAX_LISTED_TRACES: Final = 1000
+"""Traces of one search; a larger `limit` is refused."""
+
+MAX_SERIES_TRANSACTIONS: Final = 10_000
+"""Transactions of one atomic commit; more are refused, so that the decision is one record batch."""
+
+MAX_SERIES_PARTITIONS: Final = 1_000_000
+"""Partitions of all transactions of one atomic commit, each counted for each; more are refused
+likewise."""
+
+MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
+"""`group.consumer.max.assignment.interval.ms` and that of Streams; a longer interval is refused."""
+
+MAX_PIPELINE_BYTES: Final = 256 * 1024
+"""One file that describes a Spark pipeline; a larger one is refused unread."""

@@ -13,11 +13,11 @@ from goqueue.model.errors import InvalidRegularExpressionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_PROGRAM: Final = 2000
+_MAX_PROGRAM: Final = 2000
 """Instructions that a pattern may compile to; `(a{1,100}){1,100}` has more, and is refused. Each
 character of a text can cost as many steps."""
 
-MAX_MEMORY_BYTES: Final = 256 * 1024
+_MAX_MEMORY_BYTES: Final = 256 * 1024
 """For the states of one pattern. Beyond it RE2 goes on without them, which is sooner done than to
 build states that are never met again."""
 
@@ -47,16 +47,16 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = MAX_MEMORY_BYTES
+    options.max_mem = _MAX_MEMORY_BYTES
     try:
         compiled = re2.compile(pattern, options)
     except (re2.error, UnicodeError) as error:
         raise InvalidRegularExpressionError(
             f"the pattern {pattern[:300]!r} does not compile as an RE2 expression: {error}"
         ) from error
-    if compiled.programsize > MAX_PROGRAM:
+    if compiled.programsize > _MAX_PROGRAM:
         raise InvalidRegularExpressionError(
             f"the pattern {pattern[:300]!r} is too large: it compiles to {compiled.programsize} "
-            f"instructions, {MAX_PROGRAM} are allowed; repeat less, or less often"
+            f"instructions, {_MAX_PROGRAM} are allowed; repeat less, or less often"
         )
     return compiled

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_REPORTED: Final = 1000
+_MAX_REPORTED: Final = 1000
 """Damaged places that are remembered as reported. Of more, the one not met for the longest is
 forgotten, and is reported again when somebody reads it."""
 
@@ -121,7 +121,7 @@ class DamageReports:
         known = (report.kind, report.place, key)
         with self._lock:
             is_new = known not in self._known
-            if is_new and len(self._known) >= MAX_REPORTED:
+            if is_new and len(self._known) >= _MAX_REPORTED:
                 self._known.popitem(last=False)
             self._known[known] = report
             self._known.move_to_end(known)

@@ -15,7 +15,7 @@ from goqueue.model.errors import CorruptQueueStateError, InvariantError
 if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
 
-MAX_RANGES: Final = 10_000
+_MAX_RANGES: Final = 10_000
 """Of one partition. At the bound the two oldest become one, which counts until all of it is gone:
 then a few messages less are shown than there are, until retention has passed it."""
 _RANGE: Final = struct.Struct(">qqq")
@@ -44,7 +44,7 @@ class HiddenOffsets:
                 self._ranges[-1] = (before[0], end, before[2] + hidden)
                 return
         self._ranges.append((first, end, hidden))
-        if len(self._ranges) > MAX_RANGES:
+        if len(self._ranges) > _MAX_RANGES:
             one, other = self._ranges[:2]
             self._ranges[:2] = [(one[0], other[1], one[2] + other[2])]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from goqueue.records.record import Headers, Record
 
-MAX_RUNS: Final = 4_000_000
+_MAX_RUNS: Final = 4_000_000
 """Runs of one partition, 16 to 32 bytes each. Beyond it messages wait in the normal lane, in which
 they are delivered as all others; `LaneIndex.demoted` counts them."""
 
@@ -57,7 +57,7 @@ class LaneIndex:
     every run lies between them.
     """
 
-    def __init__(self, max_runs: int = MAX_RUNS) -> None:
+    def __init__(self, max_runs: int = _MAX_RUNS) -> None:
         self._max_runs = max_runs
         self._start = 0
         self._end = 0

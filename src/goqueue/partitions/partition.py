@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from goqueue.storage.flush_schedule import FlushSchedule
     from goqueue.storage.region import Region
 
-MAX_SUMMARISED_BYTES: Final = 4096
+_MAX_SUMMARISED_BYTES: Final = 4096
 """What follows from a log goes into its summary up to this size; more gets a file of its own."""
 
 
@@ -421,7 +421,7 @@ class Partition:
             return False
         started_s = self._clock.monotonic_s()
         state = snapshot.encode()
-        if len(state) > MAX_SUMMARISED_BYTES:
+        if len(state) > _MAX_SUMMARISED_BYTES:
             return False
         summary = self.log.summary(state)
         await self.flusher.flush_to(summary.checkpoint.recovery_point)

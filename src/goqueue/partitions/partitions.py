@@ -14,13 +14,14 @@ from goqueue.model.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
 from goqueue.partitions.role import ABSENT
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
-from goqueue.storage.flush_schedule import MAX_WAITING, FlushSchedule
+from goqueue.storage.flush_schedule import FlushSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -82,7 +83,7 @@ class Partitions:
         self._disk = shared.disk
         self._clock = clock
         self._executor = executor
-        max_waiting = min(shared.open_files.limit, MAX_WAITING)
+        max_waiting = min(shared.open_files.limit, MAX_LOGS_AWAITING_FLUSH)
         sync_all = partial(self._disk.sync_all, folder.parent)
         self._schedule = FlushSchedule(executor, max_waiting, sync_all)
         self.book = CheckpointBook(self._disk, folder.parent / BOOK_FILE, folder)

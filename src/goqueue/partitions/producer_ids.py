@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.cluster.metadata import ABSENT, Committed, Condition, Put
 from goqueue.model.errors import InvariantError, MetadataUnavailableError
-from goqueue.model.ids import ProducerId
 
 if TYPE_CHECKING:
     from goqueue.cluster.metadata import MetadataStore
@@ -27,18 +26,18 @@ class ProducerIds:
         self._end = 0
         self._reserving = asyncio.Lock()
 
-    async def allocate(self) -> ProducerId:
+    async def allocate(self) -> int:
         """An id that nobody has."""
         return self.take(await self.peek())
 
-    async def peek(self) -> ProducerId:
+    async def peek(self) -> int:
         """The id that would be given next. It is nobody's until it is taken, before an await."""
         async with self._reserving:
             if self._next == self._end:
                 await self._reserve()
-        return ProducerId(self._next)
+        return self._next
 
-    def take(self, producer_id: ProducerId) -> ProducerId:
+    def take(self, producer_id: int) -> int:
         """Give out the id that `peek` has just shown."""
         if producer_id != self._next or self._next == self._end:
             raise InvariantError(f"producer id {producer_id} is not the next one, {self._next}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REMEMBERED_BATCHES: Final = 5
 """As many as a producer may have in flight, so that each of them can be recognised again."""
 
-MAX_PRODUCERS: Final = 50_000
+_MAX_PRODUCERS: Final = 50_000
 """Per partition; beyond it the one that has been silent longest is forgotten."""
 
 _SEQUENCES: Final = 1 << 31
@@ -131,7 +131,7 @@ class ProducerSequences:
         if not info.is_control:
             first, last = _sequences(info)
             state.batches.append(SequencedBatch(first, last, info.base_offset, info.next_offset))
-        while len(self._producers) > MAX_PRODUCERS:
+        while len(self._producers) > _MAX_PRODUCERS:
             self._producers.popitem(last=False)
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:

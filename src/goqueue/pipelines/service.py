@@ -35,9 +35,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 PIPELINES_TOPIC: Final = internal_topics.PIPELINES
-MAX_PIPELINES: Final = 1000
+_MAX_PIPELINES: Final = 1000
 """A report of one more is refused with `TooManyPipelinesError`; those of others are replaced."""
-MAX_REPORT_BYTES: Final = 256 * 1024
 LOST_AFTER: Final = 3
 """Intervals without a report, after which a pipeline that should run is said to be lost."""
 LOST: Final = "lost"
@@ -130,9 +129,9 @@ class Pipelines:
         """
 
         async def decide() -> _Decision[PipelineReport]:
-            if name not in self._reports and len(self._reports) >= MAX_PIPELINES:
+            if name not in self._reports and len(self._reports) >= _MAX_PIPELINES:
                 raise TooManyPipelinesError(
-                    f"there are {MAX_PIPELINES} pipelines: delete those that are not needed "
+                    f"there are {_MAX_PIPELINES} pipelines: delete those that are not needed "
                     "any more"
                 )
             fields = {each: getattr(said, each) for each in PipelineFields.__struct_fields__}

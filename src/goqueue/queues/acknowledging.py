@@ -15,10 +15,11 @@ from goqueue.model.errors import (
     ReceiptError,
     UnknownReceiptError,
 )
+from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode
+from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.receipt_owners import MOST_LOOKS, owner
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topics
 
     _Accepted: TypeAlias = defaultdict[str, defaultdict[TopicIdPartition, list[int]]]
-
-MAX_REASON_CHARS: Final = 1000
 
 
 class AckServices(Protocol):

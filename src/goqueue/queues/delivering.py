@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import CoordinatorUnavailableError
+from goqueue.model.limits import MAX_CACHED_RECORD_BYTES, MAX_REASON_CHARS
 from goqueue.partitions.damage import describe
 from goqueue.partitions.partition import Isolation
 from goqueue.partitions.waiting import Waiter
-from goqueue.queues.acknowledging import MAX_REASON_CHARS
 from goqueue.queues.acquired_batch import Portion, cut, take_expired
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.decisions import doom
@@ -20,7 +20,6 @@ from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.runs import runs_of
 from goqueue.queues.start import isolation_of
 from goqueue.queues.whole_batches import cut_whole, round_up
-from goqueue.reading.record_reader import MAX_CACHED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
 
-MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
+_MAX_POLLED_BYTES: Final = 50 * 1024 * 1024
 _SEED_BYTES: Final = 16
 _STEP_S: Final = 0.5
 """How long an owner of partitions waits before it looks whether it still is one."""
@@ -94,7 +93,7 @@ class Deliverer:
         limit: int,
         max_wait_ms: int,
         visibility_ms: int | None = None,
-        max_bytes: int = MAX_POLLED_BYTES,
+        max_bytes: int = _MAX_POLLED_BYTES,
     ) -> list[Delivery]:
         """Up to `limit` messages for a member, the most urgent first, waiting for the first.
 
@@ -118,7 +117,7 @@ class Deliverer:
         limit: int,
         max_wait_ms: int,
         visibility_ms: int | None = None,
-        max_bytes: int = MAX_POLLED_BYTES,
+        max_bytes: int = _MAX_POLLED_BYTES,
     ) -> list[tuple[Run, list[Record]]]:
         """`poll`, in runs of messages of one partition and one lane. Raises like it."""
         await self._services.queue_members.heartbeat(member)
@@ -373,7 +372,7 @@ class Deliverer:
             partition,
             ranges,
             opened=opened,
-            max_bytes=MAX_CACHED_BYTES,
+            max_bytes=MAX_CACHED_RECORD_BYTES,
             isolation=isolation_of(group.settings),
         )
         return Portion(partition, queue, key, reservation, loaded, back=list(loaded.rest))

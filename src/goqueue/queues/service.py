@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 QUEUE_TOPIC: Final = internal_topics.QUEUE_STATE
 QUEUE_PARTITIONS: Final = 8
-MAX_GROUPS: Final = 100_000
+_MAX_GROUPS: Final = 100_000
 """In one partition of the queue state topic; one more is refused."""
 
 
@@ -96,7 +96,7 @@ class Queues:
         self._making = asyncio.Lock()
         self._waiters: dict[str, Waiters] = {}
         self._partition_count = QUEUE_PARTITIONS
-        self.max_groups = MAX_GROUPS
+        self.max_groups = _MAX_GROUPS
 
     async def start(self) -> None:
         """Load every group that is stored."""

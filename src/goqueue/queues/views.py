@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
 
-MAX_COUNTED: Final = 100_000
+_MAX_COUNTED: Final = 100_000
 """Messages that are ready are counted up to here: further on every run of a lane would have to be
 looked at, however many there are."""
 _STEP: Final = 1024
@@ -61,8 +61,8 @@ class QueueView:
 
     @property
     def ready(self) -> int:
-        """Messages that somebody could be handed now, up to `MAX_COUNTED` of each lane."""
-        return sum(self.queue.line.ready(self.readable_to, MAX_COUNTED))
+        """Messages that somebody could be handed now, up to `_MAX_COUNTED` of each lane."""
+        return sum(self.queue.line.ready(self.readable_to, _MAX_COUNTED))
 
 
 def queue_views(queues: Queues, group: QueueGroup) -> list[QueueView]:
@@ -89,7 +89,7 @@ def lane_views(view: QueueView) -> list[LaneView]:
     """The lanes of one partition, the most urgent first."""
     until = view.readable_to
     flying = _in_flight(view)
-    ready = view.queue.line.ready(until, MAX_COUNTED)
+    ready = view.queue.line.ready(until, _MAX_COUNTED)
     return [
         LaneView(count, flying[lane], _oldest(view, lane, until) if count else None)
         for lane, count in enumerate(ready)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from goqueue.storage.region import Chunk, Region
     from goqueue.tracing.log_groups import LogGroupTraces
 
-MAX_DAMAGED_RANGES: Final = 100
+_MAX_DAMAGED_RANGES: Final = 100
 """How many damaged stretches one read steps over; then it returns what it has, if anything."""
 _USUAL_BYTES: Final = 4096
 """More than most messages have."""
 _LEAST_BYTES: Final = 64 * 1024
-MAX_HELD_REGIONS: Final = 16
+_MAX_HELD_REGIONS: Final = 16
 """Regions that a fetch holds between finding and reading. A region keeps a file open, and a request
 may name more partitions than the process may open files: of the others it keeps the length alone,
 and finds them again when it is their turn."""
@@ -212,7 +212,7 @@ class Fetcher:
             if item.length:
                 left_bytes -= item.length
                 found_count += 1
-                if found_count > MAX_HELD_REGIONS:
+                if found_count > _MAX_HELD_REGIONS:
                     item.region = None
             found.append(item)
         return found
@@ -239,7 +239,7 @@ class Fetcher:
         """Where the records begin, past any damage at the place asked for."""
         assert item.partition is not None
         offset = item.read.offset if start is None else start
-        for _ in range(MAX_DAMAGED_RANGES):
+        for _ in range(_MAX_DAMAGED_RANGES):
             try:
                 return item.partition.find(offset, max_bytes, isolation)
             except DamagedRangeError as damage:

@@ -18,7 +18,7 @@ from goqueue.model.errors import (
     DamagedRangeError,
     OffsetOutOfRangeError,
 )
-from goqueue.model.limits import MAX_BATCH_BYTES
+from goqueue.model.limits import MAX_BATCH_BYTES, MAX_CACHED_RECORD_BYTES
 from goqueue.model.ranges import around
 from goqueue.partitions.partition import Isolation
 from goqueue.records import check_records, decode_readable
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from goqueue.records.salvage import Fault
 
 READ_BYTES: Final = 256 * 1024
-MAX_CACHED_BYTES: Final = 32 * 1024 * 1024
 _ROW_BYTES: Final = 200
 """What an opened record, or a header of one, costs beside its bytes, roughly."""
 _LEAST_BYTES: Final = 16
@@ -347,7 +346,7 @@ class RecordReader:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        while self._kept_bytes > MAX_CACHED_BYTES and len(self._kept) > 1:
+        while self._kept_bytes > MAX_CACHED_RECORD_BYTES and len(self._kept) > 1:
             (other, base), dropped = self._kept.popitem(last=False)
             self._kept_bytes -= dropped.kept_bytes
             dropped.kept_bytes = 0

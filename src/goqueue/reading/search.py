@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from goqueue.reading.time_range import Span
     from goqueue.runtime.clock import Clock
 
-MAX_READ_BYTES: Final = 8 * 1024 * 1024
+_MAX_READ_BYTES: Final = 8 * 1024 * 1024
 """Read by one call, but for the last window of it."""
-MAX_TIME_S: Final = 0.2
-MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+_MAX_TIME_S: Final = 0.2
+_MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Of the messages of one answer, each counted up to `SHOWN_BYTES`; one is returned in any case."""
 SHOWN_BYTES: Final = 64 * 1024
 _FIRST_WINDOW: Final = 16 * 1024
@@ -98,10 +98,10 @@ class Search:
             StorageError: the disk refuses.
         """
         scans = [self._scan(topic_name, span) for span in spans]
-        deadline_s = self._clock.monotonic_s() + MAX_TIME_S
+        deadline_s = self._clock.monotonic_s() + _MAX_TIME_S
         while (scan := self._next(scans)) is not None:
             await self._advance(scan)
-            if self._read_bytes >= MAX_READ_BYTES:
+            if self._read_bytes >= _MAX_READ_BYTES:
                 break
             if self._clock.monotonic_s() >= deadline_s:
                 break
@@ -178,7 +178,7 @@ class Search:
         ]
         heapq.heapify(heap)
         merged: list[Hit] = []
-        left_bytes = MAX_PAGE_BYTES
+        left_bytes = _MAX_PAGE_BYTES
         while heap and len(merged) < self._limit and (left_bytes > 0 or not merged):
             _, number = heapq.heappop(heap)
             hits = scans[number].hits

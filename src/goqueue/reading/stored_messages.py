@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from goqueue.records.opening import Room
     from goqueue.records.salvage import Fault
 
-MAX_OPENED_BYTES: Final = 16 * 1024 * 1024
+_MAX_OPENED_BYTES: Final = 16 * 1024 * 1024
 """Messages of one partition in one answer, decompressed. What goes beyond it comes with the next
 read; one message is returned whatever its size."""
 _HEADER_BYTES: Final = 64
@@ -99,7 +99,7 @@ async def messages_of(
     """
     place = fetched.read.partition
     messages: list[StoredMessage] = []
-    left = _Left(limit, MAX_OPENED_BYTES)
+    left = _Left(limit, _MAX_OPENED_BYTES)
     for position, info in visible_batches(fetched):
         if info.last_offset < fetched.read.offset:
             continue

@@ -29,7 +29,7 @@ from goqueue.records.columns import Columns, wrap_columns
 from goqueue.records.compression import Compression, compress
 from goqueue.records.opening import open_section
 from goqueue.records.salvage import Fault, Readable, salvage
-from goqueue.records.section import MAX_I32, MAX_I64, MIN_I64
+from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,8 +96,8 @@ class Codec:
         if last_offset_delta is None:
             last_offset_delta = least_delta
         if (
-            not MIN_I64 <= base_offset <= MAX_I64 - last_offset_delta
-            or not MIN_I64 <= base_timestamp <= MAX_I64
+            not I64_MIN <= base_offset <= I64_MAX - last_offset_delta
+            or not I64_MIN <= base_timestamp <= I64_MAX
             or last_offset_delta < max(least_delta, 0)
         ):
             raise MalformedBatchError(
@@ -231,7 +231,7 @@ class Codec:
         from_offset: int | None = None,
         until_offset: int | None = None,
         check_crc: bool = True,
-        limit_bytes: int = MAX_I32,
+        limit_bytes: int = I32_MAX,
     ) -> Columns:
         """The records of all batches in `buffer`, as a fetch returns them, as columns.
 
@@ -249,8 +249,8 @@ class Codec:
             BatchTooLargeError: there is more than `limit_bytes` in `buffer`.
             BatchError: each way in which bytes are not an acceptable batch has its own class.
         """
-        first = MIN_I64 if from_offset is None else from_offset
-        end = MAX_I64 if until_offset is None else until_offset
+        first = I64_MIN if from_offset is None else from_offset
+        end = I64_MAX if until_offset is None else until_offset
         sections: list[Section] = []
         next_offset: int | None = None
         position = total_bytes = 0

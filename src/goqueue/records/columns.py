@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchTooLargeError
-from goqueue.records.section import MAX_I32
+from goqueue.records.section import I32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,9 +119,9 @@ def _ends(lengths: Iterable[int]) -> bytes:
     for length in lengths:
         total += length
         ends.append(total)
-    if total > MAX_I32:
+    if total > I32_MAX:
         raise BatchTooLargeError(
-            f"a column of {total} bytes; decode fewer batches at a time, at most {MAX_I32} bytes"
+            f"a column of {total} bytes; decode fewer batches at a time, at most {I32_MAX} bytes"
         )
     return array("i", ends).tobytes()
 

@@ -19,7 +19,7 @@ from goqueue.model.limits import (
 )
 from goqueue.records.batch import HEADER_BYTES
 from goqueue.records.compression import Compression, decompress
-from goqueue.records.section import LEAST_RECORD_BYTES, MAX_I64, Section
+from goqueue.records.section import I64_MAX, LEAST_RECORD_BYTES, Section
 
 if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
@@ -72,7 +72,7 @@ def open_section(
         BatchError: each way in which bytes are not an acceptable batch has its own class.
     """
     room = room or room_for(info.size_bytes)
-    if info.last_offset > MAX_I64:
+    if info.last_offset > I64_MAX:
         raise MalformedBatchError(f"the last offset {info.last_offset} is out of range")
     stored = memoryview(buffer)[position + HEADER_BYTES : position + info.size_bytes]
     codec = Compression.of(info.compression) if info.compression else Compression.NONE

@@ -21,7 +21,7 @@ from goqueue.model.errors import (
 )
 from goqueue.records.columns import build_columns
 from goqueue.records.record import Headers, Record
-from goqueue.records.section import LEAST_HEADER_BYTES, MAX_I32, MAX_I64, MIN_I64
+from goqueue.records.section import I32_MAX, I64_MAX, I64_MIN, LEAST_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def encode_records(
     max_timestamp = _check_timestamps(records, base_timestamp)
     previous = base_offset - 1
     for offset, timestamp, key, value, headers in records:
-        if not previous < offset <= base_offset + MAX_I32:
+        if not previous < offset <= base_offset + I32_MAX:
             raise MalformedRecordError(
                 f"offset {offset} after {previous} in a batch that starts at {base_offset}"
             )
@@ -122,8 +122,8 @@ def _check_timestamps(records: Sequence[Record], base_timestamp: int) -> int:
     timestamps = [record[1] for record in records]
     least, largest = min(timestamps), max(timestamps)
     if (
-        min(least, least - base_timestamp) < MIN_I64
-        or max(largest, largest - base_timestamp) > MAX_I64
+        min(least, least - base_timestamp) < I64_MIN
+        or max(largest, largest - base_timestamp) > I64_MAX
     ):
         raise MalformedRecordError(
             f"timestamps from {least} to {largest} do not fit a batch based at {base_timestamp}"
@@ -191,7 +191,7 @@ def _decode_record(
         raise MalformedRecordError(
             f"offset delta {offset_delta} after {last_delta}, at most {section.last_offset_delta}"
         )
-    if not MIN_I64 <= timestamp <= MAX_I64:
+    if not I64_MIN <= timestamp <= I64_MAX:
         raise MalformedRecordError(f"timestamp {timestamp} is out of range")
     if section.append_time is not None:
         timestamp = section.append_time

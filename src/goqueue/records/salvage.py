@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from goqueue.records.record import Record
     from goqueue.records.section import Section
 
-MAX_SALVAGED: Final = 200_000
+_MAX_SALVAGED: Final = 200_000
 """Records of one batch that are looked for. What a larger batch holds behind them is lost: the
 search must not hold up others."""
-MAX_FAULTS: Final = 16
+_MAX_FAULTS: Final = 16
 """Records of one batch that are stepped over. At one more the rest of the batch is lost."""
 _BLOCK: Final = 1000
 """Records that are decoded together, as long as all of them decode."""
@@ -85,7 +85,7 @@ def salvage(
                 headers += len(row[0].headers)
                 continue
             faults += 1
-            if not may_step_over or faults > MAX_FAULTS:
+            if not may_step_over or faults > _MAX_FAULTS:
                 return Readable(found, _faults(section, found, reason, is_dense=is_dense))
     return Readable(found, _faults(section, found, reason, is_dense=is_dense))
 
@@ -96,7 +96,7 @@ def _bounds(section: Section) -> tuple[Sequence[int], bool]:
     bounds = array("q", [0])
     position = 0
     try:
-        for _ in range(min(section.record_count, MAX_SALVAGED)):
+        for _ in range(min(section.record_count, _MAX_SALVAGED)):
             length, start = read_varint(data, position)
             position = start + length
             if length < 0 or position > len(data):

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from goqueue.records.record import Record
 
-MIN_I64: Final = -(2**63)
-MAX_I64: Final = 2**63 - 1
-MAX_I32: Final = 2**31 - 1
+I64_MIN: Final = -(2**63)
+I64_MAX: Final = 2**63 - 1
+I32_MAX: Final = 2**31 - 1
 
 INTERFACE: Final = 2
 """Counts the changes of what is below; a compiled codec of another count is not used."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-from goqueue.model.ids import TimestampMs
-
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 """Where there is none, as on macOS, the monotonic clock stands in: a suspended machine then looks
 as if its wall clock had jumped."""
@@ -15,7 +13,7 @@ as if its wall clock had jumped."""
 class Clock(Protocol):
     """Where every timestamp and every deadline comes from."""
 
-    def now_ms(self) -> TimestampMs:
+    def now_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump when the machine's clock is set."""
         ...
 
@@ -31,8 +29,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(time.time_ns() // 1_000_000)
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
         return time.monotonic()

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 ANY_CONTEXT: Final = ":*:"
 """A prefix of subjects that stands for all contexts."""
-MAX_CONTEXTS: Final = 1000
-"""A schema for one more is refused with `SchemaOperationNotPermittedError`."""
 _IN_KEY: Final = {"schema": 1, "ids": 0}
 """Where keys of entries that name no subject have their context, if it is not the default."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidSchemaError, SchemaTooLargeError
-from goqueue.schemas.model import MAX_SCHEMA_BYTES, SchemaType
+from goqueue.schemas.limits import MAX_SCHEMA_BYTES
+from goqueue.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

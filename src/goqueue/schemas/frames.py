@@ -20,7 +20,7 @@ _ID_MAGIC: Final = 0
 _GUID_MAGIC: Final = 1
 _ID_BYTES: Final = 5
 _GUID_BYTES: Final = 17
-MAX_INDEXES: Final = 100
+_MAX_INDEXES: Final = 100
 """How deep a message type may be nested in its file; a longer list is no list of indexes."""
 
 
@@ -102,7 +102,7 @@ def indexes_of(data: bytes, at: int) -> tuple[list[int], int]:
     count, at = _zigzag(data, at)
     if count == 0:
         return [0], at
-    if not 0 < count <= MAX_INDEXES:
+    if not 0 < count <= _MAX_INDEXES:
         raise FrameFault(f"{count} message indexes behind the schema's id")
     indexes = []
     for _ in range(count):

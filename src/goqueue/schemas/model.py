@@ -7,21 +7,11 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-MAX_SCHEMA_BYTES: Final = 1_000_000
-"""Of one schema's text; a longer one is refused with `SchemaTooLargeError`."""
-MAX_DEPENDENCIES: Final = 200
-"""Schemas that one schema may stand on, directly or not; with more it is invalid."""
-MAX_COMPARISONS: Final = 100_000
-"""Pairs of parts that two schemas are compared by, a second's worth or two. A schema that needs
-more, such as a union of thousands where there was one of thousands, is invalid."""
-MAX_SUBJECT_LENGTH: Final = 1000
-MAX_VERSION: Final = 2**31 - 1
 
 
 class SchemaType(StrEnum):

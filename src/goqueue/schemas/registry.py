@@ -22,18 +22,16 @@ from goqueue.model.errors import (
     SchemaVersionNotFoundError,
     SubjectNotFoundError,
 )
-from goqueue.schemas.contexts import MAX_CONTEXTS, ContextStates, Qualified, in_context
+from goqueue.schemas.contexts import ContextStates, Qualified, in_context
 from goqueue.schemas.engine import LocalEngine, WholeSchema
-from goqueue.schemas.model import (
+from goqueue.schemas.limits import (
+    MAX_CONTEXTS,
     MAX_DEPENDENCIES,
-    MAX_SUBJECT_LENGTH,
+    MAX_SUBJECT_CHARS,
     MAX_VERSION,
-    Dependency,
-    Level,
-    Mode,
-    Reference,
-    Schema,
+    MAX_VERSIONS,
 )
+from goqueue.schemas.model import Dependency, Level, Mode, Reference, Schema
 from goqueue.schemas.state import (
     DEFAULT_CONTEXT,
     Entry,
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from goqueue.schemas.state import RegistryState
 
 LATEST: Final = -1
-MAX_VERSIONS: Final = 100_000
-"""Of all subjects together; one more is refused with `SchemaOperationNotPermittedError`."""
 
 _T = TypeVar("_T")
 
@@ -392,8 +388,8 @@ def check_subject(subject: str) -> None:
         InvalidSubjectError: it is empty, too long, or holds what cannot be written.
     """
     is_named = bool(Qualified.of(subject).name)
-    if not is_named or len(subject) > MAX_SUBJECT_LENGTH or not subject.isprintable():
+    if not is_named or len(subject) > MAX_SUBJECT_CHARS or not subject.isprintable():
         raise InvalidSubjectError(
-            f"The specified subject '{subject[:80]}' is not valid: 1 to {MAX_SUBJECT_LENGTH} "
+            f"The specified subject '{subject[:80]}' is not valid: 1 to {MAX_SUBJECT_CHARS} "
             "printable characters"
         )

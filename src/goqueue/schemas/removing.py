@@ -17,8 +17,9 @@ from goqueue.model.errors import (
     SubjectSoftDeletedError,
 )
 from goqueue.schemas.contexts import Qualified
+from goqueue.schemas.limits import MAX_VERSIONS
 from goqueue.schemas.model import Level, Mode
-from goqueue.schemas.registry import LATEST, MAX_VERSIONS, Decided, check_subject
+from goqueue.schemas.registry import LATEST, Decided, check_subject
 from goqueue.schemas.state import gone, level_entry, mode_entry, schema_gone, version_entry
 
 if TYPE_CHECKING:

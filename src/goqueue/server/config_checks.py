@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from goqueue.access.credentials import MAX_USER_NAME_BYTES, check_user_name
+from goqueue.access.credentials import check_user_name
 from goqueue.model.errors import UnacceptableCredentialError
+from goqueue.model.limits import MAX_USER_NAME_BYTES
 from goqueue.server.config import TABLE, Config
 from goqueue.server.config_node import ClientAuth
 from goqueue.server.config_table import Problem

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from goqueue.groups.settings import MAX_STANDBYS, GroupSettings, MigrationPolicy
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS
+from goqueue.groups.settings import GroupSettings, MigrationPolicy
+from goqueue.model.limits import MAX_DELIVERIES, MAX_STANDBY_REPLICAS, MAX_VISIBILITY_MS
 from goqueue.server.config_kinds import DAY, MINUTE, SECOND, YEAR, Choice, Duration, Size, Whole
 from goqueue.server.config_table import setting
 from goqueue.transactions.settings import TransactionSettings
@@ -126,14 +126,14 @@ class GroupsSection:
     )
     streams_standby_count: int = setting(
         _GROUPS.streams_standby_count,
-        Whole(0, MAX_STANDBYS),
+        Whole(0, MAX_STANDBY_REPLICAS),
         "Standbys of each task of a Streams group that has state, each in another process.",
         name="streams_standby_replicas",
         kafka="group.streams.num.standby.replicas",
     )
     streams_max_standby_count: int = setting(
         _GROUPS.streams_max_standby_count,
-        Whole(0, MAX_STANDBYS),
+        Whole(0, MAX_STANDBY_REPLICAS),
         "The most that `streams.num.standby.replicas` of a group may be.",
         name="streams_max_standby_replicas",
         kafka="group.streams.max.standby.replicas",

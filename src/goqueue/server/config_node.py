@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from goqueue.access.mechanisms import Mechanism
-from goqueue.metrics.registry import MAX_SERIES
+from goqueue.model.limits import MAX_METRIC_SERIES
 from goqueue.partitions.upkeep import MaintenanceSettings
 from goqueue.protocols.kafka.settings import ListenerSettings, SaslSettings
 from goqueue.server.config_kinds import (
@@ -284,7 +284,7 @@ class MetricsSection:
         False, Switch(), "Sizes and offsets of each partition, not only of each topic."
     )
     max_series: int = setting(
-        MAX_SERIES,
+        MAX_METRIC_SERIES,
         Whole(10, 1_000_000),
         "Label sets of one metric; those beyond it are shown as one, named `other`.",
     )

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from goqueue.model.limits import MAX_RING_SPANS
 from goqueue.server.config_kinds import Choice, Share, Size, Switch, Whole, Word
 from goqueue.server.config_table import setting
 from goqueue.tracing.files import FileLimits
-from goqueue.tracing.ring import MAX_RING_SPANS, RING_SPANS
+from goqueue.tracing.ring import RING_SPANS
 from goqueue.tracing.store import TracingSettings
 
 _TRACING: Final = TracingSettings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from goqueue.configs.broker_setting_table import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
+from goqueue.configs.broker_setting_table import CONNECTIONS_PER_IP_SETTING, CONNECTIONS_SETTING
 from goqueue.configs.broker_settings import BrokerSettings
 from goqueue.groups.settings import GroupSettings
 from goqueue.partitions.upkeep import MaintenanceSettings
@@ -107,8 +107,8 @@ def kafka_listener(config: Config, tls: ssl.SSLContext | None) -> ListenerSettin
 
 def connection_limits(configs: BrokerConfigs, settings: ListenerSettings) -> ConnectionLimits:
     """How many connections there may be: what was set at run time, or else at the start."""
-    total = configs.changed(MAX_CONNECTIONS)
-    per_ip = configs.changed(MAX_CONNECTIONS_PER_IP)
+    total = configs.changed(CONNECTIONS_SETTING)
+    per_ip = configs.changed(CONNECTIONS_PER_IP_SETTING)
     return ConnectionLimits(
         settings.max_connections if total is None else total,
         settings.max_connections_per_ip if per_ip is None else per_ip,

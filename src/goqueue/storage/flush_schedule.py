@@ -17,6 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from goqueue.model.errors import DiskError
+from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,6 @@ PORTION: Final = 32
 PORTIONS_AT_A_TIME: Final = 4
 """Portions under way at a time. Others wait, so that syncs which publishers wait for find a free
 thread."""
-MAX_WAITING: Final = 256
-"""Logs that wait for their interval; with more, all of them are flushed now."""
 
 
 MANY: Final = 64
@@ -61,7 +60,7 @@ class FlushSchedule:
     def __init__(
         self,
         executor: Executor | None = None,
-        max_waiting: int = MAX_WAITING,
+        max_waiting: int = MAX_LOGS_AWAITING_FLUSH,
         sync_all: Callable[[], bool] | None = None,
     ) -> None:
         """Flush in `executor`; `sync_all` syncs all files at once and says whether it could."""

@@ -17,10 +17,9 @@ import threading
 from collections import OrderedDict
 from typing import Final, Protocol
 
-MAX_OPEN_SEGMENTS: Final = 512
-"""Segments of all logs with open descriptors. A sealed one has up to three: its batches and two
-mapped indexes. At the bound the one that was not used for the longest is closed."""
-MIN_OPEN_SEGMENTS: Final = 8
+from goqueue.model.limits import MAX_OPEN_SEGMENTS
+
+_MIN_OPEN_SEGMENTS: Final = 8
 """However few files the process may open."""
 _UNSYNCED_FACTOR: Final = 2
 """Unsynced segments, which have one descriptor each, may be so many times as many; then the one
@@ -46,7 +45,7 @@ def open_segments_within(descriptor_limit: int | None) -> int:
     if descriptor_limit is None:
         return MAX_OPEN_SEGMENTS
     share = descriptor_limit // (_SHARE_OF_LIMIT * _DESCRIPTORS_A_SEGMENT)
-    return max(min(share, MAX_OPEN_SEGMENTS), MIN_OPEN_SEGMENTS)
+    return max(min(share, MAX_OPEN_SEGMENTS), _MIN_OPEN_SEGMENTS)
 
 
 class OpenFiles:

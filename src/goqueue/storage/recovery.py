@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import BatchError, ForeignFileError
-from goqueue.model.ids import TimestampMs
 from goqueue.records.batch import HEADER_BYTES, MAGIC, peek_header
 from goqueue.storage.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from goqueue.storage.epochs import EpochStart, LeaderEpochs
@@ -234,7 +233,7 @@ class _Tail:
             or segment.base_offset != summary.checkpoint.recovery_segment
         ):
             return None
-        segment.created_ms = TimestampMs(summary.created_ms)
+        segment.created_ms = summary.created_ms
         return summary.newest
 
     def _ended(self, segment: Segment, sealed_at: int) -> None:

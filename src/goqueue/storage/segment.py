@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from goqueue.model.errors import BatchError, DiskFullError
-from goqueue.model.ids import NO_TIMESTAMP, TimestampMs
+from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.records.batch import HEADER, HEADER_BYTES, MAGIC, peek_header
 from goqueue.storage.indexes import IndexPaths, SegmentIndexes
 from goqueue.storage.naming import LOG, OFFSET_INDEX, TIME_INDEX, segment_path
@@ -193,7 +193,7 @@ class Segment:
         if self.created_ms == NO_TIMESTAMP:
             first = self.first_timestamp
             dated = 0 <= first <= now_ms
-            self.created_ms = TimestampMs(first if dated else self.modified_ms(now_ms))
+            self.created_ms = first if dated else self.modified_ms(now_ms)
         return self.created_ms
 
     @property

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from goqueue.storage.shared_files import SharedFiles
 
 
-MAX_TIMED_LOOKUPS: Final = 1000
+_MAX_TIMED_LOOKUPS: Final = 1000
 """Of one log, until somebody takes them out; the time that more of them took is not noted."""
 
 
@@ -58,7 +58,7 @@ class StoreStats:
     def note_time_lookup(self, took_s: float) -> None:
         """Count a search by time."""
         self.time_lookups += 1
-        if len(self.time_lookups_s) < MAX_TIMED_LOOKUPS:
+        if len(self.time_lookups_s) < _MAX_TIMED_LOOKUPS:
             self.time_lookups_s.append(took_s)
 
 

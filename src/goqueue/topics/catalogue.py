@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import is_internal_topic
+from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.topics.settings import TopicSettings, check_overrides
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.metadata import MetadataStore, Operation, Revision
 
-MAX_PARTITIONS: Final = 10_000
-"""Of one topic; more are refused with `InvalidPartitionCountError`."""
 
 _PREFIX: Final = "topics/"
 _DELETED: Final = "deleted-topics/"
@@ -200,9 +199,9 @@ class Topics:
                 f"topic {name!r} collides with topic {other!r}: names that differ only in '.' and "
                 "'_' are the same in the names of metrics; choose another name"
             )
-        if not 1 <= partition_count <= MAX_PARTITIONS:
+        if not 1 <= partition_count <= MAX_TOPIC_PARTITIONS:
             raise InvalidPartitionCountError(
-                f"{partition_count} partitions, expected 1 to {MAX_PARTITIONS}"
+                f"{partition_count} partitions, expected 1 to {MAX_TOPIC_PARTITIONS}"
             )
         check_overrides(overrides)
         stored = _StoredTopic(str(uuid4()), partition_count, dict(overrides))
@@ -241,10 +240,10 @@ class Topics:
             InvalidPartitionCountError: not more than it has, or too many.
         """
         topic = self._changeable(name)
-        if not topic.partition_count < partition_count <= MAX_PARTITIONS:
+        if not topic.partition_count < partition_count <= MAX_TOPIC_PARTITIONS:
             raise InvalidPartitionCountError(
                 f"topic {name!r} has {topic.partition_count} partitions and can only be given more "
-                f"(at most {MAX_PARTITIONS}), not {partition_count}"
+                f"(at most {MAX_TOPIC_PARTITIONS}), not {partition_count}"
             )
         return topic
 

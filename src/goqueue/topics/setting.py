@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-MAX_INT: Final = (1 << 31) - 1
-MAX_LONG: Final = (1 << 63) - 1
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 """Without the underscores and the digits of other scripts that Python takes."""
@@ -73,7 +73,7 @@ def number(
     is_hidden: bool = False,
 ) -> Setting:
     """A whole number in a range, or one of a few `also` outside of it."""
-    largest = MAX_INT if kind == "int" else MAX_LONG
+    largest = INT_MAX if kind == "int" else LONG_MAX
     top = largest if high is None else high
     others = tuple(also)
 
@@ -81,7 +81,7 @@ def number(
         value = whole_number(text)
         return value is not None and (low <= value <= top or value in others)
 
-    expected = f"a whole number from {low}" + ("" if top == MAX_LONG else f" to {top}")
+    expected = f"a whole number from {low}" + ("" if top == LONG_MAX else f" to {top}")
     expected += "".join(f", or {other}" for other in others)
     return Setting(
         name, str(default), expected, accepts, documentation, kind, effect, note, is_hidden

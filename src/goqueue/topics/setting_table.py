@@ -9,7 +9,7 @@ from typing import Final
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.storage.config import Fsync
 from goqueue.topics.setting import (
-    MAX_LONG,
+    LONG_MAX,
     Effect,
     Setting,
     choice,
@@ -76,7 +76,7 @@ _RETENTION: Final = (
     ),
     number(
         "max.compaction.lag.ms",
-        MAX_LONG,
+        LONG_MAX,
         1,
         "After how long a record is compacted, however little there is to compact.",
     ),
@@ -193,7 +193,7 @@ _DURABILITY: Final = (
     ),
     number(
         "flush.messages",
-        MAX_LONG,
+        LONG_MAX,
         1,
         "After how many records that are not on the disk the next is acknowledged only when it "
         "is; 1 is every record.",
@@ -273,7 +273,7 @@ _BATCHES: Final = (
     ),
     number(
         "message.timestamp.before.max.ms",
-        MAX_LONG,
+        LONG_MAX,
         0,
         "How far behind the broker's clock records may be dated; others are refused.",
     ),

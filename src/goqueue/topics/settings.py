@@ -11,14 +11,14 @@ from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression
 from goqueue.storage.compaction.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
-from goqueue.topics.setting import MAX_LONG, items
+from goqueue.topics.setting import LONG_MAX, items
 from goqueue.topics.setting_table import SETTINGS, SchemaValidation
 from goqueue.topics.timestamp_limits import TimestampLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_COMPRESSION_LEVEL: Final = 9
+_MAX_COMPRESSION_LEVEL: Final = 9
 """Higher levels, up to 22 in Kafka, are taken as this one: a batch is compressed while others wait,
 some 60 ms a megabyte at this level and 2 s at the highest."""
 
@@ -64,7 +64,7 @@ class TopicSettings:
         level = self.number(name) if name in SETTINGS else None
         if level is None or (self.codec is Compression.GZIP and level < 0):
             return None
-        return min(level, MAX_COMPRESSION_LEVEL)
+        return min(level, _MAX_COMPRESSION_LEVEL)
 
     def is_on(self, name: str) -> bool:
         """The value in force of a setting that is true or false."""
@@ -84,8 +84,8 @@ class TopicSettings:
             self.number(f"message.timestamp.{side}.max.ms") for side in ("after", "before")
         )
         return TimestampLimits(
-            None if after_ms == MAX_LONG else after_ms,
-            None if before_ms == MAX_LONG else before_ms,
+            None if after_ms == LONG_MAX else after_ms,
+            None if before_ms == LONG_MAX else before_ms,
         )
 
     @cached_property
@@ -126,7 +126,7 @@ class TopicSettings:
         return CompactionLimits(
             float(self.text("min.cleanable.dirty.ratio")),
             self.number("min.compaction.lag.ms"),
-            None if max_lag_ms == MAX_LONG else max_lag_ms,
+            None if max_lag_ms == LONG_MAX else max_lag_ms,
         )
 
     @property

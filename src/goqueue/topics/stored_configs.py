@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from goqueue.cluster.metadata import MetadataStore, Revision
 
-MAX_STORED_CONFIGS: Final = 100_000
+_MAX_STORED_CONFIGS: Final = 100_000
 """Resources of one kind with settings of their own; a further one is refused."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -59,10 +59,10 @@ class StoredConfigs:
             InvalidTopicConfigError: there are too many resources with settings.
             MetadataUnavailableError: somebody else was changing them.
         """
-        if overrides and name not in self._configs and len(self._configs) >= MAX_STORED_CONFIGS:
+        if overrides and name not in self._configs and len(self._configs) >= _MAX_STORED_CONFIGS:
             raise InvalidTopicConfigError(
                 f"{len(self._configs)} resources have settings of their own already, expected at "
-                f"most {MAX_STORED_CONFIGS}: take some back to their defaults first"
+                f"most {_MAX_STORED_CONFIGS}: take some back to their defaults first"
             )
         if not overrides and name not in self._configs:
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_WAITING: Final = 100_000
+_MAX_WAITING: Final = 100_000
 """Entries that wait for one exporter; of more, the oldest is dropped."""
 _STOP_S: Final = 5.0
 
@@ -46,7 +46,7 @@ class Feed:
     """What waits for one exporter."""
 
     def __init__(
-        self, exporter: Exporter, batch: int, flush_s: float, limit: int = MAX_WAITING
+        self, exporter: Exporter, batch: int, flush_s: float, limit: int = _MAX_WAITING
     ) -> None:
         self.exporter = exporter
         self.exported = self.dropped = 0

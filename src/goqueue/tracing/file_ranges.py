@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-MAX_PARTITIONS: Final = 1000
+_MAX_PARTITIONS: Final = 1000
 """Of one file. A file with more of them is searched each time."""
 
 
@@ -73,7 +73,7 @@ class FileRanges:
             if where is not None and where.offset >= 0:
                 self._add(where)
         self._read_to = end
-        if len(self._ranges) > 2 * MAX_PARTITIONS:
+        if len(self._ranges) > 2 * _MAX_PARTITIONS:
             self._ranges = None
 
     def _add(self, where: Where) -> None:

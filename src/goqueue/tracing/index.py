@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from goqueue.tracing.context import TraceContext
 
-MAX_TRACED: Final = 100_000
+_MAX_TRACED: Final = 100_000
 """Batches and messages with traces of their own. Of more, the oldest batch is forgotten: what is
 said of its messages is noted again once they have been delivered again."""
 
@@ -99,7 +99,7 @@ class _Batches:
 class TracedIndex:
     """The traced batches of all partitions, by place."""
 
-    def __init__(self, limit: int = MAX_TRACED) -> None:
+    def __init__(self, limit: int = _MAX_TRACED) -> None:
         self._limit = limit
         self._places: dict[str, _Batches] = {}
         self._order: deque[tuple[str, int]] = deque()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from goqueue.tracing.context import TraceContext
     from goqueue.tracing.tracer import Parts, Place, Tracer
 
-MAX_NOTED_PARTS: Final = 1000
+_MAX_NOTED_PARTS: Final = 1000
 """Ranges that one fetch or commit notes. A first commit may pass all that is traced: the rest of it
 is left out."""
-MAX_REBALANCES: Final = 1000
+_MAX_REBALANCES: Final = 1000
 """Groups that rebalance at once; of more, all that go on begin new traces."""
-MAX_READERS: Final = 10_000
+_MAX_READERS: Final = 10_000
 """Readers whose last fetch is remembered; at the bound all are forgotten, and one fetch of each may
 be noted a second time."""
 
@@ -53,7 +53,7 @@ class LogGroupTraces:
         first = max(first, self._noted_to.get(reader, 0))
         if first >= end:
             return
-        if len(self._noted_to) >= MAX_READERS:
+        if len(self._noted_to) >= _MAX_READERS:
             self._noted_to.clear()
         self._noted_to[reader] = end
         self._note_range(Event.FETCHED, place, first, end, group=group, consumer=consumer)
@@ -70,7 +70,7 @@ class LogGroupTraces:
         return self._tracer.known_place(self._tracer.topic(topic), number)
 
     def _note_range(self, event: Event, place: Place, first: int, end: int, **said: str) -> None:
-        parts = _joined(islice(self._tracer.index.within(place.id, first, end), MAX_NOTED_PARTS))
+        parts = _joined(islice(self._tracer.index.within(place.id, first, end), _MAX_NOTED_PARTS))
         if parts:
             self._tracer.note(event, place, parts, self._tracer.clock.now_ns(), **said)
 
@@ -83,7 +83,7 @@ class LogGroupTraces:
             return
         said = {"number": str(number)}
         if took_ms is None:
-            if len(self._rebalances) >= MAX_REBALANCES:
+            if len(self._rebalances) >= _MAX_REBALANCES:
                 self._rebalances.clear()
             context = self._rebalances.setdefault(group, new_trace())
             said["reason"] = reason

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from goqueue.tracing.events import Entry
 
 RING_SPANS: Final = 10_000
-MAX_RING_SPANS: Final = 100_000
 
 
 class Ring:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from goqueue.tracing.views import Trace
 
 LIMIT: Final = 100
-MAX_LIMIT: Final = 1000
-MAX_EXAMINED: Final = 20_000
+_MAX_EXAMINED: Final = 20_000
 """Traces that one search looks at. A ring holds far more when whole batches are traced; a search
 that finds too little among the newest says that it has not looked at all."""
 _FIRST: Final = 500
@@ -89,7 +88,7 @@ class FoundTraces(NamedTuple):
 
 
 def search(
-    entries: Sequence[Entry], query: TraceQuery, examined: int = MAX_EXAMINED
+    entries: Sequence[Entry], query: TraceQuery, examined: int = _MAX_EXAMINED
 ) -> FoundTraces:
     """The newest traces that are wanted, by what happened last to each."""
     candidates = _candidates(entries, query)

@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-MAX_BATCHES_A_SECOND: Final = 200
+_MAX_BATCHES_A_SECOND: Final = 200
 """Enough to see every message of a quiet broker, and cheap for a busy one."""
-MAX_SHARE: Final = 0.1
+_MAX_SHARE: Final = 0.1
 """Of the bytes published since the start."""
-MAX_FOUND: Final = 20_000
+_MAX_FOUND: Final = 20_000
 """Entries of one trace that are taken from files. A producer may name the same trace in all its
 messages: of more, the newest."""
 _FILE_BATCH: Final = 500
@@ -67,9 +67,9 @@ class TracingSettings:
     is_on: bool = True
     sampling: float = 1.0
     """The share of batches that is traced, of topics that say nothing else."""
-    max_batches_a_second: int = MAX_BATCHES_A_SECOND
+    max_batches_a_second: int = _MAX_BATCHES_A_SECOND
     """Of those topics together; 0 is without bound."""
-    max_share: float = MAX_SHARE
+    max_share: float = _MAX_SHARE
     """How large trace files may become beside what those topics publish; 1 is without bound."""
     ring_spans: int = RING_SPANS
     writes_files: bool = True
@@ -237,7 +237,7 @@ class TraceStore:
                     offset,
                 )
             )
-        found = deque(chain.from_iterable(self._readable.find(*searches)), maxlen=MAX_FOUND)
+        found = deque(chain.from_iterable(self._readable.find(*searches)), maxlen=_MAX_FOUND)
         return assemble([*found, *newest], [trace_id]).get(trace_id)
 
     def _find_in_files(self, topic: str, partition: int, offset: int) -> str | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DELAYED: Final = place_of(b"delayed", 0)
 """In place of a partition, for messages that wait, whose ids are their offsets here."""
 _NO_CONTEXT: Final = ("", "")
-MAX_PLACES: Final = 10_000
+_MAX_PLACES: Final = 10_000
 """Partitions whose sampling is remembered; at the bound all are worked out anew."""
 
 Parts: TypeAlias = "list[tuple[TraceContext | None, int, int]]"
@@ -90,7 +90,7 @@ class Tracer:
         found = self._places.get((topic.name, partition))
         if found is not None and found.topic is topic:
             return found
-        if len(self._places) >= MAX_PLACES:
+        if len(self._places) >= _MAX_PLACES:
             self._places.clear()
         rate = topic.settings.trace_rate
         threshold = self.default_threshold if rate is None else threshold_of(rate)

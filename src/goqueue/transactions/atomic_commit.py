@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidTransactionRequestError, InvalidTransactionStateError
+from goqueue.model.limits import MAX_SERIES_PARTITIONS, MAX_SERIES_TRANSACTIONS
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.encoding import remove
 from goqueue.transactions.series import (
-    MAX_MEMBER_PARTITIONS,
-    MAX_MEMBERS,
     SEPARATOR,
     Member,
     Series,
@@ -52,9 +51,9 @@ class SeriesCoordinator(TransactionCoordinator):
             self._give_up_named(request.members, now_ms, out)
             return False
         winners = [self._winner(member) for member in request.members]
-        if sum(len(each.partitions) for each in winners) > MAX_MEMBER_PARTITIONS:
+        if sum(len(each.partitions) for each in winners) > MAX_SERIES_PARTITIONS:
             raise InvalidTransactionRequestError(
-                f"the transactions of one batch touch more than {MAX_MEMBER_PARTITIONS} partitions"
+                f"the transactions of one batch touch more than {MAX_SERIES_PARTITIONS} partitions"
             )
         if series is None:
             self.check_room()
@@ -90,9 +89,9 @@ class SeriesCoordinator(TransactionCoordinator):
                 f"{self.settings.max_series_keep_ms} ms are allowed"
             )
         names = [member.transactional_id for member in request.members]
-        if len(names) > MAX_MEMBERS:
+        if len(names) > MAX_SERIES_TRANSACTIONS:
             raise InvalidTransactionRequestError(
-                f"{len(names)} transactions in one batch; {MAX_MEMBERS} are allowed"
+                f"{len(names)} transactions in one batch; {MAX_SERIES_TRANSACTIONS} are allowed"
             )
         if len(set(names)) < len(names):
             raise InvalidTransactionRequestError("a transaction is named twice")

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from goqueue.transactions.messages import Identity
 
 SEPARATOR: Final = "::"
-MAX_MEMBERS: Final = 10_000
-"""Transactions of one batch; more are refused, so that the decision is one record batch."""
-MAX_MEMBER_PARTITIONS: Final = 1_000_000
-"""Of all members of one batch together, each partition counted for each; for the same reason."""
 
 
 def series_of(transactional_id: str) -> str:

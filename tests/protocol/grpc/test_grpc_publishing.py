@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from goqueue.protocols.grpc.publishing import MAX_IN_FLIGHT
+from goqueue.protocols.grpc.limits import MAX_IN_FLIGHT
 from goqueue.wire.grpc.contract import ERROR_KEY
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all

@@ -481,7 +481,7 @@ def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_pat
 
 
 def test_a_stream_forgets_its_oldest_messages_when_it_has_too_many(monkeypatch):
-    monkeypatch.setattr(deliveries, "MAX_REMEMBERED", 4)
+    monkeypatch.setattr(deliveries, "_MAX_REMEMBERED", 4)
 
     class Run:
         offsets = (1, 2)

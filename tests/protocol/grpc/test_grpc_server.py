@@ -21,7 +21,7 @@ from goqueue.model.errors import GoQueueError, InvariantError, OffsetOutOfRangeE
 from goqueue.protocols.grpc.errors import GRPC_CODES, to_error, told
 from goqueue.protocols.grpc.listener import SERVICES
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import HealthServiceStub
 from support.grpc_node import run

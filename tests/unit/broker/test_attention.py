@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from goqueue.groups.describe import GroupType
-from goqueue.insight.attention import MAX_SHOWN, attention
+from goqueue.insight.attention import _MAX_SHOWN, attention
 from goqueue.insight.group_views import GroupLine
 from goqueue.insight.history import GroupLines, Lately, Line
 from goqueue.insight.new_dead_letters import DeadLetterCount
@@ -197,7 +197,7 @@ def test_much_of_the_same_is_a_few_lines(scene: Scene) -> None:
     found = scene.look()
     assert len(found) == 5
     assert found[-1] == ("critical", "And 96 more like that", "/console/topics")
-    assert len(found) < MAX_SHOWN
+    assert len(found) < _MAX_SHOWN
 
 
 def test_damage_is_told_the_lost_before_what_was_rebuilt(scene: Scene) -> None:

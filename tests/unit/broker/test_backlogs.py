@@ -161,7 +161,7 @@ def test_what_retention_took_away_is_not_waited_for(tmp_path: Path) -> None:
 def test_one_look_reads_so_many_messages_and_the_next_ones_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlogs, "MAX_LOOKUPS", 2)
+    monkeypatch.setattr(backlogs, "_MAX_LOOKUPS", 2)
 
     async def scenario(broker: Broker, clock: ManualClock) -> None:
         for number in range(3):

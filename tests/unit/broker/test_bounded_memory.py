@@ -35,7 +35,7 @@ def test_the_turns_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
 def test_of_too_many_damaged_places_the_one_not_read_for_longest_is_reported_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(damage_module, "MAX_REPORTED", 2)
+    monkeypatch.setattr(damage_module, "_MAX_REPORTED", 2)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

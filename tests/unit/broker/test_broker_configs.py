@@ -15,7 +15,7 @@ from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.runtime.tasks import PeriodicTasks
 from goqueue.topics.setting_table import SETTINGS
-from goqueue.topics.settings import MAX_COMPRESSION_LEVEL, TopicSettings
+from goqueue.topics.settings import _MAX_COMPRESSION_LEVEL, TopicSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 
@@ -210,8 +210,8 @@ def test_what_an_older_version_accepted_does_not_keep_others_from_being_changed(
 @pytest.mark.parametrize(
     ("codec", "level", "expected"),
     [
-        ("zstd", "22", MAX_COMPRESSION_LEVEL),
-        ("lz4", "17", MAX_COMPRESSION_LEVEL),
+        ("zstd", "22", _MAX_COMPRESSION_LEVEL),
+        ("lz4", "17", _MAX_COMPRESSION_LEVEL),
         ("gzip", "4", 4),
         ("gzip", "-1", None),
         ("zstd", "-5", -5),

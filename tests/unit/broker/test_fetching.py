@@ -22,7 +22,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.publishing.requests import Acks, PublishRequest
-from goqueue.reading.fetch import MAX_HELD_REGIONS, FetchRequest, PartitionRead
+from goqueue.reading.fetch import _MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
 from support.brokers import publish, read_all, running_broker
 
@@ -328,7 +328,7 @@ def test_a_fetch_of_more_partitions_than_files_may_be_open_brings_all_and_holds_
         reads = [_read("many", number) for number in range(MANY)]
         fetched = await broker.fetcher.fetch(FetchRequest(reads, 0, grant=grant))
         assert {(item.error, item.count) for item in fetched} == {(None, 1)}
-        assert opened[0] <= OPEN + MAX_HELD_REGIONS
+        assert opened[0] <= OPEN + _MAX_HELD_REGIONS
         assert _open_logs(tmp_path) <= OPEN
 
     _run_with_few_files(tmp_path, scenario)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from goqueue.administration.group_removal import delete_group
 from goqueue.insight.gauges import BrokerGauges
 from goqueue.metrics import names
-from goqueue.metrics.registry import MAX_SERIES, Samples
+from goqueue.metrics.registry import Samples
 from goqueue.model.errors import DiskError
+from goqueue.model.limits import MAX_METRIC_SERIES
 from goqueue.runtime.disk import SystemDisk
 from support.brokers import publish, running_broker
 
@@ -28,7 +29,7 @@ def test_a_reading_outlives_topics_and_groups_that_come_and_go(tmp_path: Path) -
                 publish(broker, f"t{number}", b"x")
             members = [await broker.memberships.join(f"g{number}", ["t0"]) for number in range(4)]
             await broker.memberships.leave(members[2])
-            samples = Samples(MAX_SERIES, partition_label=False)
+            samples = Samples(MAX_METRIC_SERIES, partition_label=False)
             for turn, _ in enumerate(BrokerGauges(broker)(samples)):
                 if turn == 0:
                     await broker.delete_topic("t2")

@@ -50,7 +50,7 @@ def test_a_batch_of_which_a_part_is_delayed_hides_that_part() -> None:
 
 
 def test_at_the_bound_the_oldest_ranges_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hidden_offsets, "MAX_RANGES", 3)
+    monkeypatch.setattr(hidden_offsets, "_MAX_RANGES", 3)
     found = HiddenOffsets()
     for number in range(10):
         found.note(batch(10 * number, 1, "empty"))

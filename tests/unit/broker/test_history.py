@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.insight.backlogs import Backlog
-from goqueue.insight.history import MAX_GROUPS, POINTS, STEP_S, History, Line
+from goqueue.insight.history import _MAX_GROUPS, POINTS, STEP_S, History, Line
 from goqueue.insight.vitals import quantile_ms
 from goqueue.metrics import names
 from goqueue.metrics.kinds import LATENCY_BUCKETS_S
@@ -113,7 +113,7 @@ def test_a_queue_group_gets_on_while_its_oldest_message_waits(node: Node) -> Non
 
 
 def test_of_many_groups_the_active_ones_have_a_history(node: Node) -> None:
-    idle = [backlog(f"idle-{number}", 1) for number in range(MAX_GROUPS)]
+    idle = [backlog(f"idle-{number}", 1) for number in range(_MAX_GROUPS)]
     busy = [backlog(f"busy-{number}", 1, commits=2.0) for number in range(5)]
     for _ in range(3):
         node.found = [*idle, *busy]
@@ -123,7 +123,7 @@ def test_of_many_groups_the_active_ones_have_a_history(node: Node) -> None:
         assert lines is not None
         assert lines.committed.values() == [2, 2, 2]
     kept = [each for each in idle if node.history.group(each.group_id)]
-    assert len(kept) == MAX_GROUPS - len(busy)
+    assert len(kept) == _MAX_GROUPS - len(busy)
 
 
 def test_a_line_holds_half_an_hour() -> None:

@@ -38,7 +38,7 @@ def test_a_gap_within_another_adds_nothing() -> None:
 
 
 def test_gaps_beyond_the_bound_are_not_kept(monkeypatch) -> None:
-    monkeypatch.setattr(letter_gaps, "MAX_GAPS", 2)
+    monkeypatch.setattr(letter_gaps, "_MAX_GAPS", 2)
     gaps = Gaps()
     for at in (1, 3, 5):
         gaps.add(at, at + 1)

@@ -23,7 +23,6 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnknownReceiptError,
 )
-from goqueue.model.ids import TimestampMs
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues import shard
@@ -232,8 +231,8 @@ class SteppedClock(ManualClock):
 
     set_back_ms = 0
 
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(super().now_ms() - self.set_back_ms)
+    def now_ms(self) -> int:
+        return super().now_ms() - self.set_back_ms
 
 
 def test_setting_the_clock_back_prolongs_nothing(tmp_path: Path) -> None:

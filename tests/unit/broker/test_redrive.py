@@ -13,7 +13,7 @@ from goqueue.model.errors import GoQueueError, UnknownRedriveError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.dead_letters.redrive import MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.queues.dead_letters.redrive import _MAX_KEPT, RedriveRequest, RedriveState
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.service import QUEUE_TOPIC
 from support.brokers import publish, read_all, running_broker
@@ -184,11 +184,11 @@ def test_redrives_that_are_long_over_are_forgotten(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 1)
-            for _ in range(MAX_KEPT + 5):
+            for _ in range(_MAX_KEPT + 5):
                 await redrive(broker, dry_run=True)
-            assert len(list(broker.redrives)) == MAX_KEPT
+            assert len(list(broker.redrives)) == _MAX_KEPT
             with pytest.raises(UnknownRedriveError):
                 broker.redrives.get(1)
-            assert broker.redrives.get(MAX_KEPT + 5).state is RedriveState.DONE
+            assert broker.redrives.get(_MAX_KEPT + 5).state is RedriveState.DONE
 
     asyncio.run(scenario())

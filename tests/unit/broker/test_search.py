@@ -146,7 +146,7 @@ def test_pages_together_hold_every_message_that_fits_once_and_in_order(
         def check(
             wished: Batches, wanted: Wanted, limit: int, newest_first: bool, budget: int
         ) -> None:
-            monkeypatch.setattr(search, "MAX_READ_BYTES", budget)
+            monkeypatch.setattr(search, "_MAX_READ_BYTES", budget)
             runner.run(compare(broker, wished, wanted, limit, newest_first=newest_first))
 
         check()
@@ -197,7 +197,7 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
             )
             spans = await broker.time_ranges.spans("t", None, None)
             assert (await rare.run("t", spans)).scanned <= 13_000
-            assert rare._read_bytes < search.MAX_READ_BYTES + 2_000_000
+            assert rare._read_bytes < search._MAX_READ_BYTES + 2_000_000
 
     asyncio.run(scenario())
 
@@ -205,7 +205,7 @@ def test_a_look_at_the_newest_reads_a_little_however_much_there_is(tmp_path: Pat
 def test_one_look_ends_at_its_bound_and_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MAX_READ_BYTES", 100_000)
+    monkeypatch.setattr(search, "_MAX_READ_BYTES", 100_000)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -223,7 +223,7 @@ def test_one_look_ends_at_its_bound_and_goes_on_from_there(
 def test_large_messages_fill_an_answer_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MAX_PAGE_BYTES", 100_000)
+    monkeypatch.setattr(search, "_MAX_PAGE_BYTES", 100_000)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

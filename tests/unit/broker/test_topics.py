@@ -24,9 +24,10 @@ from goqueue.model.errors import (
     UnknownTopicIdError,
 )
 from goqueue.model.internal_topics import INTERNAL_TOPICS
+from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.storage.config import Fsync
-from goqueue.topics.catalogue import MAX_PARTITIONS, Topics, check_name
+from goqueue.topics.catalogue import Topics, check_name
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk
@@ -222,7 +223,7 @@ def test_of_two_that_make_a_topic_at_once_one_hears_that_it_exists(tmp_path):
 def test_a_topic_has_a_bound_on_its_partitions(tmp_path):
     async def scenario(_, topics):
         with pytest.raises(InvalidPartitionCountError):
-            await topics.create("t", MAX_PARTITIONS + 1)
+            await topics.create("t", MAX_TOPIC_PARTITIONS + 1)
 
     _with_topics(tmp_path, scenario)
 

@@ -98,7 +98,7 @@ def test_a_change_that_cannot_be_made_in_full_is_not_made_at_all(tmp_path):
 
 def test_there_is_a_bound_on_users_and_those_who_exist_can_still_change(tmp_path, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(users_module, "MAX_USERS", 2)
+        monkeypatch.setattr(users_module, "_MAX_USERS", 2)
         async with running_broker(tmp_path) as broker:
             await broker.users.alter("a", {SCRAM: KEYS})
             await broker.users.alter("b", {SCRAM: KEYS})

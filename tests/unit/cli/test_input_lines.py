@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.cli.messages.input_lines import (
-    MAX_LINE_BYTES,
+    _MAX_LINE_BYTES,
     Line,
     json_lines,
     split_lines,
@@ -39,9 +39,9 @@ def test_lines_are_the_same_however_their_bytes_come(chunks: list[bytes | None])
 
 @pytest.mark.parametrize("read", [text_lines, json_lines])
 def test_a_line_without_an_end_takes_no_more_memory_than_a_request_may(read) -> None:
-    chunks = [b"x" * (1 << 20)] * (2 * (MAX_LINE_BYTES >> 20)) + [b'\n{"value": "after"}\n']
+    chunks = [b"x" * (1 << 20)] * (2 * (_MAX_LINE_BYTES >> 20)) + [b'\n{"value": "after"}\n']
     kept = list(split_lines(chunks))
-    assert [len(line or b"") for line in kept] == [MAX_LINE_BYTES + 1, 18]
+    assert [len(line or b"") for line in kept] == [_MAX_LINE_BYTES + 1, 18]
     bad, good = there(read(kept))
     assert "longer than" in bad.error
     assert good.number == 2

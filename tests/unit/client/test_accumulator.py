@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.client.accumulator import MAX_IN_FLIGHT, Accumulator, Identity, Lane, Refusal
+from goqueue.client.accumulator import _MAX_IN_FLIGHT, Accumulator, Identity, Lane, Refusal
 from goqueue.client.settings import ClientSettings
 from goqueue.model.topic_partition import TopicPartition
 
@@ -75,9 +75,9 @@ def test_only_as_many_batches_are_in_flight_as_a_broker_remembers():
     for number in range(10):
         lane.add(number, 1, 0.0)
     taken = [lane.take(0.0) for _ in range(10)]
-    assert [batch.items for batch in taken if batch] == [[n] for n in range(MAX_IN_FLIGHT)]
+    assert [batch.items for batch in taken if batch] == [[n] for n in range(_MAX_IN_FLIGHT)]
     lane.stored()
-    assert lane.take(0.0).items == [MAX_IN_FLIGHT]
+    assert lane.take(0.0).items == [_MAX_IN_FLIGHT]
 
 
 def test_the_first_batch_of_a_producer_goes_alone():

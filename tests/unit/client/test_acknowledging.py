@@ -72,7 +72,7 @@ def test_few_frames_are_under_way_and_the_next_one_grows():
 
 
 def test_a_frame_has_a_bound(monkeypatch):
-    monkeypatch.setattr(acknowledging, "MAX_FRAME", 2)
+    monkeypatch.setattr(acknowledging, "_MAX_FRAME", 2)
 
     async def scenario(said, _calls):
         for message in messages(3):

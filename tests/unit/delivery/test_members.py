@@ -98,7 +98,7 @@ def test_an_empty_group_waits_for_nothing():
 
 
 def test_a_full_group_takes_nobody_but_who_is_there_may_come_back(monkeypatch):
-    monkeypatch.setattr(module, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(module, "_MAX_MEMBERS", 2)
     members = group_of("ann", "bob")
     with pytest.raises(GroupMaxSizeError):
         members.join(SharedMember("cat", frozenset()), 0)

@@ -18,7 +18,7 @@ from goqueue.model.errors import (
 from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.expired import MAX_EXPIRED_RECEIPTS, ExpiredReceipts
+from goqueue.queues.delivery.expired import _MAX_EXPIRED_RECEIPTS, ExpiredReceipts
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
@@ -192,10 +192,10 @@ def test_an_expired_receipt_stays_expired_whatever_others_do_with_the_message(op
 
 def test_of_the_oldest_expired_receipts_nothing_is_remembered():
     expired = ExpiredReceipts()
-    expired.add(range(MAX_EXPIRED_RECEIPTS))
-    expired.add(range(MAX_EXPIRED_RECEIPTS, MAX_EXPIRED_RECEIPTS + 5))
+    expired.add(range(_MAX_EXPIRED_RECEIPTS))
+    expired.add(range(_MAX_EXPIRED_RECEIPTS, _MAX_EXPIRED_RECEIPTS + 5))
     assert {nonce in expired for nonce in range(5)} == {False}
-    assert {nonce in expired for nonce in range(5, MAX_EXPIRED_RECEIPTS + 5)} == {True}
+    assert {nonce in expired for nonce in range(5, _MAX_EXPIRED_RECEIPTS + 5)} == {True}
 
 
 def test_a_receipt_counts_for_as_long_as_its_time_was_extended():

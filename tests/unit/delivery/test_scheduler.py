@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
-from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Scheduler, Weights
+from goqueue.model.limits import MAX_LANE_WEIGHT
+from goqueue.queues.delivery.scheduler import Scheduler, Weights
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(5)
 EVERY_LANE = range(5)
@@ -24,7 +25,7 @@ ROUND = sum(WEIGHTS)
 some_weights = st.one_of(
     st.just(WEIGHTS),
     st.tuples(*[st.integers(0, 9)] * 5).filter(any),
-    st.tuples(*[st.sampled_from([0, 0, 1, 2, MAX_WEIGHT])] * 5).filter(any),
+    st.tuples(*[st.sampled_from([0, 0, 1, 2, MAX_LANE_WEIGHT])] * 5).filter(any),
 )
 some_ready = st.tuples(*[st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 150))] * 5)
 
@@ -419,7 +420,15 @@ def test_more_than_was_planned_cannot_have_been_taken(count):
 
 @pytest.mark.parametrize(
     "weights",
-    [(), (1,) * 4, (1,) * 6, (0,) * 5, (1, 1, 1, 1, -1), (MAX_WEIGHT + 1, 1, 1, 1, 1), (1.5,) * 5],
+    [
+        (),
+        (1,) * 4,
+        (1,) * 6,
+        (0,) * 5,
+        (1, 1, 1, 1, -1),
+        (MAX_LANE_WEIGHT + 1, 1, 1, 1, 1),
+        (1.5,) * 5,
+    ],
 )
 def test_weights_that_make_no_sense_are_refused(weights):
     scheduler = Scheduler()
@@ -477,7 +486,7 @@ def test_no_counter_wraps_around_and_no_plan_is_endless():
 @pytest.mark.parametrize("lane", EVERY_LANE)
 def test_the_only_lane_with_a_weight_being_empty_stops_nobody(lane):
     weights = [0] * 5
-    weights[lane] = MAX_WEIGHT
+    weights[lane] = MAX_LANE_WEIGHT
     ready = [10**12] * 5
     ready[lane] = 0
 

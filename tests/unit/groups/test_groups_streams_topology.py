@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.groups.streams.configured import MAX_TASKS, StatusCode, configure
+from goqueue.groups.streams.configured import _MAX_TASKS, StatusCode, configure
 from goqueue.groups.streams.topology import (
-    MAX_SUBTOPOLOGIES,
+    _MAX_SUBTOPOLOGIES,
     Subtopology,
     Topology,
     check_topology,
@@ -118,7 +118,7 @@ def test_a_repartition_topic_follows_what_it_is_joined_with() -> None:
 
 
 def test_more_tasks_than_a_group_may_have_are_refused() -> None:
-    found = configure(TOPOLOGY, topics(lines=MAX_TASKS // 2 + 1))
+    found = configure(TOPOLOGY, topics(lines=_MAX_TASKS // 2 + 1))
     assert found.problem is not None
     assert found.problem.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS
 
@@ -131,7 +131,7 @@ def test_more_tasks_than_a_group_may_have_are_refused() -> None:
         made_of(subtopology("", "lines")),
         made_of(subtopology("0", "lines"), subtopology("0", "lines")),
         made_of(subtopology("0", reads=(internal("a", -1),))),
-        made_of(*(subtopology(str(n), "lines") for n in range(MAX_SUBTOPOLOGIES + 1))),
+        made_of(*(subtopology(str(n), "lines") for n in range(_MAX_SUBTOPOLOGIES + 1))),
         made_of(subtopology("0", *(f"t{n}" for n in range(2_001)))),
     ],
 )

@@ -23,8 +23,9 @@ from goqueue.metrics.kinds import (
     HistogramName,
 )
 from goqueue.metrics.reference import reference
-from goqueue.metrics.registry import MAX_SERIES, OVERFLOW, Histogram, Metrics
+from goqueue.metrics.registry import OVERFLOW, Histogram, Metrics
 from goqueue.model.errors import DiskError
+from goqueue.model.limits import MAX_METRIC_SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,9 +219,9 @@ def test_sampled_values_beyond_the_bound_are_added_up() -> None:
 
 def test_the_default_bound_is_the_named_one() -> None:
     metrics = Metrics("node-1")
-    for number in range(MAX_SERIES + 5):
+    for number in range(MAX_METRIC_SERIES + 5):
         metrics.counter(names.BYTES_READ, str(number))
-    assert len(metrics.read().values[names.BYTES_READ]) == MAX_SERIES + 1
+    assert len(metrics.read().values[names.BYTES_READ]) == MAX_METRIC_SERIES + 1
 
 
 def test_a_deleted_topic_leaves_no_series_and_makes_room() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.spark.pipelines.checks.checking import MAX_PARTS
+from goqueue.spark.pipelines.checks.checking import _MAX_PARTS
 from goqueue.spark.pipelines.checks.options import MESSAGE_COLUMNS
 from goqueue.spark.pipelines.files.loaded import checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
@@ -135,7 +135,7 @@ def test_a_pipeline_without_sources_or_sinks_does_nothing() -> None:
 
 
 def test_too_many_parts_are_refused() -> None:
-    sources = ", ".join(f"t{at}: {{topic: t}}" for at in range(MAX_PARTS + 1))
+    sources = ", ".join(f"t{at}: {{topic: t}}" for at in range(_MAX_PARTS + 1))
     ((_, _, message, _),) = judged(f"name: n\nsources: {{{sources}}}\n")
     assert "more than 500" in message
 

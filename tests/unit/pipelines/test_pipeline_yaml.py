@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.model.limits import MAX_PIPELINE_BYTES
 from goqueue.spark.pipelines.files.loading import load_file, load_pipeline
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.model import (
@@ -28,7 +29,6 @@ from goqueue.spark.pipelines.model import (
     Watermark,
     WindowStep,
 )
-from goqueue.spark.pipelines.yaml_nodes import MAX_BYTES
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines.files.loaded import Loaded
@@ -437,7 +437,7 @@ def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
 
 
 def test_a_huge_file_is_refused_unread() -> None:
-    (problem,) = read_yaml(b"#" * (MAX_BYTES + 1), FILE, {}).problems
+    (problem,) = read_yaml(b"#" * (MAX_PIPELINE_BYTES + 1), FILE, {}).problems
     assert "is it the right file?" in problem.message
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from goqueue.records import HEADER_BYTES, Compression, Record
 from goqueue.records.compression import compress
-from goqueue.records.salvage import MAX_FAULTS, Fault
+from goqueue.records.salvage import _MAX_FAULTS, Fault
 from unit.records.record_strategies import CODECS, REFERENCE, compressions, record_lists
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def test_a_batch_in_which_too_many_records_are_bad_is_not_searched_to_the_end(
     for at in range(0, 100, 2):
         _garble(pieces[at])
     found = codec.decode_readable(_batch(records, pieces, Compression.NONE))
-    assert len(found.records) == MAX_FAULTS
-    assert _faults(found.faults)[-1] == (2 * MAX_FAULTS, 100)
+    assert len(found.records) == _MAX_FAULTS
+    assert _faults(found.faults)[-1] == (2 * _MAX_FAULTS, 100)
 
 
 @each_codec

@@ -13,7 +13,8 @@ from goqueue.model import errors
 from goqueue.schemas import removing
 from goqueue.schemas.engine import Message
 from goqueue.schemas.formats import parse
-from goqueue.schemas.model import MAX_SUBJECT_LENGTH, Level, Mode, Reference, Schema, SchemaType
+from goqueue.schemas.limits import MAX_SUBJECT_CHARS
+from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST, Registry
 from unit.schemas.schema_texts import avro_record, proto
 
@@ -279,7 +280,7 @@ def test_protobuf_files_import_each_other_by_their_references(registry: Registry
     assert do(registry, registry.register("m", user)).id == 2
 
 
-@pytest.mark.parametrize("subject", ["", "x" * (MAX_SUBJECT_LENGTH + 1), "a\nb", "\0", "\ud800"])
+@pytest.mark.parametrize("subject", ["", "x" * (MAX_SUBJECT_CHARS + 1), "a\nb", "\0", "\ud800"])
 def test_a_subject_needs_a_name_that_can_be_written(registry: Registry, subject: str) -> None:
     with pytest.raises(errors.InvalidSubjectError):
         registry.register(subject, avro(ONE))

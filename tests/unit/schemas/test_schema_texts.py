@@ -7,7 +7,7 @@ import json
 import pytest
 
 from goqueue.model.errors import InvalidSchemaError, SchemaTooLargeError
-from goqueue.schemas.model import MAX_SCHEMA_BYTES
+from goqueue.schemas.limits import MAX_SCHEMA_BYTES
 from unit.schemas.schema_texts import avro_record, json_object, parsed
 
 AVRO_TWINS = {

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from goqueue.model.limits import MAX_OPEN_SEGMENTS
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
-from goqueue.storage.open_files import (
-    MAX_OPEN_SEGMENTS,
-    MIN_OPEN_SEGMENTS,
-    OpenFiles,
-    open_segments_within,
-)
+from goqueue.storage.open_files import _MIN_OPEN_SEGMENTS, OpenFiles, open_segments_within
 from goqueue.storage.shared_files import SharedFiles
 from support.batches import batch, fill
 from support.disks import FaultyDisk, HastyDisk
@@ -33,7 +29,7 @@ def test_a_quarter_of_the_process_limit_is_for_segments_and_no_more_than_the_bou
     assert open_segments_within(None) == MAX_OPEN_SEGMENTS
     assert open_segments_within(1_000_000) == MAX_OPEN_SEGMENTS
     assert open_segments_within(1024) * 3 <= 1024 / 2
-    assert open_segments_within(10) == MIN_OPEN_SEGMENTS
+    assert open_segments_within(10) == _MIN_OPEN_SEGMENTS
 
 
 def test_many_segments_of_many_logs_hold_few_files_open_and_all_can_be_read(

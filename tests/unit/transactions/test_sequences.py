@@ -151,7 +151,7 @@ def test_the_time_of_a_producer_is_that_of_its_newest_record():
 
 
 def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(sequences, "MAX_PRODUCERS", 3)
+    monkeypatch.setattr(sequences, "_MAX_PRODUCERS", 3)
     state = ProducerSequences()
     for producer_id in (1, 2, 3):
         state.note(info(producer_id, 0, 0), now_ms=producer_id)

@@ -17,11 +17,12 @@ from goqueue.model.errors import (
     TransactionError,
     UnknownProducerError,
 )
+from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.encoding import Entry
 from goqueue.transactions.messages import Effects, Identity, InitRequest
-from goqueue.transactions.series import MAX_MEMBERS, Member, TogetherRequest
+from goqueue.transactions.series import Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -217,9 +218,11 @@ def test_a_batch_needs_nothing_but_its_log_after_a_kill():
         (lambda one: {"members": [Member("job", one.identity)]}, "is no transaction of"),
         (
             lambda one: {
-                "members": [Member(f"job::{n}", one.identity) for n in range(MAX_MEMBERS + 1)]
+                "members": [
+                    Member(f"job::{n}", one.identity) for n in range(MAX_SERIES_TRANSACTIONS + 1)
+                ]
             },
-            f"{MAX_MEMBERS} are allowed",
+            f"{MAX_SERIES_TRANSACTIONS} are allowed",
         ),
     ],
 )

@@ -23,7 +23,8 @@ from goqueue.wire.kafka.errors import (
     TooManyElementsError,
     TruncatedRequestError,
 )
-from goqueue.wire.kafka.primitives import MAX_ELEMENTS, Cursor, put_uvarint
+from goqueue.wire.kafka.limits import MAX_ELEMENTS
+from goqueue.wire.kafka.primitives import Cursor, put_uvarint
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import writer_of

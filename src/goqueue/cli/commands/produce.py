@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.cli.messages.input_lines import Line
     from goqueue.cli.messages.sender import Outcome
 
-MAX_BATCH: Final = 10_000
+_MAX_BATCH: Final = 10_000
 _STANDARD_INPUT: Final = "-"
 _CHUNK_BYTES: Final = 256 * 1024
 _LINGER_S: Final = 0.005
@@ -92,7 +92,8 @@ def produce_messages(
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The most messages of one request.")
+        int,
+        typer.Option("--batch", min=1, max=_MAX_BATCH, help="The most messages of one request."),
     ] = 100,
     acks: Annotated[
         Acks, typer.Option("--acks", help="Who must have a message before it counts.")

@@ -15,10 +15,10 @@ from goqueue.protocols.http.messages.message_shapes import MessageIn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is refused here: no request can be so large."""
 
-_TOO_LONG: Final = f"longer than {MAX_LINE_BYTES} bytes, which no request can hold"
+_TOO_LONG: Final = f"longer than {_MAX_LINE_BYTES} bytes, which no request can hold"
 _FIELDS: Final = MessageIn.__struct_encode_fields__
 
 
@@ -40,7 +40,7 @@ def split_lines(chunks: Iterable[bytes | None]) -> Iterator[bytes | None]:
             continue
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
-        rest = rest[: MAX_LINE_BYTES + 1]
+        rest = rest[: _MAX_LINE_BYTES + 1]
     if rest:
         yield rest
 
@@ -65,7 +65,7 @@ def _numbered(
 def value_line(number: int, data: bytes) -> Line:
     """A value as a line."""
     size = len(data) + 1
-    if len(data) > MAX_LINE_BYTES:
+    if len(data) > _MAX_LINE_BYTES:
         return Line(number, size, None, _TOO_LONG)
     try:
         return Line(number, size, {"value": data.decode()})
@@ -95,7 +95,7 @@ def message_of(text: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is no message; the text says why.
     """
-    if len(text) > MAX_LINE_BYTES:
+    if len(text) > _MAX_LINE_BYTES:
         raise ValueError(_TOO_LONG)
     try:
         found = json.loads(text)

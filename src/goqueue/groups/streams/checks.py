@@ -11,7 +11,7 @@ from goqueue.model.errors import InvalidGroupRequestError
 if TYPE_CHECKING:
     from goqueue.groups.messages import StreamsHeartbeat
 
-MAX_TAGS: Final = 100
+_MAX_TAGS: Final = 100
 """Client tags of one member; a member with more is refused."""
 
 
@@ -40,8 +40,8 @@ def check_streams_heartbeat(request: StreamsHeartbeat) -> None:
             f"the member epoch is {request.epoch}; it is 0 to join, -1 to leave, else the one of "
             "the newest reply"
         )
-    if request.tags is not None and len(request.tags) > MAX_TAGS:
-        raise InvalidGroupRequestError(f"{len(request.tags)} client tags, at most {MAX_TAGS}")
+    if request.tags is not None and len(request.tags) > _MAX_TAGS:
+        raise InvalidGroupRequestError(f"{len(request.tags)} client tags, at most {_MAX_TAGS}")
     if request.epoch == JOINING_EPOCH:
         _check_joining(request)
     elif request.topology is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
     from goqueue.groups.topics import TopicCatalogue
 
-MAX_TASKS: Final = 10_000
+_MAX_TASKS: Final = 10_000
 """Of one group, and partitions of all its internal topics; a topology that needs more gets no tasks
 and the status INCORRECTLY_PARTITIONED_TOPICS."""
 _TOPICS_SHOWN: Final = 3
@@ -105,8 +105,8 @@ class _Configuration:
         for each in self._subtopologies:
             for changelog in each.changelogs:
                 self._decided[changelog.name] = tasks[each.subtopology_id]
-        if max(sum(tasks.values()), sum(self._decided.values())) > MAX_TASKS:
-            raise _wrong(f"the topology needs more than {MAX_TASKS} tasks or partitions")
+        if max(sum(tasks.values()), sum(self._decided.values())) > _MAX_TASKS:
+            raise _wrong(f"the topology needs more than {_MAX_TASKS} tasks or partitions")
         missing = self._missing()
         problem = None
         if missing:

@@ -17,9 +17,9 @@ from goqueue.model.errors import InvalidTopologyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_SUBTOPOLOGIES: Final = 1_000
+_MAX_SUBTOPOLOGIES: Final = 1_000
 """Of one topology; a larger one is refused with `InvalidTopologyError`."""
-MAX_TOPICS: Final = 2_000
+_MAX_TOPICS: Final = 2_000
 """Topics that one topology names, counted as often as it names them; more are refused likewise."""
 
 
@@ -97,16 +97,16 @@ def check_topology(topology: Topology) -> None:
     ids = [each.subtopology_id for each in topology.subtopologies]
     if not ids:
         raise InvalidTopologyError("the topology has no subtopologies, at least one is expected")
-    if len(ids) > MAX_SUBTOPOLOGIES:
+    if len(ids) > _MAX_SUBTOPOLOGIES:
         raise InvalidTopologyError(
-            f"the topology has {len(ids)} subtopologies, at most {MAX_SUBTOPOLOGIES} are allowed"
+            f"the topology has {len(ids)} subtopologies, at most {_MAX_SUBTOPOLOGIES} are allowed"
         )
     if len(set(ids)) < len(ids):
         raise InvalidTopologyError("two subtopologies have the same id")
     count = sum(map(_topic_count, topology.subtopologies))
-    if count > MAX_TOPICS:
+    if count > _MAX_TOPICS:
         raise InvalidTopologyError(
-            f"the topology names {count} topics, at most {MAX_TOPICS} are allowed"
+            f"the topology names {count} topics, at most {_MAX_TOPICS} are allowed"
         )
     for each in topology.subtopologies:
         _check_subtopology(each)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
 

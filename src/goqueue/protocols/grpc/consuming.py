@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from goqueue.model.limits import MAX_DELIVERIES, MAX_VISIBILITY_MS
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.protocols.grpc.conversions import bounded, position_of, split, to_message
 from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.limits import MAX_POLLED_MESSAGES, MAX_UNACKED, MAX_WAIT_MS, MAX_WINDOW
 from goqueue.protocols.grpc.queue_subscription import QueueSubscription, Wishes
 from goqueue.protocols.grpc.stream_writing import whole_writes
 from goqueue.protocols.grpc.subscription import Subscription
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.reading.positions import offset_of
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import ConsumeServiceServicer
@@ -26,9 +28,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.grpc.interceptor import OpenStreams
 
-MAX_MESSAGES: Final = 1000
 DEFAULT_MESSAGES: Final = 100
-MAX_WAIT_MS: Final = 30_000
 HEARTBEAT_MS: Final = 5_000
 READ_BYTES: Final = 1024 * 1024
 """Read from a partition at once; handed out in portions of what the client asks for."""
@@ -49,7 +49,9 @@ class ConsumeService(ConsumeServiceServicer):
         """One partition from a place on; without an end, as long as the client stays."""
         self._streams.add_current()
         write = whole_writes(context)
-        limit = bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
+        limit = bounded(
+            "max_messages", request.max_messages, DEFAULT_MESSAGES, 1, MAX_POLLED_MESSAGES
+        )
         wait_ms = bounded("max_wait_ms", request.max_wait_ms, HEARTBEAT_MS, 1, MAX_WAIT_MS)
         partition = self._broker.partitions.partition(
             TopicPartition(request.topic, request.partition)
@@ -96,7 +98,9 @@ class ConsumeService(ConsumeServiceServicer):
         join = first.join
         if not join.topics:
             raise InvalidRequestError("join.topics: a member reads at least one topic")
-        limit = bounded("join.max_messages", join.max_messages, DEFAULT_MESSAGES, 1, MAX_MESSAGES)
+        limit = bounded(
+            "join.max_messages", join.max_messages, DEFAULT_MESSAGES, 1, MAX_POLLED_MESSAGES
+        )
         if join.assignment != pb.ASSIGNMENT_LOG:
             queue = await self._join_queue(join, limit, context)
             await queue.run(request_iterator)
@@ -140,9 +144,6 @@ class ConsumeService(ConsumeServiceServicer):
 _ALL: Final = 1 << 62
 
 LEAST_WINDOW: Final = 100
-MAX_WINDOW: Final = 5000
-MAX_UNACKED: Final = 1_000_000
-"""Of one member of a queue group, however it takes messages; a stream has its window as well."""
 
 MODES: Final = {pb.ASSIGNMENT_EXCLUSIVE: Mode.EXCLUSIVE, pb.ASSIGNMENT_SHARED: Mode.SHARED}
 

@@ -11,7 +11,7 @@ from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.requests import Acks
 from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:

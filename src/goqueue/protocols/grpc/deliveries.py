@@ -12,7 +12,7 @@ from goqueue.protocols.grpc.conversions import (
     record_bytes,
     to_message,
 )
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHIFT: Final = 13
 """A delivery's number is that of its run, with so many bits for the place in the run."""
 _PLACES: Final = (1 << SHIFT) - 1
-MAX_REMEMBERED: Final = 20_000
+_MAX_REMEMBERED: Final = 20_000
 """Messages of one stream, several windows full. Of more, the oldest are forgotten: they have come
 back long ago, or were extended and are known by their receipts."""
 
@@ -46,7 +46,7 @@ class Deliveries:
         self._next += 1
         self._runs[number] = run, bytearray(b"\1") * len(run.offsets)
         self._remembered += len(run.offsets)
-        while self._remembered > MAX_REMEMBERED:
+        while self._remembered > _MAX_REMEMBERED:
             self._forget(next(iter(self._runs)))
         return number << SHIFT
 

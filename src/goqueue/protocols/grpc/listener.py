@@ -16,25 +16,18 @@ from goqueue.protocols.grpc.admin import AdminService
 from goqueue.protocols.grpc.consuming import ConsumeService
 from goqueue.protocols.grpc.health import HealthService
 from goqueue.protocols.grpc.interceptor import ErrorInterceptor, OpenStreams
+from goqueue.protocols.grpc.limits import MAX_CALLS, MAX_CONNECTIONS, MAX_STREAMS
 from goqueue.protocols.grpc.offsets import OffsetService
 from goqueue.protocols.grpc.publishing import PublishService
 from goqueue.protocols.grpc.transactions import TransactionService
 from goqueue.runtime.turns import Turns
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1 import goqueue_pb2_grpc as services
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-MAX_STREAMS: Final = 100
-"""Calls of one connection at a time; further ones wait on the client's side."""
-
-MAX_CALLS: Final = 10_000
-"""Calls of all connections at a time; further ones are refused with RESOURCE_EXHAUSTED."""
-
-MAX_CONNECTIONS: Final = 1000
-"""Open connections; a further one is closed at once."""
 
 HANDSHAKE_MS: Final = 10_000
 """From the connection to the client's first HTTP/2 frame; then it is closed."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from goqueue.model.errors import GoQueueError
 from goqueue.protocols.grpc.conversions import acks_of, publish_response, publish_row
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
+from goqueue.protocols.grpc.limits import MAX_IN_FLIGHT
 from goqueue.protocols.grpc.publish_requests import TURN_MESSAGES, Incoming
 from goqueue.publishing.messages import ProducerSequence
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from goqueue.publishing.messages import MessageResult, Misfits, Publishing
     from goqueue.publishing.new_messages import NewMessage
     from goqueue.runtime.turns import Turns
-
-MAX_IN_FLIGHT: Final = 100
-"""Requests of one stream that are stored and not answered; then no more of them are read, and the
-client's writes wait."""
 
 
 class PublishService(PublishServiceServicer):

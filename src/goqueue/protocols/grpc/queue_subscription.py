@@ -21,9 +21,10 @@ from goqueue.protocols.grpc.deliveries import (
     unknown_delivery,
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
+from goqueue.protocols.grpc.limits import MAX_ACKNOWLEDGED
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
-from goqueue.wire.grpc.contract import MAX_MESSAGE_BYTES
+from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ VERDICTS: Final = {
     pb.VERDICT_EXTEND: Verdict.EXTEND,
     pb.VERDICT_RETURN: Verdict.RETURN,
 }
-MAX_SETTLED: Final = 5000
-"""Messages of which one request says what became of them."""
 
 WAIT_MS: Final = 1000
 """How long a member waits for messages before it looks what else is new."""
@@ -286,8 +285,8 @@ def judgement_of(
 
 def check_count(count: int) -> None:
     """Refuse a request that names nothing, or too much."""
-    if not 1 <= count <= MAX_SETTLED:
-        raise InvalidRequestError(f"{count} messages are named: expected 1 to {MAX_SETTLED}")
+    if not 1 <= count <= MAX_ACKNOWLEDGED:
+        raise InvalidRequestError(f"{count} messages are named: expected 1 to {MAX_ACKNOWLEDGED}")
 
 
 async def settle_handles(

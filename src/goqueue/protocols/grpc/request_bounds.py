@@ -16,15 +16,13 @@ from google.protobuf.message import DecodeError, Message
 
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
 from goqueue.protocols.grpc.errors import InvalidRequestError
+from goqueue.protocols.grpc.limits import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from goqueue.runtime.turns import Turns
 
-MAX_ELEMENTS: Final = 50_000
-"""Elements of all repeated fields of one request together, such as messages and their headers. A
-request with more is refused with INVALID_ARGUMENT, and nothing of it is done."""
 
-MAX_IN_ONE: Final = MAX_PUBLISHED_MESSAGES
+_MAX_IN_ONE: Final = MAX_PUBLISHED_MESSAGES
 """The same for those of one message: messages of a request, headers of a message. Requests of up to
 `MAX_ELEMENTS` are parsed without a look at this, since that is quick."""
 
@@ -175,15 +173,15 @@ class Walk:
                 at += _FIXED_BYTES.get(kind, end)
             if number in repeated:
                 count += size if kind == _DELIMITED and number in shape.packed else 1
-                if count > MAX_IN_ONE:
+                if count > _MAX_IN_ONE:
                     break
             if size and number in nested:
                 self._waiting.append((at, min(at + size, end), nested[number], 0))
             at += size
         self.element_count += count - before
-        if count > MAX_IN_ONE or self.element_count > MAX_ELEMENTS:
+        if count > _MAX_IN_ONE or self.element_count > MAX_ELEMENTS:
             raise InvalidRequestError(
-                f"the request has more than {MAX_IN_ONE} elements in one field, or {MAX_ELEMENTS} "
+                f"the request has more than {_MAX_IN_ONE} elements in one field, or {MAX_ELEMENTS} "
                 "in all (messages, headers, offsets): send several smaller ones; nothing of this "
                 "one was done"
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from goqueue.records.batch import BatchInfo
     from goqueue.storage.log import Log
 
-MAX_GAPS: Final = 100_000
+_MAX_GAPS: Final = 100_000
 """Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then
 too large by the markers above this number, and nothing else depends on it."""
 _READ_BYTES: Final = 1024 * 1024
@@ -50,7 +50,7 @@ class Gaps:
     def add(self, first: int, end: int) -> None:
         """Note a gap behind the others; what it has in common with the last one is left out."""
         first = max(first, self._ends[-1]) if self._ends else first
-        if first >= end or len(self._starts) >= MAX_GAPS:
+        if first >= end or len(self._starts) >= _MAX_GAPS:
             return
         if self._ends and self._ends[-1] == first:
             self._ends[-1] = end

@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_RUNNING: Final = 10
+_MAX_RUNNING: Final = 10
 """Redrives under way at once; one more is refused."""
-MAX_KEPT: Final = 100
+_MAX_KEPT: Final = 100
 """Redrives whose end is remembered; of more, the oldest is forgotten."""
 _REFUSALS: Final = (BatchError, DelayError, SchemaError)
 """What a topic has against single messages; everything else is in the way of all."""
@@ -185,12 +185,12 @@ class Redrives:
         if self._services.topics.catalogue.topic(request.target).is_internal:
             raise InternalTopicError(f"{request.target} belongs to the broker: nothing goes there")
         running = sum(not each.is_over for each in self._kept.values())
-        if running >= MAX_RUNNING:
+        if running >= _MAX_RUNNING:
             raise TooManyRedrivesError(f"{running} redrives are under way: wait for one to end")
         redrive = Redrive(next(self._numbers), request, self._services.clock.now_ms())
         self._kept[redrive.redrive_id] = redrive
         over = [number for number, each in self._kept.items() if each.is_over]
-        for number in over[: max(len(self._kept) - MAX_KEPT, 0)]:
+        for number in over[: max(len(self._kept) - _MAX_KEPT, 0)]:
             del self._kept[number]
         redrive.task = asyncio.get_running_loop().create_task(self._run(redrive))
         return redrive
@@ -207,7 +207,7 @@ class Redrives:
         found = self._kept.get(redrive_id)
         if found is None:
             raise UnknownRedriveError(
-                f"there is no redrive {redrive_id}: redrives are forgotten after {MAX_KEPT} more, "
+                f"there is no redrive {redrive_id}: redrives are forgotten after {_MAX_KEPT} more, "
                 "and when the server stops"
             )
         return found

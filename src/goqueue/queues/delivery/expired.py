@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_EXPIRED_RECEIPTS: Final = 10_000
+_MAX_EXPIRED_RECEIPTS: Final = 10_000
 """Of one queue. Of an older one it is not known that it expired: it is unknown."""
 
 
@@ -32,7 +32,7 @@ class ExpiredReceipts:
     def add(self, nonces: Iterable[int]) -> None:
         """Remember these, and forget the oldest past the bound."""
         self._nonces.update(dict.fromkeys(nonces))
-        excess = len(self._nonces) - MAX_EXPIRED_RECEIPTS
+        excess = len(self._nonces) - _MAX_EXPIRED_RECEIPTS
         if excess > 0:
             for nonce in list(islice(self._nonces, excess)):
                 del self._nonces[nonce]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from goqueue.model.topic_partition import TopicIdPartition
 
-MAX_MEMBERS: Final = 10_000
+_MAX_MEMBERS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -73,8 +73,8 @@ class Members:
         Raises:
             GroupMaxSizeError: the group is full.
         """
-        if member.member_id not in self._members and len(self._members) >= MAX_MEMBERS:
-            raise GroupMaxSizeError(f"the group has {MAX_MEMBERS} members, as many as it may")
+        if member.member_id not in self._members and len(self._members) >= _MAX_MEMBERS:
+            raise GroupMaxSizeError(f"the group has {_MAX_MEMBERS} members, as many as it may")
         self.epoch += 1
         member.epoch = member.previous_epoch = self.epoch
         member.deadline_ms = now_ms + member.session_ms

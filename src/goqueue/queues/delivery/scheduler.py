@@ -18,13 +18,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from goqueue.model.errors import InvalidGroupRequestError, InvariantError
-from goqueue.model.limits import PRIORITY_COUNT
+from goqueue.model.limits import MAX_LANE_WEIGHT, PRIORITY_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_WEIGHT: Final = 1000
-"""How many messages one lane may get in a row while others wait; a larger weight is refused."""
 
 DEFAULT_STARVATION_MS: Final = 30_000
 
@@ -50,17 +48,17 @@ class Weights(NamedTuple):
         """The weights, the most urgent lane's first.
 
         Raises:
-            InvalidGroupRequestError: they are not five whole numbers from 0 to `MAX_WEIGHT`, or
-                none is above 0.
+            InvalidGroupRequestError: they are not five whole numbers from 0 to `MAX_LANE_WEIGHT`,
+                or none is above 0.
         """
         if (
             len(values) != PRIORITY_COUNT
-            or not all(type(each) is int and 0 <= each <= MAX_WEIGHT for each in values)
+            or not all(type(each) is int and 0 <= each <= MAX_LANE_WEIGHT for each in values)
             or not any(values)
         ):
             raise InvalidGroupRequestError(
                 f"weights {list(values)[: PRIORITY_COUNT + 1]}: expected {PRIORITY_COUNT} whole "
-                f"numbers from 0 to {MAX_WEIGHT}, at least one above 0"
+                f"numbers from 0 to {MAX_LANE_WEIGHT}, at least one above 0"
             )
         return cls(*values)
 

@@ -10,10 +10,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-MAX_VISIBILITY_MS: Final = 12 * 3600 * 1000
-MAX_DELIVERIES: Final = 250
-"""Deliveries are counted in one byte a message."""
-
 
 class Mode(StrEnum):
     """Who may take what."""

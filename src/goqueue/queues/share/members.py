@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
-MAX_MEMBER_ID_CHARS: Final = 256
-MAX_SUBSCRIPTION_CHARS: Final = 64 * 1024
+_MAX_MEMBER_ID_CHARS: Final = 256
+_MAX_SUBSCRIPTION_CHARS: Final = 64 * 1024
 """Names of the topics of one member, its client id and its rack; more are refused."""
 
 
@@ -193,17 +193,17 @@ def _check(said: ShareHeartbeat) -> None:
     if not said.group_id:
         raise InvalidGroupRequestError("the group id is empty")
     check_is_free(said.group_id)
-    if not 0 < len(said.member_id) <= MAX_MEMBER_ID_CHARS:
+    if not 0 < len(said.member_id) <= _MAX_MEMBER_ID_CHARS:
         raise InvalidGroupRequestError(
-            f"a member id has 1 to {MAX_MEMBER_ID_CHARS} characters, this one has "
+            f"a member id has 1 to {_MAX_MEMBER_ID_CHARS} characters, this one has "
             f"{len(said.member_id)}"
         )
     if said.rack_id is not None and not said.rack_id:
         raise InvalidGroupRequestError("the rack id is empty; leave it out")
     size = sum(map(len, said.topics or ())) + len(said.client_id) + len(said.rack_id or "")
-    if size > MAX_SUBSCRIPTION_CHARS:
+    if size > _MAX_SUBSCRIPTION_CHARS:
         raise InvalidGroupRequestError(
-            f"a member describes itself in up to {MAX_SUBSCRIPTION_CHARS} characters, this one in "
+            f"a member describes itself in up to {_MAX_SUBSCRIPTION_CHARS} characters, this one in "
             f"{size}: subscribe to fewer topics"
         )
     if said.epoch < LEAVING_EPOCH:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidSchemaError
-from goqueue.schemas.model import MAX_COMPARISONS
+from goqueue.schemas.limits import MAX_COMPARISONS
 
 if TYPE_CHECKING:
     from goqueue.schemas.avro.tree import Field, Node

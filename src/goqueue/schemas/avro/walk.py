@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from goqueue.schemas.avro.tree import Node
 
-MAX_EMPTY_ITEMS: Final = 100_000
+_MAX_EMPTY_ITEMS: Final = 100_000
 """Items without bytes that one array may hold; a message with more is refused."""
-MAX_DEPTH: Final = 200
+_MAX_DEPTH: Final = 200
 """How deep a message may be nested; a deeper one is refused."""
 _VARINT_BYTES: Final = 10
 _WIDTHS: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
@@ -44,8 +44,8 @@ class _Walk:
         self.at = 0
 
     def value(self, node: Node, path: str, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise AvroFault(path, f"nested deeper than {MAX_DEPTH}")
+        if depth > _MAX_DEPTH:
+            raise AvroFault(path, f"nested deeper than {_MAX_DEPTH}")
         kind = node.kind
         if kind == "record":
             for field in node.fields:
@@ -109,8 +109,8 @@ class _Walk:
                     self._text(path, is_text=True)
                 self.value(node.inner[0], f"{path}/{seen}", depth + 1)
                 seen += 1
-                if self.at == before and seen > MAX_EMPTY_ITEMS:
-                    raise AvroFault(path, f"more than {MAX_EMPTY_ITEMS} items without bytes")
+                if self.at == before and seen > _MAX_EMPTY_ITEMS:
+                    raise AvroFault(path, f"more than {_MAX_EMPTY_ITEMS} items without bytes")
 
 
 def may_be_empty(node: Node) -> bool:

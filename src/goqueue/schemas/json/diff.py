@@ -31,14 +31,14 @@ from goqueue.schemas.json.limits import (
     upper,
 )
 from goqueue.schemas.json.shapes import COMBINED, Kind
-from goqueue.schemas.model import MAX_COMPARISONS
+from goqueue.schemas.limits import MAX_COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from goqueue.schemas.json.shapes import Shape, Shapes
 
-MAX_DIFFERENCES: Final = 50
+_MAX_DIFFERENCES: Final = 50
 """That are told; a schema that has more is incompatible all the same."""
 
 
@@ -57,7 +57,7 @@ class Shaped(Protocol):
 def unreadable(reader: Shaped, writer: Shaped) -> list[str]:
     """Why a reader would not take what a writer's schema allows; nothing where it does."""
     diff = _Diff(reader.shapes, writer.shapes)
-    return diff.compare(writer.shape, reader.shape, "#")[:MAX_DIFFERENCES]
+    return diff.compare(writer.shape, reader.shape, "#")[:_MAX_DIFFERENCES]
 
 
 class _Diff:

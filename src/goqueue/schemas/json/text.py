@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from goqueue.model.errors import InvalidSchemaError
 
-MAX_DEPTH: Final = 200
+_MAX_DEPTH: Final = 200
 """Lists and objects within each other; a schema that is nested deeper is invalid. Whatever walks a
 schema may go down as many steps, and so never runs out of stack."""
 
@@ -23,11 +23,11 @@ def loaded(text: str, what: str) -> Any:
     except ValueError as error:
         raise InvalidSchemaError(f"{what} is JSON, and this is not: {error}") from error
     level = [document]
-    for _ in range(MAX_DEPTH):
+    for _ in range(_MAX_DEPTH):
         level = [inner for each in level for inner in _inside(each)]
         if not level:
             return document
-    raise InvalidSchemaError(f"{what} may be nested {MAX_DEPTH} deep, and this is deeper")
+    raise InvalidSchemaError(f"{what} may be nested {_MAX_DEPTH} deep, and this is deeper")
 
 
 def _inside(value: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_CHARACTERS: Final = 300
+_MAX_CHARACTERS: Final = 300
 """Of a normalised error; what follows rarely tells causes apart, and always costs."""
 
 _TOKENS: Final = re.compile(
@@ -29,11 +29,11 @@ def normalised(error: str | None) -> str:
 
     Normalising twice is normalising once: what a report shows can be given back as a filter.
     """
-    text = (error or "")[: MAX_CHARACTERS * 4]
+    text = (error or "")[: _MAX_CHARACTERS * 4]
     while True:
         # What is put in changes what stands beside it, and so does the cut. Each round that changes
         # anything has fewer digits and quotes than the one before, or is shorter: this ends.
-        found = _SPACES.sub(" ", _TOKENS.sub(_kind, text))[:MAX_CHARACTERS].strip()
+        found = _SPACES.sub(" ", _TOKENS.sub(_kind, text))[:_MAX_CHARACTERS].strip()
         if found == text:
             return found
         text = found

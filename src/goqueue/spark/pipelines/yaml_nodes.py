@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import yaml
 
+from goqueue.model.limits import MAX_PIPELINE_BYTES
 from goqueue.spark.pipelines.model import Problem
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 
     from yaml.events import Event
 
-MAX_BYTES: Final = 256 * 1024
-"""No pipeline that a person can follow is larger; a file that is, is refused unread."""
-MAX_DEPTH: Final = 40
-MAX_NODES: Final = 20_000
+_MAX_DEPTH: Final = 40
+_MAX_NODES: Final = 20_000
 """Aliases count with all that they stand for: a few lines can stand for gigabytes."""
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -86,10 +85,10 @@ def parse_yaml(data: bytes) -> Node:
     Raises:
         UnreadableError: there is none; says where reading ended and why.
     """
-    if len(data) > MAX_BYTES:
+    if len(data) > MAX_PIPELINE_BYTES:
         raise _unreadable(
-            f"the file has more than {MAX_BYTES:,} bytes, which is no pipeline that anybody can "
-            "follow: is it the right file?"
+            f"the file has more than {MAX_PIPELINE_BYTES:,} bytes, the bound of a pipeline file: "
+            "is it the right file?"
         )
     text = _decoded(data)
     try:
@@ -169,9 +168,9 @@ class _Composer:
             return self._alias(event)
         assert isinstance(event, yaml.NodeEvent)
         self._count_up(1, event)
-        if depth > MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             raise _unreadable(
-                f"more than {MAX_DEPTH} levels deep: is it a pipeline?", _place(event)
+                f"more than {_MAX_DEPTH} levels deep: is it a pipeline?", _place(event)
             )
         tag = getattr(event, "tag", None)
         if tag not in {None, "!"} and tag not in _PLAIN_TAGS:
@@ -212,9 +211,9 @@ class _Composer:
 
     def _count_up(self, size: int, event: Event) -> None:
         self._count += size
-        if self._count > MAX_NODES:
+        if self._count > _MAX_NODES:
             raise _unreadable(
-                f"more than {MAX_NODES:,} values, with what aliases stand for: is it a pipeline?",
+                f"more than {_MAX_NODES:,} values, with what aliases stand for: is it a pipeline?",
                 _place(event),
             )
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from goqueue.storage.scan import Found
 
 DAY_MS: Final = 24 * 3600 * 1000
-MAX_KEYS: Final = 5_000_000
+_MAX_KEYS: Final = 5_000_000
 """How many keys one pass remembers; at the bound it stops there, and the next pass goes on."""
 
 
@@ -116,7 +116,7 @@ class Compaction:
         *,
         until: int | None = None,
         tombstone_ms: int = DAY_MS,
-        max_keys: int = MAX_KEYS,
+        max_keys: int = _MAX_KEYS,
         aborted: Callable[[BatchInfo], bool] = lambda _: False,
     ) -> None:
         """Plan a pass on the writer's thread.

@@ -4,6 +4,3 @@ from typing import Final
 
 ERROR_KEY: Final = "goqueue-error-bin"
 """Of the trailing metadata that carries the error of a call."""
-
-MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of one gRPC message, either way. A larger one fails its call with RESOURCE_EXHAUSTED."""

@@ -13,7 +13,8 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from goqueue.wire.kafka.errors import TruncatedRequestError
-from goqueue.wire.kafka.primitives import MAX_ELEMENTS, Cursor
+from goqueue.wire.kafka.limits import MAX_ELEMENTS
+from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import Struct, reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import writer_of

@@ -16,14 +16,10 @@ from goqueue.wire.kafka.errors import (
     TooManyElementsError,
     TruncatedRequestError,
 )
+from goqueue.wire.kafka.limits import MAX_ELEMENTS, MAX_STRING_BYTES
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MAX_ELEMENTS: Final = 65_536
-"""Array elements and tagged fields of one request together; one with more is malformed."""
-
-MAX_STRING_BYTES: Final = 32_767
-"""One string, in both encodings, as Kafka bounds it. A request with a longer one is malformed."""
 
 NULL: Final = -1
 _INT8: Final = struct.Struct(">b")

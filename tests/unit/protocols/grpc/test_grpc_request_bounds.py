@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.protocols.grpc.errors import InvalidRequestError
-from goqueue.protocols.grpc.request_bounds import MAX_ELEMENTS, MAX_IN_ONE, BoundedParser, Walk
+from goqueue.protocols.grpc.limits import MAX_ELEMENTS
+from goqueue.protocols.grpc.request_bounds import _MAX_IN_ONE, BoundedParser, Walk
 from goqueue.runtime.turns import Turns
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 
@@ -81,7 +82,7 @@ def test_as_many_elements_as_are_allowed_are_taken():
     value = bytes(range(256)) * 10  # so that the request is walked over
     headers = [pb.Header(name="h")] * 3
     message = pb.NewMessage(value=value, headers=headers)
-    messages = [message] * 1000 + [pb.NewMessage(headers=headers)] * (MAX_IN_ONE - 1000)
+    messages = [message] * 1000 + [pb.NewMessage(headers=headers)] * (_MAX_IN_ONE - 1000)
     request = pb.PublishRequest(messages=messages)
     assert parse(pb.PublishRequest, request.SerializeToString()) == request
 

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.protocols.http.api.codecs import (
-    MAX_TIME_MS,
-    duration_ms,
-    time_ms,
-    to_bytes,
-    to_text,
-)
+from goqueue.protocols.http.api.codecs import duration_ms, time_ms, to_bytes, to_text
 from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.limits import MAX_TIME_MS
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NO_END = 10**18

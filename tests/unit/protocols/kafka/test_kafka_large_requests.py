@@ -18,13 +18,8 @@ from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.codec import encode_body
 from goqueue.wire.kafka.errors import MalformedRequestError, TooManyElementsError
-from goqueue.wire.kafka.primitives import (
-    MAX_ELEMENTS,
-    MAX_STRING_BYTES,
-    Cursor,
-    put_string,
-    put_uvarint,
-)
+from goqueue.wire.kafka.limits import MAX_ELEMENTS, MAX_STRING_BYTES
+from goqueue.wire.kafka.primitives import Cursor, put_string, put_uvarint
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
 from unit.protocols.kafka.live import (

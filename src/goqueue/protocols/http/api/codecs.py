@@ -14,9 +14,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from goqueue.protocols.http.api.errors import FieldError
-
-MAX_TIME_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, which is where RFC 3339 ends."""
+from goqueue.protocols.http.limits import MAX_TIME_MS
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)

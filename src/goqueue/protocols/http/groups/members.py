@@ -16,6 +16,7 @@ import msgspec
 from goqueue.groups.membership import REBALANCE_TIMEOUT_MS, Member
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
+from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
@@ -33,12 +34,9 @@ from goqueue.protocols.http.groups.member_shapes import (
     PollQuery,
 )
 from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
-from goqueue.protocols.http.messages.message_shapes import (
-    MAX_READ_BYTES,
-    delivered_message,
-    polled_message,
-)
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS, Mode, QueueSettings
+from goqueue.protocols.http.limits import MAX_AUTO_COMMIT_MS, MAX_POLL_MS, MAX_READ_BYTES
+from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
+from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
 from goqueue.queues.views import committable
 
@@ -46,14 +44,12 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.model.topic_partition import TopicPartition
 
-MAX_POLL_MS: Final = 60_000
 _STEP_MS: Final = 500
 """How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
 _TAG: Final = "groups"
 _ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}
 """As users know them, and as Kafka calls them."""
 AUTO_COMMIT_MS: Final = 5_000
-MAX_AUTO_COMMIT_MS: Final = 3_600_000
 
 
 # --- Being a member ------------------------------------------------------------------------------

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from goqueue.model.errors import InvalidGroupRequestError
+from goqueue.model.limits import MAX_DELIVERIES, MAX_LANE_WEIGHT, MAX_VISIBILITY_MS
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.shapes import LANES, doc
-from goqueue.queues.delivery.scheduler import MAX_WEIGHT, Weights
-from goqueue.queues.delivery.settings import MAX_DELIVERIES, MAX_VISIBILITY_MS, QueueSettings
+from goqueue.protocols.http.limits import MAX_QUEUE_COUNT
+from goqueue.queues.delivery.scheduler import Weights
+from goqueue.queues.delivery.settings import QueueSettings
 
-MAX_COUNT: Final = 1_000_000
-"""Of messages that one member may have at once, and that may wait for a retry."""
 EXAMPLE_WEIGHTS: Final = dict(zip(LANES, QueueSettings().weights, strict=True))
 DURATIONS: Final = {
     "visibility_timeout": "visibility_ms",
@@ -23,7 +23,7 @@ DURATIONS: Final = {
     "starvation_timeout": "starvation_ms",
 }
 UNCHANGED: Final = ("max_deliveries", "max_unacked", "max_waiting", "dead_letters")
-_Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_WEIGHT)]
+_Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_LANE_WEIGHT)]
 _Lane: TypeAlias = Literal["critical", "high", "normal", "low", "background"]
 
 
@@ -47,11 +47,11 @@ class SettingsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     max_backoff: Annotated[Duration | None, doc("It doubles no further.", "60s")] = None
     max_unacked: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)] | None,
+        Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUE_COUNT)] | None,
         doc("How many messages a member may have at once.", 1000),
     ] = None
     max_waiting: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None,
+        Annotated[int, msgspec.Meta(ge=0, le=MAX_QUEUE_COUNT)] | None,
         doc(
             "How many of a partition may wait for a retry; one more is dead-lettered at once.",
             10_000,

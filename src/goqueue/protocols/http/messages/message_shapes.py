@@ -11,19 +11,18 @@ from goqueue.model.errors import DeliveryHeaderError, PriorityError
 from goqueue.model.limits import MAX_PUBLISHED_MESSAGES
 from goqueue.protocols.http.api.codecs import Duration, Encoding, Time, to_text
 from goqueue.protocols.http.api.shapes import LANES, Milliseconds, Offset, PartitionNumber, doc
+from goqueue.protocols.http.limits import MAX_READ_MESSAGES
 
 if TYPE_CHECKING:
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.reading.stored_messages import StoredMessage
     from goqueue.records import Headers
 
-MAX_LIMIT: Final = 1000
-"""Messages of one answer; more are asked for with another request."""
-MAX_READ_BYTES: Final = 4 * 1024 * 1024
-"""Of the messages of one answer; the rest is left for the next request."""
 _NORMAL: Final = Priority.NORMAL.label
 
-Limit: TypeAlias = Annotated[int, doc("The most messages to return.", 100, ge=1, le=MAX_LIMIT)]
+Limit: TypeAlias = Annotated[
+    int, doc("The most messages to return.", 100, ge=1, le=MAX_READ_MESSAGES)
+]
 OutEncoding: TypeAlias = Annotated[
     Literal["auto", "base64"],
     doc("`auto` writes what is UTF-8 as text and the rest as base64.", "auto"),

@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import PriorityError
-from goqueue.protocols.http.api.codecs import (
-    MAX_TIME_MS,
-    Encoding,
-    duration_ms,
-    time_ms,
-    to_bytes,
-)
+from goqueue.protocols.http.api.codecs import Encoding, duration_ms, time_ms, to_bytes
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.limits import MAX_TIME_MS
 from goqueue.protocols.http.messages.message_shapes import (
     MessageIn,
     PublishAnswer,

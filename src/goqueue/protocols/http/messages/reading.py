@@ -18,8 +18,8 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
+from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
 from goqueue.protocols.http.messages.message_shapes import (
-    MAX_READ_BYTES,
     Limit,
     OutEncoding,
     RangeAnswer,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.reading.stored_messages import MessagesRead
 
-MAX_WAIT_MS: Final = 20_000
 _MORE_ROUNDS: Final = 4
 _TAG: Final = "messages"
 
@@ -76,7 +75,7 @@ class MessageRoutes:
 
         Nothing is kept about the reader: go on with `next_offset`.
         """
-        wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_WAIT_MS)
+        wait_ms = duration_ms(query.wait, "wait", at_most_ms=MAX_READ_WAIT_MS)
         partition_id = TopicPartition(path.topic, path.partition)
         partition = self._broker.partitions.partition(partition_id)
         start = await offset_of(partition, _position(query), self._broker.executor)

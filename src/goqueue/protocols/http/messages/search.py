@@ -13,6 +13,7 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
+from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
 from goqueue.protocols.http.messages.message_shapes import (
     HeaderOut,
     MessageOut,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topic
     from goqueue.tracing.tracer import Tracer
 
-MAX_LIMIT: Final = 500
 _MAX_NEEDLE: Final = 1000
 _TAG: Final = "messages"
 _CURSOR: Final = re.compile(r"\d{1,9}:\d{1,18}-\d{1,18}(?:,\d{1,9}:\d{1,18}-\d{1,18})*", re.ASCII)
@@ -58,7 +58,7 @@ class SearchQuery(msgspec.Struct, forbid_unknown_fields=True):
         Needle | None, doc("In the value or a header; ASCII letters in either case.", "refund")
     ] = None
     direction: Annotated[Direction, doc("Which come first.", "newest")] = "newest"
-    limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_LIMIT)] = 50
+    limit: Annotated[int, doc("The most messages to return.", 50, ge=1, le=MAX_SEARCH_RESULTS)] = 50
     cursor: Annotated[str | None, doc("As the last answer gave it.")] = None
 
 

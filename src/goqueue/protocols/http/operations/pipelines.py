@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from goqueue.model.limits import MAX_PIPELINE_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
-from goqueue.pipelines.service import MAX_REPORT_BYTES
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
@@ -41,7 +41,7 @@ class PipelineRoutes:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_REPORT_BYTES)
+    @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_PIPELINE_REPORT_BYTES)
     async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:
         """Report the progress of a pipeline, in place of the last report.
 

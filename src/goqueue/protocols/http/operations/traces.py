@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import UnknownTraceError
+from goqueue.model.limits import MAX_LISTED_TRACES
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.paths import PartitionPath
 from goqueue.protocols.http.api.route import route
@@ -23,7 +24,7 @@ from goqueue.protocols.http.operations.trace_shapes import (
     TraceSummary,
 )
 from goqueue.tracing.context import is_trace_id
-from goqueue.tracing.search import LIMIT, MAX_LIMIT, TraceQuery
+from goqueue.tracing.search import LIMIT, TraceQuery
 from goqueue.tracing.statuses import Status
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _Status = Literal[
     "error",
 ]
 """`error` is another word for `failed`."""
-_Limit = Annotated[int, doc("At most so many.", 100, ge=1, le=MAX_LIMIT)]
+_Limit = Annotated[int, doc("At most so many.", 100, ge=1, le=MAX_LISTED_TRACES)]
 _MaybeMs = Annotated[int, doc("In milliseconds.", 250, ge=0, le=2**53)]
 
 

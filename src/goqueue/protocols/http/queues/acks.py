@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import msgspec
 
 from goqueue.model.errors import ReceiptError
+from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.problems import kind_of
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import GroupName, Milliseconds, doc
+from goqueue.protocols.http.limits import MAX_RECEIPTS
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
-from goqueue.queues.acknowledging import MAX_REASON_CHARS
 from goqueue.queues.delivery.receipts import Receipt
-from goqueue.queues.delivery.settings import MAX_VISIBILITY_MS
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.model.errors import GoQueueError
 
-MAX_RECEIPTS: Final = 10_000
-"""Of one batch; more are refused with 400."""
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _TAG: Final = "acknowledgement"
 _OK: Final = 200

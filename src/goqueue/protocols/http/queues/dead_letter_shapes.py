@@ -16,12 +16,12 @@ from goqueue.protocols.http.api.shapes import (
     TopicName,
     doc,
 )
+from goqueue.protocols.http.limits import MAX_OFFSET_RANGES, MAX_REDRIVE_RATE
 from goqueue.protocols.http.messages.message_shapes import (
     HeaderOut,
     Limit,
 )
 
-MAX_RATE: Final = 1_000_000
 _KNOWN: Final = list(Reason)
 _REASONS: Final = f"{', '.join(_KNOWN[:-1])} or {_KNOWN[-1]}."
 
@@ -127,7 +127,8 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
         Annotated[int, msgspec.Meta(ge=1)] | None, doc("The most letters to redrive.")
     ] = None
     rate: Annotated[
-        Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] | None, doc("Messages a second.", 100)
+        Annotated[float, msgspec.Meta(gt=0, le=MAX_REDRIVE_RATE)] | None,
+        doc("Messages a second.", 100),
     ] = None
     dry_run: Annotated[bool, doc("Only count them.")] = False
 
@@ -174,8 +175,6 @@ class Purged(msgspec.Struct):
     purged: Annotated[int, doc("Letters that had not been redriven.", 12)]
 
 
-MAX_RANGES: Final = 10_000
-"""Of letters in one request or answer."""
 LetterRange = Annotated[tuple[Offset, Offset], doc("The first, and the one behind the last.")]
 
 
@@ -200,7 +199,7 @@ class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
     """Letters that were redriven by other means."""
 
     ranges: Annotated[
-        Annotated[list[LetterRange], msgspec.Meta(max_length=MAX_RANGES)],
+        Annotated[list[LetterRange], msgspec.Meta(max_length=MAX_OFFSET_RANGES)],
         doc("Offsets of the dead-letter topic.", [[3, 5]]),
     ]
 

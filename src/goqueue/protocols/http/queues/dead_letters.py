@@ -11,9 +11,9 @@ from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import Offset
+from goqueue.protocols.http.limits import MAX_OFFSET_RANGES
 from goqueue.protocols.http.messages.message_shapes import headers_out, priority_label, text_of
 from goqueue.protocols.http.queues.dead_letter_shapes import (
-    MAX_RANGES,
     BoxLine,
     BoxList,
     FilterBody,
@@ -150,8 +150,8 @@ class DeadLetterRoutes:
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """Which letters of a partition of the dead-letter topic have been redriven."""
         first = query.from_offset
-        found = self._letters.moved(path.topic, path.partition, first, MAX_RANGES)
-        following = found[-1][1] if len(found) >= MAX_RANGES else None
+        found = self._letters.moved(path.topic, path.partition, first, MAX_OFFSET_RANGES)
+        following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
         return MovedAnswer(path.topic, path.partition, found, following)
 
     @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)

@@ -14,15 +14,8 @@ from goqueue.model.errors import (
     SchemaNotFoundError,
 )
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.schemas.model import (
-    MAX_SUBJECT_LENGTH,
-    MAX_VERSION,
-    Level,
-    Mode,
-    Reference,
-    Schema,
-    SchemaType,
-)
+from goqueue.schemas.limits import MAX_SUBJECT_CHARS, MAX_VERSION
+from goqueue.schemas.model import Level, Mode, Reference, Schema, SchemaType
 from goqueue.schemas.registry import LATEST
 
 if TYPE_CHECKING:
@@ -39,7 +32,7 @@ SubjectName: TypeAlias = Annotated[
     doc(
         "The subject; for values of a topic, `{topic}-value`.",
         "orders-value",
-        extra_json_schema={"minLength": 1, "maxLength": MAX_SUBJECT_LENGTH},
+        extra_json_schema={"minLength": 1, "maxLength": MAX_SUBJECT_CHARS},
     ),
 ]
 VersionText: TypeAlias = Annotated[

@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.groups.assignments import check_assignments
 from goqueue.insight.topic_views import view_topic
+from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
 from goqueue.protocols.http.api.route import route
@@ -21,7 +22,6 @@ from goqueue.protocols.http.topics.topic_shapes import (
     TopicList,
     TopicSettingsAnswer,
 )
-from goqueue.topics.catalogue import MAX_PARTITIONS
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ class PutTopic(msgspec.Struct, forbid_unknown_fields=True):
 class GrowTopic(msgspec.Struct, forbid_unknown_fields=True):
     """How many partitions the topic shall have."""
 
-    count: Annotated[int, doc("All of them together, old and new.", 6, ge=1, le=MAX_PARTITIONS)]
+    count: Annotated[
+        int, doc("All of them together, old and new.", 6, ge=1, le=MAX_TOPIC_PARTITIONS)
+    ]
     replica_assignments: Annotated[
-        Annotated[list[list[int]], msgspec.Meta(max_length=MAX_PARTITIONS)] | None,
+        Annotated[list[list[int]], msgspec.Meta(max_length=MAX_TOPIC_PARTITIONS)] | None,
         doc(
             "The nodes of each new partition, the leader first; the broker chooses, if left out.",
             [[1], [1], [1]],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
+from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.transactions.transaction_shapes import (
@@ -14,7 +15,7 @@ from goqueue.protocols.http.transactions.transaction_shapes import (
     TransactionalId,
 )
 from goqueue.transactions.messages import Identity
-from goqueue.transactions.series import MAX_MEMBERS, Member, TogetherRequest
+from goqueue.transactions.series import Member, TogetherRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -54,7 +55,8 @@ class AtomicCommitBody(msgspec.Struct, forbid_unknown_fields=True):
     members: Annotated[
         list[AtomicCommitMember],
         doc(
-            "All of them count, at once; none is a batch without messages.", max_length=MAX_MEMBERS
+            "All of them count, at once; none is a batch without messages.",
+            max_length=MAX_SERIES_TRANSACTIONS,
         ),
     ]
     keep_ms: Annotated[

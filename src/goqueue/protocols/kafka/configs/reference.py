@@ -14,7 +14,7 @@ from goqueue.configs.broker_setting_table import BROKER_SETTINGS
 from goqueue.configs.coordinated_setting_table import COORDINATED_SETTINGS
 from goqueue.queues.delivery.settings import NEW_SHARE_GROUP
 from goqueue.queues.share.settings import SHARE_SETTINGS
-from goqueue.topics.setting import MAX_LONG, Effect
+from goqueue.topics.setting import LONG_MAX, Effect
 from goqueue.topics.setting_table import OWN_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _table(settings: Iterable[Setting]) -> Iterator[str]:
 def _row(*cells: str) -> str:
     name, kind, default, *others = cells
     shown = f"`{default}`" if default else ""
-    if default == str(MAX_LONG):
+    if default == str(LONG_MAX):
         shown = _UNBOUNDED
     return f"| {' | '.join((f'`{name}`', kind, shown, *others))} |"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
+LATEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 _NOTHING: Final = -1
 _HIGH_WATERMARK: Final = -1
@@ -101,7 +101,7 @@ class OffsetsApi:
             return partition.readable_to(isolation), -1
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return partition.log_start, -1
-        if timestamp != MAX_TIMESTAMP and timestamp < 0:
+        if timestamp != LATEST_TIMESTAMP and timestamp < 0:
             return _NOTHING, -1  # the ends of storage tiers that there are none of
         hit = await asyncio.get_running_loop().run_in_executor(
             self._broker.executor, _search, partition, timestamp
@@ -182,6 +182,6 @@ class OffsetsApi:
 
 def _search(partition: Partition, timestamp: int) -> TimestampHit | None:
     """Look for a moment in the log; reads the disk, so it belongs in a thread."""
-    if timestamp == MAX_TIMESTAMP:
+    if timestamp == LATEST_TIMESTAMP:
         return partition.log.find_latest_time()
     return partition.log.find_time(timestamp)

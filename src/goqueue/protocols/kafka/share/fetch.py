@@ -6,7 +6,7 @@ The batches go out as they are stored, with the ranges of offsets in them that a
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -19,6 +19,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.limits import MAX_FETCH_BYTES
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.share.acknowledgements import judged_of
 from goqueue.protocols.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 BATCH_OPTIMIZED, RECORD_LIMIT = range(2)
 """What `max_records` means (KIP-1206): rounded up to whole batches, or never exceeded."""
 
-MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
-"""An answer holds no more, unless it is a single batch."""
 
 _Outcomes: TypeAlias = "dict[TopicIdPartition, GoQueueError | None]"
 _Said: TypeAlias = "dict[TopicIdPartition, list[Struct]]"

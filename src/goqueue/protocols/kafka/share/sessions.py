@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from goqueue.model.errors import InvalidShareSessionEpochError, ShareSessionNotFoundError
 from goqueue.protocols.kafka.errors import ShareSessionLimitError
+from goqueue.protocols.kafka.limits import MAX_SHARE_SESSION_PARTITIONS, MAX_SHARE_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
-MAX_SESSIONS: Final = 2000
-"""`group.share.max.share.sessions`. At the bound those of members that are gone are forgotten; when
-there are none, no further session is opened, and its consumer tries again later."""
-
-MAX_PLACES: Final = 500_000
-"""Partitions in all sessions together; at the bound likewise."""
 
 _LARGEST: Final = (1 << 31) - 1
 
@@ -61,8 +56,8 @@ class ShareSessions:
     def __init__(
         self,
         is_member: Callable[[str, str], bool],
-        max_sessions: int = MAX_SESSIONS,
-        max_places: int = MAX_PLACES,
+        max_sessions: int = MAX_SHARE_SESSIONS,
+        max_places: int = MAX_SHARE_SESSION_PARTITIONS,
     ) -> None:
         """Keep sessions; `is_member` tells, by group and member, whose are still of use."""
         self._is_member = is_member

@@ -15,6 +15,7 @@ from goqueue.model.errors import (
 from goqueue.protocols.kafka.configs.entries import given
 from goqueue.protocols.kafka.configs.topic_configs import TopicResources
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.limits import MAX_CREATED_PARTITIONS
 from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.topics.setting_table import LISTED
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.codec import Response
     from goqueue.wire.kafka.reading import Struct
 
-MAX_PARTITIONS_A_REQUEST: Final = 10_000
-"""Of all topics that one CreateTopics makes, as in Kafka; a request for more makes none of them."""
 _DEFAULT: Final = -1
 _BY_ID_FROM: Final = 6
 
@@ -48,8 +47,8 @@ class AdminTopicsApi:
         times = Counter(topic.name for topic in request.topics)
         topics = request.topics
         asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in topics)
-        if asked > MAX_PARTITIONS_A_REQUEST:
-            message = f"{asked} partitions in one request, at most {MAX_PARTITIONS_A_REQUEST} are"
+        if asked > MAX_CREATED_PARTITIONS:
+            message = f"{asked} partitions in one request, at most {MAX_CREATED_PARTITIONS} are"
             code = ErrorCode.policy_violation
             results = [_refused_topic(t.name, code, f"{message} made") for t in topics]
         else:

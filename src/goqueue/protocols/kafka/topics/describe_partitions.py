@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
@@ -10,6 +10,7 @@ from goqueue.model.errors import InvalidTopicNameError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
 from goqueue.protocols.kafka.errors import code_for
+from goqueue.protocols.kafka.limits import MAX_DESCRIBED_PARTITIONS
 from goqueue.protocols.kafka.registry import api
 from goqueue.topics.catalogue import check_name
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.codec import Response
     from goqueue.wire.kafka.reading import Struct
-
-MAX_PARTITIONS: Final = 2000
-"""`max.request.partition.size.limit`: an answer describes no more partitions, whatever is asked
-for, and names the one to go on with. A topic that does not exist counts as one."""
 
 
 class TopicPartitionsApi:
@@ -42,7 +39,7 @@ class TopicPartitionsApi:
             names = dict.fromkeys(each.name for each in request.topics)
             refused = [_without(name, ErrorCode.invalid_request) for name in names]
             return {"topics": refused, "next_cursor": None}
-        left = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
+        left = max(min(request.response_partition_limit, MAX_DESCRIBED_PARTITIONS), 1)
         topics: list[dict[str, Any]] = []
         for name in self._names(request, at_topic):
             first = at_partition if name == at_topic else 0

@@ -10,6 +10,7 @@ from goqueue.model.patterns import whole_match
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
+from goqueue.protocols.kafka.limits import MAX_PATTERN_CHARS
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import TransactionFilter
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from goqueue.transactions.messages import TransactionView
 
 _RENEWING_VERSION: Final = 2
-MAX_PATTERN_CHARS: Final = 249
-"""Of a pattern for transactional ids; a longer one is refused."""
 
 
 def _listed(line: TransactionView) -> dict[str, Any]:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import Progress, Row
 
-MAX_GROUPS: Final = 1000
+_MAX_GROUPS: Final = 1000
 """That a report can have; what is not among the largest is counted together."""
-MAX_HOURS: Final = 24 * 14
+_MAX_HOURS: Final = 24 * 14
 """Rows of hours that are shown, the newest: as long as the broker keeps dead letters."""
 _CAUSE: Final = ("letters_in", "reason", "source_topic", "group", "cause")
 _UNKNOWN: Final = "-"
@@ -84,9 +84,9 @@ def dlq_triage(
     rows.persist(StorageLevel.DISK_ONLY)
     try:
         with watched(spark, "reading letters", progress):
-            groups = _groups(rows, min(top, MAX_GROUPS))
+            groups = _groups(rows, min(top, _MAX_GROUPS))
             cause_count = len(groups)
-            if cause_count >= min(top, MAX_GROUPS):  # there may be more than are shown
+            if cause_count >= min(top, _MAX_GROUPS):  # there may be more than are shown
                 cause_count = rows.select("id").distinct().count()
         with watched(spark, "counting keys and hours", progress):
             top_keys = _top_keys(rows, [each["id"] for each in groups], keys)
@@ -187,7 +187,7 @@ def _hour_rows(hours: Sequence[Any]) -> list[Row]:
             "reason": each["reason"],
             "letters": each["letters"],
         }
-        for each in hours[-MAX_HOURS:]
+        for each in hours[-_MAX_HOURS:]
     ]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.report import Progress, Row
     from goqueue.spark.jobs.reports.subjects import Version
 
-MAX_FIELDS: Final = 10_000
+_MAX_FIELDS: Final = 10_000
 """Different names of fields that are counted; a topic of free JSON may have any number."""
 _VERDICT: Final = (
     "struct<kind:string,version:int,fits:array<int>,present:array<string>,reason:string>"
@@ -214,7 +214,7 @@ def _fields(verdicts: DataFrame) -> dict[tuple[int, str], int]:
         .select("version", sql.explode("present").alias("field"))
         .groupBy("version", "field")
         .count()
-        .limit(MAX_FIELDS)
+        .limit(_MAX_FIELDS)
         .collect()
     )
     return {(each["version"], each["field"]): each["count"] for each in counted}
@@ -266,7 +266,7 @@ def _silent_rows(
     fields: Mapping[tuple[int, str], int],
 ) -> list[Row]:
     """Fields that a version has and that none of its messages says anything in."""
-    if len(fields) >= MAX_FIELDS:
+    if len(fields) >= _MAX_FIELDS:
         return []  # not all were counted: silence cannot be told
     used = {
         each["version"]

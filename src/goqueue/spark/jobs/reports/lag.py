@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.spark.kafka.groups import GroupLine
 
 HOUR_MS: Final = 3_600_000
-MAX_HOURS: Final = 24 * 31
+_MAX_HOURS: Final = 24 * 31
 _BEHIND: Final = 2**62
 """An offset behind every other."""
 _EMPTY: Final = frozenset({"empty", "dead"})
@@ -105,8 +105,8 @@ def lag_report(
         OptionsError: the arguments make no sense.
         SparkSourceError: the broker is away, or refuses.
     """
-    if not 0 <= hours <= MAX_HOURS or measure_s < 0:
-        raise OptionsError([f"expected measure_s of 0 and up, and hours of 0 to {MAX_HOURS}"])
+    if not 0 <= hours <= _MAX_HOURS or measure_s < 0:
+        raise OptionsError([f"expected measure_s of 0 and up, and hours of 0 to {_MAX_HOURS}"])
     with Link(servers, options or {}).cluster() as cluster:
         look = _Look(cluster, groups, topics)
         lags = look.at_all(measure_s, hours, progress)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import Row
 
-MAX_GROUPS: Final = 200
+_MAX_GROUPS: Final = 200
 """That are asked about: a broker remembers no more of them."""
 _WIDTH: Final = 30
 """Columns of a course; points that share one are the largest of them."""
@@ -26,7 +26,7 @@ _MOVED: Final = 0.1
 def history_rows(http: Http, groups: Sequence[str]) -> list[Row]:
     """The course of the lag of each group; nothing of those that nobody remembers."""
     rows = []
-    for group, answer in _answers(http, groups[:MAX_GROUPS], "/history"):
+    for group, answer in _answers(http, groups[:_MAX_GROUPS], "/history"):
         with suppress(KeyError, TypeError, AttributeError):
             if (row := course_of(group, answer)) is not None:
                 rows.append(row)

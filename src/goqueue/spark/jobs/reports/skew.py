@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.report import Progress, Row
     from goqueue.spark.jobs.reports.balance import Outlook
 
-MAX_TOP: Final = 1000
+_MAX_TOP: Final = 1000
 HOT_KEYS: Final = 1000
 """That are looked at one by one for a suggestion; all others are taken to be even."""
-MAX_MOMENTS: Final = 500
+_MAX_MOMENTS: Final = 500
 _MS: Final = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 _Z: Final = 1.96
@@ -118,8 +118,8 @@ def skew_report(
 
 def _check(top: int, every: str, partitioner: str, plot: str | Path | None) -> None:
     problems = []
-    if not 0 < top <= MAX_TOP:
-        problems.append(f"top is {top}: expected 1 to {MAX_TOP}")
+    if not 0 < top <= _MAX_TOP:
+        problems.append(f"top is {top}: expected 1 to {_MAX_TOP}")
     if every not in _MS:
         problems.append(f"every is {every!r}: expected {', '.join(_MS)}")
     if partitioner not in PARTITIONERS:
@@ -210,8 +210,8 @@ def _skew(
         }
         for number, count in sorted(by_partition.items())
     ]
-    known = sorted(messages_at)[-MAX_MOMENTS:]
-    if known and (known[-1] - known[0]) // moment_ms < MAX_MOMENTS:
+    known = sorted(messages_at)[-_MAX_MOMENTS:]
+    if known and (known[-1] - known[0]) // moment_ms < _MAX_MOMENTS:
         known = list(range(known[0], known[-1] + 1, moment_ms))  # silence is worth seeing
     moments = [(at, messages_at[at], bytes_at[at]) for at in known]
     largest = max((each[5] for each in classes), default=0)

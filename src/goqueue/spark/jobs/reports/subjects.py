@@ -13,7 +13,7 @@ from goqueue.spark.errors import BrokerAwayError, ValueFormatError
 if TYPE_CHECKING:
     from goqueue.spark.jobs.http import Http
 
-MAX_VERSIONS: Final = 100
+_MAX_VERSIONS: Final = 100
 """The newest that are looked at; a message is held against each of them."""
 _NOT_FOUND: Final = 404
 
@@ -36,7 +36,7 @@ def versions_of(registry: Http, subject: str) -> list[Version]:
         BrokerAwayError: the registry does not answer.
     """
     numbers = _ask(registry, f"{_path(subject)}", f"subject {subject!r}")
-    return [_version(registry, subject, number) for number in sorted(numbers)[-MAX_VERSIONS:]]
+    return [_version(registry, subject, number) for number in sorted(numbers)[-_MAX_VERSIONS:]]
 
 
 def _version(registry: Http, subject: str, number: int) -> Version:

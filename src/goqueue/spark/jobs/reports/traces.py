@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from goqueue.spark.jobs.report import Progress, Row
 
-MAX_COUNT: Final = 1_000_000
+_MAX_COUNT: Final = 1_000_000
 """Neighbours that one entry may be of; a line that says more is no entry."""
-MAX_EVENTS: Final = 10_000
+_MAX_EVENTS: Final = 10_000
 """Events of one trace that are looked at, the first ones: a message with more is rare, and ill."""
 _DAMAGE: Final = "_damage"
 _ENTRY: Final = f"""
@@ -156,7 +156,7 @@ def _is_sound() -> Column:
         sql.col(_DAMAGE).isNull()
         & sql.col("event").isNotNull()
         & sql.col("at_ns").isNotNull()
-        & count.between(1, MAX_COUNT)
+        & count.between(1, _MAX_COUNT)
         & sql.when(sql.col("trace") != "", named).otherwise(placed)
     )
 
@@ -193,7 +193,7 @@ def _found(
     place = sql.struct("topic", "partition", sql.col("at").alias("offset"))
     placed_ns = sql.when(sql.col("partition") >= 0, sql.col("at_ns"))  # null counts for nothing
     traces = events.groupBy("key").agg(
-        sql.slice(sql.sort_array(sql.collect_list(happened)), 1, MAX_EVENTS).alias("events"),
+        sql.slice(sql.sort_array(sql.collect_list(happened)), 1, _MAX_EVENTS).alias("events"),
         sql.min_by(place, placed_ns).alias("placed"),
         sql.min("at_ns").alias("began_ns"),
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines.model import Pipeline, Problem, Step
     from goqueue.spark.pipelines.yaml_nodes import Place
 
-MAX_PARTS: Final = 500
+_MAX_PARTS: Final = 500
 """Each sink is a query with threads of its own; Spark gives up long before this."""
 
 
@@ -46,8 +46,8 @@ def check(
     """
     troubled = frozenset(".".join(each.path.split(".")[:2]) for each in known_problems)
     findings = Findings(pipeline, places or {}, left_out, troubled)
-    if len(pipeline.sources) + len(pipeline.steps) + len(pipeline.sinks) > MAX_PARTS:
-        findings.error("", f"there are more than {MAX_PARTS} sources, steps and sinks: split it")
+    if len(pipeline.sources) + len(pipeline.steps) + len(pipeline.sinks) > _MAX_PARTS:
+        findings.error("", f"there are more than {_MAX_PARTS} sources, steps and sinks: split it")
         return tuple(findings.problems)
     _check_names(findings)
     _check_inputs(findings)

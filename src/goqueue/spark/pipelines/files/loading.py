@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from goqueue.model.limits import MAX_PIPELINE_BYTES
 from goqueue.spark.pipelines.files.loaded import Loaded, checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
 from goqueue.spark.pipelines.model import Problem
-from goqueue.spark.pipelines.yaml_nodes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ def load_file(file: str | Path, environment: Mapping[str, str] | None = None) ->
         return Loaded(None, (Problem(said),))
     try:
         with Path(file).open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+            data = opened.read(MAX_PIPELINE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Loaded(None, (Problem(f"the file cannot be read: {reason}"),))
