@@ -30,7 +30,6 @@ LONG_FILES = {
     "groups/membership.py",
     "partitions/partition.py",
     "publishing/messages.py",
-    "queues/dead_letters/redrive.py",
     "queues/delivering.py",
     "queues/acknowledging.py",
     "queues/service.py",

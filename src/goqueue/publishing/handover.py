@@ -23,7 +23,7 @@ from goqueue.records.batch import walk
 from goqueue.storage.config import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.records import Record
@@ -45,6 +45,28 @@ class Handover:
         last = partition.sequences.last_sequence(self.producer_id, EPOCH)
         return (last + 1 + after) % _SEQUENCES
 
+    def batch(
+        self,
+        records: Sequence[Record],
+        base_sequence: int,
+        *,
+        attributes: int = 0,
+        compression: Compression = Compression.NONE,
+    ) -> bytearray:
+        """Records, numbered from 0 on, as one batch.
+
+        Raises:
+            BatchTooLargeError: no batch can hold them.
+        """
+        return encode(
+            records,
+            compression=compression,
+            attributes=attributes,
+            producer_id=self.producer_id,
+            producer_epoch=EPOCH,
+            base_sequence=base_sequence,
+        )
+
     def append(
         self,
         partition: Partition,
@@ -61,15 +83,12 @@ class Handover:
             ProducerError: a batch with a later sequence is there: this one never will be.
             BatchError, DiskError, LogFailedError, LogClosedError: nothing was appended.
         """
-        speaks = any(name in DELIVERY_HEADERS for record in records for name, _ in record.headers)
-        stamped = settings.stamps_append_time
-        batch = encode(
+        stamp = LOG_APPEND_TIME if settings.stamps_append_time else 0
+        batch = self.batch(
             records,
+            base_sequence,
+            attributes=delivery_bit(records) | stamp,
             compression=settings.codec or Compression.NONE,
-            attributes=(DELIVERY if speaks else 0) | (LOG_APPEND_TIME if stamped else 0),
-            producer_id=self.producer_id,
-            producer_epoch=EPOCH,
-            base_sequence=base_sequence,
         )
         return partition.append(batch, peek(batch))
 
@@ -95,3 +114,9 @@ class Handover:
             for _, info in walk(chunk.data)
             if info.producer_id == self.producer_id
         }
+
+
+def delivery_bit(records: Iterable[Record]) -> int:
+    """The attribute of a batch whose records say how they are to be delivered, or 0."""
+    says = any(name in DELIVERY_HEADERS for record in records for name, _ in record.headers)
+    return DELIVERY if says else 0

@@ -11,11 +11,14 @@ import pytest
 
 from goqueue.model.errors import GoQueueError, UnknownRedriveError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.publishing.handover import Handover
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.dead_letters.letters import LetterFilter
 from goqueue.queues.dead_letters.redrive import _MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.service import QUEUE_TOPIC
+from goqueue.records import Record, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
@@ -89,6 +92,37 @@ def test_a_letter_goes_once_whenever_the_process_is_killed(tmp_path: Path, opera
             await redrive(broker)
             assert await values(broker) == list(LETTERS)
             assert await left(broker) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("from_offset", [None, 1])
+@pytest.mark.parametrize("went", [False, True])
+def test_whether_letters_went_is_told_by_the_log_of_their_target(
+    tmp_path: Path, from_offset: int | None, went: bool
+) -> None:
+    """Also when its producers were forgotten meanwhile, and for what older versions have stored."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        source, target = TopicPartition("t.dlq", 0), TopicPartition("t", 0)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            await bury(broker)
+            await redrive(broker, limit=1)
+            group, key = broker.queues.group(REDRIVE_GROUP), broker.queues.key(source)
+            told = {} if from_offset is None else {"from_offset": from_offset}
+            moving = ops.Moving(*target, 0, [1, 2], 77, **told)
+            await broker.queues.shard_of(group).store(group, {key: [moving]})
+            if went:
+                partition = broker.partitions.partition(target)
+                records = [Record(at, clock.now_ms(), None, LETTERS[at + 1]) for at in range(2)]
+                batch = Handover(77).batch(records, 0)
+                partition.append(batch, peek(batch))
+                partition.sequences.forget_idle(clock.now_ms() + 1)
+        async with running_broker(tmp_path, clock=clock) as broker:
+            assert await left(broker) == [LETTERS[at] for at in ([3, 4] if went else [1, 2, 3, 4])]
+            await redrive(broker)
+            assert await values(broker) == list(LETTERS)
 
     asyncio.run(scenario())
 

@@ -1,8 +1,6 @@
 """Redriving: dead letters go back to where they came from, or elsewhere, as new messages.
 
-Each letter goes once, whatever happens in between: which ones are about to go, and with which
-numbers of an idempotent producer, is stored before they are appended, and that they are gone
-afterwards. After a crash the target's log says what became of those in between.
+Each letter goes exactly once: `moves` says how.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from goqueue.model.dead_letters import dead_letter_topic
-from goqueue.model.delivery import DELIVERY_HEADERS
 from goqueue.model.errors import (
     BatchError,
     DelayError,
@@ -25,34 +22,32 @@ from goqueue.model.errors import (
     SchemaError,
     TooManyRedrivesError,
     UnknownRedriveError,
-    UnknownTopicError,
 )
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
-from goqueue.publishing.handover import EPOCH, Handover
+from goqueue.publishing.handover import delivery_bit
 from goqueue.publishing.requests import PublishRequest
 from goqueue.queues.dead_letters.letters import LetterFilter, Letters
+from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.dead_letters.redriven_records import as_published, portions
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import QueueSettings
-from goqueue.records import DELIVERY, encode
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.publishing.publish import Publisher
     from goqueue.queues.dead_letters.letters import Letter
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.delivery.operations import Operation
-    from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
     from goqueue.topics.catalogue import Topics
@@ -76,6 +71,7 @@ class RedriveServices(Protocol):
     queues: Queues
     topics: Topics
     clock: Clock
+    executor: Executor
     partitions: Partitions
     measures: Measures
     producer_ids: ProducerIds
@@ -155,7 +151,9 @@ class Redrives:
         self._kept: dict[int, Redrive] = {}
         self._moving = asyncio.Lock()
         """Letters go in one batch at a time, so that none goes twice."""
-        self._handover: Handover | None = None
+        self._moves = Moves(
+            services.queues, services.partitions, services.producer_ids, services.executor
+        )
 
     async def start(self) -> None:
         """Find out what became of letters that were on their way when the last process ended."""
@@ -163,7 +161,7 @@ class Redrives:
         if group is not None:
             for key in list(group.queues):
                 with suppress(GoQueueError):  # then the next redrive finds out
-                    await self._resolve(group, key, group.queues[key])
+                    await self._moves.resolve(group, key)
 
     async def stop(self) -> None:
         """End what is under way; the letters that have not gone stay."""
@@ -245,7 +243,7 @@ class Redrives:
         async with self._moving:
             group = await self._group(place)
             key = self._services.queues.key(place)
-            await self._resolve(group, key, group.queues[key])
+            await self._moves.resolve(group, key)
             new = [
                 each
                 for first, end in ranges
@@ -253,7 +251,7 @@ class Redrives:
             ]
             moved = await self._letters.count_in(partition, new)
             if new:
-                await self._change(group, key, ops.Settled(new))
+                await self._moves.change(group, key, ops.Settled(new))
         self._services.measures.redriven(source, moved)
         return moved
 
@@ -310,7 +308,7 @@ class Redrives:
             group = await self._group(source)
             key = self._services.queues.key(source)
             queue = group.queues[key]
-            await self._resolve(group, key, queue)
+            await self._moves.resolve(group, key)
             waiting = [
                 each
                 for each in letters
@@ -333,16 +331,12 @@ class Redrives:
         try:
             await self._append(group, key, target, letters)
         except _REFUSALS as error:
-            self._handover = None  # so that the numbers of this attempt are nobody's
             if len(letters) == 1:
                 redrive.failed += 1
                 redrive.error = str(error)
                 return
             for letter in letters:
                 await self._send(redrive, group, key, [letter])
-        except BaseException:
-            self._handover = None
-            raise
         else:
             redrive.done += len(letters)
             self._services.measures.redriven(redrive.request.topic, len(letters))
@@ -350,46 +344,28 @@ class Redrives:
     async def _append(
         self, group: QueueGroup, key: TopicIdPartition, target: Partition, letters: list[Letter]
     ) -> None:
-        """Store what is about to happen, publish, wait, and store that it has happened."""
-        if self._handover is None:
-            self._handover = Handover(await self._services.producer_ids.allocate())
-        handover = self._handover
+        """Publish letters to one partition, exactly once."""
+        handover = await self._moves.handover()
         now_ms = self._services.clock.now_ms()
         records = [as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
-        offsets = [letter.record.offset for letter in letters]
-        sequence = handover.next_sequence(target)
-        moving = ops.Moving(*target.id, sequence, offsets, handover.producer_id)
-        await self._change(group, key, moving)
-        speaks = any(name in DELIVERY_HEADERS for record in records for name, _ in record.headers)
-        batch = encode(
-            records,
-            attributes=DELIVERY if speaks else 0,
-            producer_id=handover.producer_id,
-            producer_epoch=EPOCH,
-            base_sequence=sequence,
-        )
-        request = PublishRequest(target.id, memoryview(batch), delivery=speaks, traced=True)
+        bit = delivery_bit(records)
         publisher = self._services.publisher
-        published = publisher.publish(await publisher.checked(request))
-        if published.durable is not None:
-            await published.durable
-        await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
 
-    async def _resolve(
-        self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue
-    ) -> None:
-        """Find out whether letters that were about to go have gone."""
-        for moving in list(queue.moving):
-            target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
-            last = -1
-            if target is not None:
-                if target.log.failure is not None:
-                    raise target.log.failure
-                last = target.sequences.last_sequence(moving.producer_id, EPOCH)
-            if last >= moving.base_sequence + len(moving.offsets) - 1:
-                await self._change(group, key, ops.Settled(ops.ranges_of(moving.offsets)))
-            if moving in queue.moving:
-                queue.moving.remove(moving)
+        async def append(batch: bytearray) -> Placed:
+            request = PublishRequest(target.id, memoryview(batch), delivery=bit != 0, traced=True)
+            published = publisher.publish(await publisher.checked(request))
+            if published.durable is not None:
+                await published.durable
+            return published.placed
+
+        await self._moves.move(
+            group,
+            key,
+            [letter.record.offset for letter in letters],
+            target,
+            handover.batch(records, handover.next_sequence(target), attributes=bit),
+            append=append,
+        )
 
     async def _group(self, source: TopicPartition) -> QueueGroup:
         """The group that knows which letters have gone back, reading this partition."""
@@ -397,12 +373,6 @@ class Redrives:
         group = await queues.open(REDRIVE_GROUP, QueueSettings())
         await queues.open_queues(group, [source])
         return group
-
-    async def _change(self, group: QueueGroup, key: TopicIdPartition, operation: Operation) -> None:
-        queue = group.queues.get(key)
-        if queue is None:
-            raise UnknownTopicError("the topic of the dead letters was just deleted")
-        await self._services.queues.shard_of(group).store(group, {key: [operation]})
 
     def _target(self, redrive: Redrive, letter: Letter) -> Partition:
         """Where a letter goes: to the partition with the number that it came from, if any."""

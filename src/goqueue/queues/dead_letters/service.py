@@ -1,8 +1,7 @@
-"""Dead letters: messages that nobody could process, put where somebody can look into them.
+"""Dead-lettering: messages that nobody could process, moved to where somebody can look into them.
 
 A dead message is copied to `{topic}.dlq`, whole, with headers that say where it came from and why
-it died; then its group is done with it. The copy is written once, whatever happens in between: it
-is numbered like the batches of an idempotent producer, and the number is stored before it is used.
+it died; then its group is done with it. It is copied exactly once: `moves` says how.
 """
 
 from __future__ import annotations
@@ -29,21 +28,23 @@ from goqueue.model.errors import (
 from goqueue.model.ids import NO_TIMESTAMP
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.damage import describe
+from goqueue.queues.dead_letters.moves import Moves
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.start import isolation_of
-from goqueue.records import Record, encode, peek
+from goqueue.records import Record, peek
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
 
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition import Partition
+    from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
+    from goqueue.publishing.handover import Handover
     from goqueue.queues.delivery.doom import Doom
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.queues.traces import QueueTraces
@@ -69,6 +70,7 @@ class DeadLetterServices(Protocol):
     """What dead-lettering needs."""
 
     record_reader: RecordReader
+    executor: Executor
     producer_ids: ProducerIds
     queue_traces: QueueTraces
     topics: Topics
@@ -115,7 +117,7 @@ class DeadLetters:
         self._waiting: set[str] = set()
         """Groups that have messages to dead-letter."""
         self._task: asyncio.Task[None] | None = None
-        self._producer_id: int | None = None
+        self._moves = Moves(queues, services.partitions, services.producer_ids, services.executor)
 
     def start(self) -> None:
         """Go on where the last process stopped."""
@@ -123,7 +125,7 @@ class DeadLetters:
             self.look(group)
 
     def look(self, group: QueueGroup) -> None:
-        """See to it that the dead messages of a group are put away, soon."""
+        """Move the dead messages of a group soon, if it has any."""
         if any(queue.dooms for queue in group.queues.values()):
             self._waiting.add(group.group_id)
             if self._task is None:
@@ -142,7 +144,7 @@ class DeadLetters:
                 if group is None:
                     continue
                 try:
-                    await self._bury_all(group)
+                    await self._move_all(group)
                 except GoQueueError as error:
                     _log.error("dead messages of group %s wait: %s", group.group_id, error)
                     self._waiting.add(group.group_id)
@@ -150,21 +152,23 @@ class DeadLetters:
         finally:
             self._task = None
 
-    async def _bury_all(self, group: QueueGroup) -> None:
+    async def _move_all(self, group: QueueGroup) -> None:
         for key in list(group.queues):
             while (queue := group.queues.get(key)) is not None and queue.dooms:
-                await self._bury(group, key, queue)
+                await self._move_some(group, key, queue)
 
-    async def _bury(self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue) -> None:
-        """Put away some of the dead messages of a partition."""
+    async def _move_some(
+        self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue
+    ) -> None:
+        """Move some of the dead messages of a partition."""
         offsets = sorted(islice(queue.dooms, _AT_ONCE))
         source = self._queues.partition(key)
         if source is None or is_dead_letter_topic(source.id.topic):
-            # Whoever dies among the dead stays where it is, and is still there to be read.
-            await self._change(group, key, ops.Settled(ops.ranges_of(offsets)))
+            # A message of a dead-letter queue that dies stays where it is, and can be read there.
+            await self._moves.change(group, key, ops.Settled(ops.ranges_of(offsets)))
             return
         if queue.moving:
-            await self._resolve(group, key, queue, queue.moving[0])
+            await self._moves.resolve(group, key)
             return
         loaded = await self._services.record_reader.load(
             source,
@@ -173,13 +177,12 @@ class DeadLetters:
             isolation=isolation_of(group.settings),
         )
         if loaded.gone:
-            await self._change(group, key, ops.Settled(list(loaded.gone)))
-        found = [*loaded.records(), *_without_message(loaded.faults)]
-        records = [record for record in found if record.offset in queue.dooms]
-        if records:
+            await self._moves.change(group, key, ops.Settled(list(loaded.gone)))
+        records = [*loaded.records(), *_without_message(loaded.faults)]
+        if any(record.offset in queue.dooms for record in records):
             target = await self._target(source)
             records.sort(key=lambda record: record.offset)
-            await self._move(group, key, source, target, _portion(records))
+            await self._move(group, key, source, target, records)
 
     async def _move(
         self,
@@ -189,19 +192,19 @@ class DeadLetters:
         target: Partition,
         records: list[Record],
     ) -> None:
-        if self._producer_id is None:
-            self._producer_id = await self._services.producer_ids.allocate()
+        handover = await self._moves.handover()
         queue = group.queues.get(key)
         dooms = {} if queue is None else queue.dooms
-        records = [record for record in records if record.offset in dooms]
+        records = _portion([record for record in records if record.offset in dooms])
         if not records:
-            return  # the topic was deleted meanwhile, or somebody was done with them
+            return  # the topic was deleted meanwhile, or the messages were acknowledged
         now_ms = self._queues.now_ms()
         traces, topics = self._services.queue_traces, self._services.topics.catalogue.by_name
         source_topic = self._services.topics.catalogue.topic(source.id.topic)
         source_place = self._services.tracer.place(source_topic, source.id.partition)
         if traces.is_on:
             records = traces.naming_traces(source_place, records)
+        dead = [(record, dooms[record.offset]) for record in records]
         letters = [
             Record(
                 index,
@@ -209,21 +212,24 @@ class DeadLetters:
                 record.key,
                 record.value,
                 record.headers
-                + dead_letter_headers(
-                    source.id, group.group_id, record, dooms[record.offset], now_ms
-                ),
+                + dead_letter_headers(source.id, group.group_id, record, doom, now_ms),
             )
-            for index, record in enumerate(records)
+            for index, (record, doom) in enumerate(dead)
         ]
-        dead = [(record, dooms[record.offset]) for record in records]
-        sequence = target.state.sequences.last_sequence(self._producer_id, 0) + 1
-        moved = [record.offset for record in records]
-        moving = ops.Moving(*target.id, sequence, moved, self._producer_id)
-        batch = _encoded(letters, self._producer_id, sequence)
-        await self._change(group, key, moving)
-        placed = target.append(batch, peek(batch))
-        await target.durable(placed)
-        await self._change(group, key, ops.Settled(ops.ranges_of(moved)))
+
+        async def append(batch: bytearray) -> Placed:
+            placed = target.append(batch, peek(batch))
+            await target.durable(placed)
+            return placed
+
+        placed = await self._moves.move(
+            group,
+            key,
+            [record.offset for record in records],
+            target,
+            _batch(handover, letters, handover.next_sequence(target)),
+            append=append,
+        )
         reasons = [doom.reason for _, doom in dead]
         self._services.measures.dead_lettered(source.id.topic, group.group_id, reasons)
         if traces.is_on and target.id.topic in topics:
@@ -231,24 +237,6 @@ class DeadLetters:
             traces.dead_lettered(
                 source_place, target_place, group.group_id, dead, placed.first_offset
             )
-
-    async def _resolve(
-        self, group: QueueGroup, key: TopicIdPartition, queue: PartitionQueue, moving: ops.Moving
-    ) -> None:
-        """Find out whether messages that were about to be moved have been."""
-        target = self._services.partitions.find(TopicPartition(moving.topic, moving.partition))
-        if target is not None and target.log.failure is not None:
-            raise target.log.failure
-        last = -1
-        if target is not None:
-            last = target.state.sequences.last_sequence(moving.producer_id, 0)
-        if last >= moving.base_sequence + len(moving.offsets) - 1:
-            await self._change(group, key, ops.Settled(ops.ranges_of(list(moving.offsets))))
-        else:
-            # What is moved next must not get the numbers that these have been stored with.
-            self._producer_id = None
-        if moving in queue.moving:
-            queue.moving.remove(moving)
 
     async def _target(self, source: Partition) -> Partition:
         """The partition that takes the dead messages of another, made if need be."""
@@ -263,12 +251,6 @@ class DeadLetters:
             raise InternalTopicError(f"{name} belongs to the broker: it takes no dead messages")
         number = source.id.partition % topic.partition_count
         return self._services.partitions.partition(TopicPartition(name, number))
-
-    async def _change(self, group: QueueGroup, key: TopicIdPartition, operation: Operation) -> None:
-        queue = group.queues.get(key)
-        if queue is None:
-            return  # its topic was just deleted, and nobody asks any more
-        await self._queues.shard_of(group).store(group, {key: [operation]})
 
 
 def _without_message(faults: Iterable[Fault]) -> Iterator[Record]:
@@ -294,11 +276,11 @@ def _size(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_BYTES
 
 
-def _encoded(letters: list[Record], producer_id: int, sequence: int) -> bytearray:
+def _batch(handover: Handover, letters: list[Record], sequence: int) -> bytearray:
     """The letters as one batch. One whose message leaves no room for its headers goes without."""
     try:
-        return encode(letters, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return handover.batch(letters, sequence)
     except BatchTooLargeError as error:
         said = (UNDECODABLE_HEADER, str(error).encode())
         bare = [each._replace(value=None, headers=(said, *each.headers)) for each in letters]
-        return encode(bare, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return handover.batch(bare, sequence)

@@ -89,13 +89,15 @@ class Doomed(msgspec.Struct, tag="d", array_like=True, frozen=True):
 
 
 class Moving(msgspec.Struct, tag="m", array_like=True, frozen=True):
-    """Dead messages are about to be appended elsewhere, with this place in the sequence there."""
+    """Messages are about to be copied to another partition, as a batch with this sequence."""
 
     topic: str
     partition: int
     base_sequence: int
     offsets: list[int]
     producer_id: int
+    from_offset: int = 0
+    """The batch is not in the log of the partition before this offset."""
 
 
 Operation: TypeAlias = (
