@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks._attacks import CLOSED, HOST, connect, send_all
-from goqueue.wire.kafka.codec import parse_response, request_frame
+from goqueue.wire.kafka.frames import parse_response, request_frame
 
 if TYPE_CHECKING:
     import socket

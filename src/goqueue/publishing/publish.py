@@ -22,7 +22,7 @@ from goqueue.model.errors import (
     TopicError,
 )
 from goqueue.partitions.partition import Placed
-from goqueue.publishing.admission import admit_batch, check_size, count_of
+from goqueue.publishing.admission import admit_batch, check_size, check_timestamps, count_of
 from goqueue.publishing.delivery_headers import (
     check_delayable,
     delayable,
@@ -33,7 +33,6 @@ from goqueue.publishing.delivery_headers import (
 from goqueue.publishing.requests import Acks, Published, PublishRequest
 from goqueue.publishing.rewrite import records_of, rewritten
 from goqueue.publishing.schema_verdict import SchemaVerdict
-from goqueue.publishing.timestamps import check_timestamps
 from goqueue.records import DELIVERY, Compression, encode
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from goqueue.records import Record
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
+    from goqueue.runtime.disk import Bytes
     from goqueue.topics.catalogue import Topic
 
     SchemaCheck: TypeAlias = Callable[
@@ -201,13 +201,16 @@ class Publisher:
     def _append(
         self, topic: Topic, partition: Partition, request: PublishRequest, info: BatchInfo
     ) -> Published:
-        batch, append_time_ms = rewritten(
-            topic.settings, request.batch, info, self._clock, request.records
-        )
-        if batch is not request.batch:
-            info = peek(batch)
-            # Compressed anew it may be larger, or not compressed at all.
-            check_size(topic, info.size_bytes)
+        batch: Bytes = request.batch
+        append_time_ms = -1
+        if topic.settings.rewrites:
+            batch, append_time_ms = rewritten(
+                topic.settings, request.batch, info, self._clock, request.records
+            )
+            if batch is not request.batch:
+                info = peek(batch)
+                # Compressed anew it may be larger, or not compressed at all.
+                check_size(topic, info.size_bytes)
         placed = partition.append(batch, info)
         if info.has_delivery_headers and not placed.duplicate:
             lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)

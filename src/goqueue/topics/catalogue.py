@@ -57,11 +57,11 @@ class Topic:
     partition_count: int
     settings: TopicSettings
     revision: Revision
+    is_internal: bool = field(init=False)
+    """The broker keeps its own state here."""
 
-    @property
-    def is_internal(self) -> bool:
-        """The broker keeps its own state here."""
-        return is_internal_topic(self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_internal", is_internal_topic(self.name))
 
 
 @dataclass(frozen=True, slots=True)

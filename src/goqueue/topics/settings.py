@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.errors import InvalidTopicConfigError
 from goqueue.model.limits import MAX_BATCH_BYTES
 from goqueue.records import Compression
+from goqueue.records.batch import LOG_APPEND_TIME
 from goqueue.storage.compaction.cleanable import CompactionLimits
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.topics.setting import LONG_MAX, items
 from goqueue.topics.setting_table import SETTINGS, SchemaValidation
-from goqueue.topics.timestamp_limits import TimestampLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from goqueue.records.batch import BatchInfo
+
 _MAX_COMPRESSION_LEVEL: Final = 9
 """Higher levels, up to 22 in Kafka, are taken as this one: a batch is compressed while others wait,
 some 60 ms a megabyte at this level and 2 s at the highest."""
+
+
+class TimestampLimits(NamedTuple):
+    """How far the timestamps of a topic's records may be from the time of their append."""
+
+    after_ms: int | None
+    before_ms: int | None
+    """None is without bound."""
+
+    def hold_by_header(self, info: BatchInfo, now_ms: int) -> bool:
+        """Whether the header alone says that every record is within the limits."""
+        return (
+            self.before_ms is None
+            and not info.attributes & LOG_APPEND_TIME
+            and (self.after_ms is None or info.max_timestamp <= now_ms + self.after_ms)
+        )
 
 
 @dataclass(frozen=True)
@@ -147,11 +165,15 @@ class TopicSettings:
         return self.is_on("goqueue.kafka.headers")
 
     @cached_property
+    def rewrites(self) -> bool:
+        """Batches may be stored otherwise than they were sent."""
+        return self.codec is not None or self.stamps_append_time or self.compacts
+
+    @cached_property
     def opens_all(self) -> bool:
         """Every batch is opened on its way in."""
-        is_rewritten = self.codec is not None or self.stamps_append_time or self.compacts
         limits = self.timestamp_limits
-        return is_rewritten or (limits is not None and limits.before_ms is not None)
+        return self.rewrites or (limits is not None and limits.before_ms is not None)
 
     @cached_property
     def may_open(self) -> bool:

@@ -6,7 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.wire.kafka.codec import (
+from goqueue.wire.kafka.errors import (
+    MalformedRequestError,
+    SchemaMismatchError,
+    TooManyElementsError,
+    TruncatedRequestError,
+)
+from goqueue.wire.kafka.frames import (
     Encoded,
     encode_body,
     frame_of,
@@ -16,12 +22,6 @@ from goqueue.wire.kafka.codec import (
     parse_prefix,
     parse_response,
     request_frame,
-)
-from goqueue.wire.kafka.errors import (
-    MalformedRequestError,
-    SchemaMismatchError,
-    TooManyElementsError,
-    TruncatedRequestError,
 )
 from goqueue.wire.kafka.limits import MAX_ELEMENTS
 from goqueue.wire.kafka.primitives import Cursor, put_uvarint

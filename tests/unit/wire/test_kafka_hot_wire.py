@@ -13,7 +13,7 @@ from goqueue.wire.kafka.primitives import Cursor
 from support.kio_twin import kio_bytes, random_message
 
 if TYPE_CHECKING:
-    from goqueue.wire.kafka.codec import Encoded
+    from goqueue.wire.kafka.frames import Encoded
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSIONS = range(produce_wire.FIRST_VERSION, produce_wire.LAST_VERSION + 1)

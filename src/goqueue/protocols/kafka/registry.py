@@ -25,8 +25,8 @@ from goqueue.wire.kafka.schemas import versions
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
     from goqueue.wire.kafka.error_codes import ErrorCode
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.primitives import Cursor
 
 __all__ = ["ApiKey", "ApiSpec", "Endpoint", "Registry", "api", "declared_specs"]
@@ -103,7 +103,8 @@ class Registry:
     """Every handler by its API and version."""
 
     def __init__(self, *families: object) -> None:
-        self._endpoints: dict[tuple[int, int], Endpoint] = {}
+        self.endpoints: dict[tuple[int, int], Endpoint] = {}
+        """By API key and version."""
         self._specs: dict[int, ApiSpec] = {}
         for family in families:
             self.add(family)
@@ -121,11 +122,7 @@ class Registry:
             _check_versions(spec)
             self._specs[spec.key] = spec
             for version in range(spec.first_version, spec.last_version + 1):
-                self._endpoints[spec.key, version] = endpoint
-
-    def find(self, api_key: int, version: int) -> Endpoint | None:
-        """The handler of one version of an API, if there is one."""
-        return self._endpoints.get((api_key, version))
+                self.endpoints[spec.key, version] = endpoint
 
     def specs(self) -> list[ApiSpec]:
         """Every API served, by its key."""

@@ -10,7 +10,7 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.schemas import schema_of
 from goqueue.wire.kafka.writing import sliced_writer_of
 

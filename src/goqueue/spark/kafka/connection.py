@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.spark.errors import ConnectionLostError, LoginError
-from goqueue.wire.kafka.codec import CORRELATION_ID_BYTES, parse_response, request_frame
 from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.frames import CORRELATION_ID_BYTES, parse_response, request_frame
 
 if TYPE_CHECKING:
     from goqueue.spark.kafka.settings import LinkSettings, Security

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.wire.kafka.codec import Encoded
 from goqueue.wire.kafka.errors import MalformedRequestError
+from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import (
     NULL,
     Buffer,

@@ -1,25 +1,49 @@
-"""A stream of bytes cut into frames: four bytes of length, then that many bytes.
+"""Frames and what they hold, in both directions.
 
-Pure: bytes go in as they arrive, frames come out one at a time when the caller is ready for them.
-Memory follows what has arrived, never what a length claims. Each frame is a buffer of its own,
-writable, so that the log may stamp a batch where it lies.
+`FrameReader` cuts a stream of bytes into frames: four bytes of length, then that many bytes.
+
+A broker takes a request apart (`parse_prefix`, `parse_client_id`, `parse_body`) and makes the frame
+of its answer (`frame_of`); a client makes the frame of a request (`request_frame`) and takes the
+answer apart (`parse_response`).
+
+What the hot pair (Produce, Fetch) needs beyond this is in `produce` and `fetch`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.errors import FrameTooLargeError
+from goqueue.wire.kafka.errors import FrameTooLargeError, TruncatedRequestError
+from goqueue.wire.kafka.limits import MAX_ELEMENTS
+from goqueue.wire.kafka.primitives import Cursor
+from goqueue.wire.kafka.reading import Struct, reader_of
+from goqueue.wire.kafka.schemas import schema_of
+from goqueue.wire.kafka.writing import writer_of
 
-LENGTH_BYTES: Final = 4
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from goqueue.wire.kafka.primitives import Buffer
+
+_PREFIX: Final = struct.Struct(">hhi")
+_REQUEST_START: Final = struct.Struct(">ihhih")
+_FRAME_START: Final = struct.Struct(">ii")
+CORRELATION_ID_BYTES: Final = 4
+"""What every response starts with."""
 _LENGTH: Final = struct.Struct(">i")
+LENGTH_BYTES: Final = _LENGTH.size
 _API_KEY: Final = struct.Struct(">h")
 
 
 class FrameReader:
-    """The bytes of one connection that are not a request yet."""
+    """The bytes of one connection that are not a request yet.
+
+    Bytes go in as they arrive, frames come out one at a time when the caller is ready for them.
+    Memory follows what has arrived, never what a length claims. Each frame is a buffer of its own,
+    writable, so that the log may stamp a batch where it lies.
+    """
 
     def __init__(self) -> None:
         self._partial = bytearray()
@@ -115,3 +139,118 @@ def _check_key(frame: bytearray, size: int, max_bytes: int) -> None:
         raise FrameTooLargeError(
             f"a frame of {size} bytes of API {api_key}; up to {max_bytes} are accepted of it"
         )
+
+
+class RequestPrefix(NamedTuple):
+    """What every request starts with, whatever the version of its header."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class Encoded(NamedTuple):
+    """A body that is bytes already. Its parts go to the socket as they are, never joined."""
+
+    parts: Sequence[Buffer]
+
+
+class Bare(NamedTuple):
+    """A whole frame that has no header: a SASL token, as it went before SaslAuthenticate."""
+
+    token: bytes
+
+
+Response: TypeAlias = dict[str, Any] | Encoded | Bare
+"""What a handler answers: Kafka's field names and plain values, or finished bytes."""
+
+
+def parse_prefix(frame: Buffer) -> RequestPrefix:
+    """The API, its version, and the number the answer must carry."""
+    if len(frame) < _PREFIX.size:
+        raise TruncatedRequestError(f"a request of {len(frame)} bytes has no room for a header")
+    return RequestPrefix._make(_PREFIX.unpack_from(frame))
+
+
+def parse_client_id(cursor: Cursor, *, flexible: bool) -> str | None:
+    """The rest of the header after the prefix. Tagged fields in it are skipped.
+
+    The client id keeps the old string encoding in every version, so that a server can answer an
+    ApiVersions request newer than itself.
+    """
+    cursor.position += _PREFIX.size
+    client_id = cursor.nullable_string(compact=False)
+    if flexible:
+        cursor.skip_tags()
+    return client_id
+
+
+def has_flexible_header(api_key: int, version: int) -> bool:
+    """Whether the header of this request carries tagged fields."""
+    return schema_of(api_key, version, "request").has_flexible_header
+
+
+def parse_body(cursor: Cursor, api_key: int, version: int) -> Struct:
+    """The body of a request.
+
+    Bytes after its last field are ignored, as Kafka ignores them: librdkafka 2.16 leaves three
+    behind when it asks for the metadata of all topics.
+    """
+    return reader_of(schema_of(api_key, version, "request"))(cursor)
+
+
+def request_frame(
+    correlation_id: int, client_id: bytes, fields: Mapping[str, Any], api_key: int, version: int
+) -> bytearray:
+    """A whole request frame, as a client sends it."""
+    schema = schema_of(api_key, version, "request")
+    out = bytearray(_REQUEST_START.size)
+    out += client_id
+    if schema.has_flexible_header:
+        out.append(0)
+    writer_of(schema)(out, fields)
+    size = len(out) - _LENGTH.size
+    _REQUEST_START.pack_into(out, 0, size, api_key, version, correlation_id, len(client_id))
+    return out
+
+
+def parse_response(
+    frame: memoryview, api_key: int, version: int, *, max_elements: int = MAX_ELEMENTS
+) -> tuple[int, Struct]:
+    """The number of the request that a response answers, and its body; blobs in it are views."""
+    schema = schema_of(api_key, version, "response")
+    cursor = Cursor(frame)
+    cursor.elements_left = max_elements
+    correlation_id = cursor.int32()
+    if schema.has_flexible_header:
+        cursor.skip_tags()
+    return correlation_id, reader_of(schema)(cursor)
+
+
+def encode_body(api_key: int, version: int, fields: Mapping[str, Any]) -> bytearray:
+    """The body of a response."""
+    out = bytearray()
+    writer_of(schema_of(api_key, version, "response"))(out, fields)
+    return out
+
+
+def answer_is_flexible(api_key: int, version: int) -> bool:
+    """Whether the header of this response carries tagged fields (of ApiVersions it never does)."""
+    return schema_of(api_key, version, "response").has_flexible_header
+
+
+def frame_of(correlation_id: int, body: Response, api_key: int, version: int) -> list[Buffer]:
+    """A whole response frame in parts, for `writelines`."""
+    if isinstance(body, Bare):
+        return [_LENGTH.pack(len(body.token)), body.token]
+    flexible = answer_is_flexible(api_key, version)
+    if isinstance(body, Encoded):
+        return assemble(correlation_id, body.parts, flexible=flexible)
+    return assemble(correlation_id, (encode_body(api_key, version, body),), flexible=flexible)
+
+
+def assemble(correlation_id: int, parts: Sequence[Buffer], *, flexible: bool) -> list[Buffer]:
+    """Length and header in front of a body; the body's parts are not touched."""
+    size = sum(map(len, parts)) + CORRELATION_ID_BYTES + flexible
+    start = _FRAME_START.pack(size, correlation_id)
+    return [start + b"\0" if flexible else start, *parts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.wire.kafka.codec import Encoded
+from goqueue.wire.kafka.frames import Encoded
 from goqueue.wire.kafka.primitives import (
     NULL,
     Cursor,

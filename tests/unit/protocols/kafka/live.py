@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
 
 T = TypeVar("T")
 

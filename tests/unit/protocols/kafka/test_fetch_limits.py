@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from goqueue.protocols.kafka.context import RequestContext
 from goqueue.protocols.kafka.records import fetch
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.codec import RequestPrefix
 from goqueue.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
+from goqueue.wire.kafka.frames import RequestPrefix
 from support.brokers import publish, running_broker
 
 if TYPE_CHECKING:

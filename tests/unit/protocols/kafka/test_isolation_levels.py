@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from goqueue.partitions.partition import Isolation
 from goqueue.protocols.kafka.errors import InvalidIsolationLevelError
-from goqueue.protocols.kafka.records.isolation import isolation_of
+from goqueue.protocols.kafka.records.fetch import isolation_of
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of

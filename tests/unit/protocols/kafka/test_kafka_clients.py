@@ -15,7 +15,7 @@ from unit.protocols.kafka.live import SmallApi, listening, run
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
 
 
 class OneBroker:

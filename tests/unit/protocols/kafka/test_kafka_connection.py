@@ -32,7 +32,7 @@ from unit.protocols.kafka.live import (
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
 
 EMPTY_PRODUCE_ANSWER = produce_wire.encode_response(7, [])
 

@@ -16,8 +16,8 @@ from goqueue.protocols.kafka.connection.dispatch import MAX_SMALL_ELEMENTS, Call
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.codec import encode_body
 from goqueue.wire.kafka.errors import MalformedRequestError, TooManyElementsError
+from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.limits import MAX_ELEMENTS, MAX_STRING_BYTES
 from goqueue.wire.kafka.primitives import Cursor, put_string, put_uvarint
 from goqueue.wire.kafka.reading import reader_of

@@ -11,7 +11,7 @@ from goqueue.protocols.kafka.cluster.api_versions import with_api_versions
 from goqueue.protocols.kafka.cluster.features import Feature
 from goqueue.protocols.kafka.registry import Registry, api
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.reading import reader_of
 from goqueue.wire.kafka.schemas import schema_of
@@ -53,8 +53,8 @@ def test_produce_is_advertised_from_0_and_served_from_3():
     answer = read(0, run(ask(0)))
     listed = {e.api_key: (e.min_version, e.max_version) for e in answer.api_keys}
     assert listed[ApiKey.PRODUCE] == (0, 13)
-    assert registry_of(SmallApi()).find(ApiKey.PRODUCE, 2) is None
-    assert registry_of(SmallApi()).find(ApiKey.PRODUCE, 3) is not None
+    assert registry_of(SmallApi()).endpoints.get((ApiKey.PRODUCE, 2)) is None
+    assert registry_of(SmallApi()).endpoints.get((ApiKey.PRODUCE, 3)) is not None
 
 
 def test_telemetry_is_not_served():
@@ -77,7 +77,7 @@ def test_a_client_that_does_not_say_what_it_is_gets_an_error():
 
 def features_in(version: int, *features: Feature):
     registry = with_api_versions(Registry(), features)
-    handler = registry.find(API_VERSIONS, 0).handler
+    handler = registry.endpoints[API_VERSIONS, 0].handler
     context = type("Context", (), {"version": version})
     request = type("Request", (), {"client_software_name": "a", "client_software_version": "1"})
     return read(version, encode_body(API_VERSIONS, version, handler(context, request)))
@@ -112,7 +112,7 @@ def module_level(ctx, request):
 
 
 def test_a_module_can_be_a_family():
-    endpoint = Registry(sys.modules[__name__]).find(ApiKey.HEARTBEAT, 2)
+    endpoint = Registry(sys.modules[__name__]).endpoints.get((ApiKey.HEARTBEAT, 2))
     assert endpoint is not None
     assert endpoint.handler is module_level
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goqueue.protocols.kafka.share.acknowledgements import judged_of
 from goqueue.wire.kafka.api_keys import ApiKey
-from goqueue.wire.kafka.codec import encode_body
+from goqueue.wire.kafka.frames import encode_body
 from goqueue.wire.kafka.share_fetch import SharedPartition, encode_response
 
 if TYPE_CHECKING:

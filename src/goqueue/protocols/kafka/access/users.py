@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from goqueue.access.keys import ScramKeys
     from goqueue.access.users import Users
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _MECHANISMS: Final = {1: Mechanism.SCRAM_SHA_256, 2: Mechanism.SCRAM_SHA_512}

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Registry, api
-from goqueue.wire.kafka.codec import encode_body
 from goqueue.wire.kafka.error_codes import ErrorCode
+from goqueue.wire.kafka.frames import encode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

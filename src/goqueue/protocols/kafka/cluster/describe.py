@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.settings import Address
     from goqueue.topics.catalogue import Topic
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _BROKERS: Final = 1

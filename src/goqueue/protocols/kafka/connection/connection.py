@@ -26,7 +26,7 @@ from goqueue.wire.kafka.frames import FrameReader
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.connection.owner import Owner
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,9 @@ from goqueue.protocols.kafka.errors import (
 )
 from goqueue.protocols.kafka.registry import ApiKey, ApiSpec, Endpoint
 from goqueue.protocols.kafka.turns import encode_in_turns
-from goqueue.wire.kafka.codec import (
+from goqueue.wire.kafka.errors import TooManyElementsError
+from goqueue.wire.kafka.frames import (
+    LENGTH_BYTES,
     Bare,
     Encoded,
     RequestPrefix,
@@ -33,8 +35,6 @@ from goqueue.wire.kafka.codec import (
     parse_client_id,
     parse_prefix,
 )
-from goqueue.wire.kafka.errors import TooManyElementsError
-from goqueue.wire.kafka.frames import LENGTH_BYTES
 from goqueue.wire.kafka.primitives import Cursor
 from goqueue.wire.kafka.schemas import schema_of
 
@@ -134,7 +134,7 @@ class Dispatcher:
         prefix = parse_prefix(frame)
         if not peer.session.authenticated and prefix.api_key not in _BEFORE_AUTHENTICATION:
             raise UnauthenticatedRequestError(f"{_label(prefix)} before authentication")
-        endpoint = self._registry.find(prefix.api_key, prefix.version)
+        endpoint = self._registry.endpoints.get((prefix.api_key, prefix.version))
         if endpoint is None:
             return self._without_endpoint(prefix, peer, size)
         cursor = Cursor(frame)

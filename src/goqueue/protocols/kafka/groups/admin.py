@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.insight.group_views import GroupLine
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6

@@ -10,9 +10,8 @@ from kio.schema.errors import ErrorCode
 from goqueue.model.errors import TopicError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
-from goqueue.protocols.kafka.errors import InvalidFetchError, code_for
+from goqueue.protocols.kafka.errors import InvalidFetchError, InvalidIsolationLevelError, code_for
 from goqueue.protocols.kafka.records.fetch_sessions import FetchSession, FetchSessions, Place
-from goqueue.protocols.kafka.records.isolation import isolation_of
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Pace
 from goqueue.reading.fetch import Fetched, FetchRequest, PartitionRead
@@ -163,3 +162,16 @@ def _is_news(session: FetchSession, place: Place, result: FetchedPartition) -> b
     if wanted is not None:
         wanted.told = told
     return changed or bool(result.records) or result.error_code != ErrorCode.none
+
+
+def isolation_of(level: int) -> Isolation:
+    """The isolation that a request asks for.
+
+    Raises:
+        InvalidIsolationLevelError: there is none of this number.
+    """
+    try:
+        return Isolation(level)
+    except ValueError:
+        known = ", ".join(f"{each.value} ({each.name.lower()})" for each in Isolation)
+        raise InvalidIsolationLevelError(f"isolation level {level}; there are {known}") from None

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.records.isolation import isolation_of
+from goqueue.protocols.kafka.records.fetch import isolation_of
 from goqueue.protocols.kafka.registry import api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.partition import Isolation, Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.storage.lookup import TimestampHit
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 LATEST: Final = -1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.topics.settings import TopicSettings
-    from goqueue.wire.kafka.codec import Encoded, Response
+    from goqueue.wire.kafka.frames import Encoded, Response
     from goqueue.wire.kafka.produce import PartitionData, ProduceRequest
 
 _ACKS: Final = {acks.value: acks for acks in Acks}

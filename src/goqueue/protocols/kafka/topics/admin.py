@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.setting import Setting
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _DEFAULT: Final = -1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.protocols.kafka.settings import Address
     from goqueue.topics.catalogue import Topic
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import RequestContext
-    from goqueue.wire.kafka.codec import Response
+    from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 
