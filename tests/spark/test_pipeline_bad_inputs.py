@@ -8,7 +8,6 @@ from itertools import count
 import pytest
 
 from goqueue.spark.errors import BrokerAwayError
-from goqueue.spark.monitoring.progress import RunState
 from goqueue.spark.pipelines.execution.running import run_pipeline
 from goqueue.spark.pipelines.model import (
     JoinStep,
@@ -156,7 +155,7 @@ def test_a_sink_that_spark_or_the_disk_refuses(spark, broker, described, topic, 
     inside = str(tmp_path / "file" / "table")
     table = TableSink(name="t", input="items", format=TableFormat.PARQUET, path=inside)
     report = run_pipeline(described(sinks=(table,)), available_now=True)
-    assert report.state is RunState.FAILED
+    assert report.state == "failed"
     assert report.last.error.startswith(f"t (parquet {inside}) failed: ")
     assert "Not a directory" in report.last.error
     assert "Traceback" not in report.last.error
@@ -196,6 +195,6 @@ def test_tables_that_do_not_stream_are_written_once(spark, broker, described, to
     )
     pipeline = described(sources=(batch,), steps=(rules,), sinks=sinks)
     for _ in range(2):
-        assert run_pipeline(pipeline).state is RunState.FINISHED
+        assert run_pipeline(pipeline).state == "finished"
     assert [each.value for each in committed(broker, f"{topic}-even")] == [b"0", b"2", b"4"] * 2
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 5

@@ -20,7 +20,7 @@ from pyspark.logger import PySparkLogger
 
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.monitoring.failures import reason_of, said_once
-from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunState
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress
 from goqueue.spark.monitoring.query_progress import Watched
 from goqueue.spark.monitoring.reporting import Reporter
 from goqueue.spark.monitoring.tracking import ProgressListener
@@ -215,10 +215,10 @@ def test_how_a_query_ended():
     query.isActive = False
     seen.look()
     ending.look()
-    assert (seen.progress.state, ending.progress.state) == (RunState.STOPPED, RunState.FINISHED)
+    assert (seen.progress.state, ending.progress.state) == ("stopped", "finished")
     query.failure = ValueError("broken")
     ending.look()
-    assert (ending.progress.state, ending.progress.error) == (RunState.FAILED, "broken")
+    assert (ending.progress.state, ending.progress.error) == ("failed", "broken")
 
 
 def test_a_query_that_is_stopped_before_its_end_is_not_finished():
@@ -227,7 +227,7 @@ def test_a_query_that_is_stopped_before_its_end_is_not_finished():
     for each in (cut_off, done):
         each.stop()
         each.look()
-    assert (cut_off.progress.state, done.progress.state) == (RunState.STOPPED, RunState.FINISHED)
+    assert (cut_off.progress.state, done.progress.state) == ("stopped", "finished")
 
 
 # --- Order, options, functions -------------------------------------------------------------------
@@ -362,8 +362,8 @@ def test_the_newest_state_is_reported_and_the_last_one_always(taker):
     reporter = Reporter(NOWHERE, taker.address)
     for number in range(500):
         query = QueryProgress(name="q", sink="s", rows=number)
-        reporter.tell(RunProgress(name="a b", state=RunState.RUNNING, queries=(query,)))
-    reporter.tell(RunProgress(name="a b", state=RunState.FINISHED))
+        reporter.tell(RunProgress(name="a b", state="running", queries=(query,)))
+    reporter.tell(RunProgress(name="a b", state="finished"))
     reporter.close()  # which waits for a few seconds only
     deadline = time.monotonic() + 90
     while not taker.taken or taker.taken[-1][1]["state"] != "finished":
@@ -378,7 +378,7 @@ def test_a_broker_that_is_away_holds_up_no_run(caplog):
     started = time.monotonic()
     for number in range(100):
         offsets_now = {"g": {("t", 0): number}}
-        reporter.tell(RunProgress(name="p", state=RunState.RUNNING), offsets_now)
+        reporter.tell(RunProgress(name="p", state="running"), offsets_now)
     assert time.monotonic() - started < 30  # and not three seconds for each
     reporter.close()
     assert time.monotonic() - started < 60
@@ -398,7 +398,7 @@ def test_somebody_who_speaks_no_http_does_not_end_the_reports(caplog):
         thread.start()
         port = listening.getsockname()[1]
         reporter = Reporter(NOWHERE, f"http://127.0.0.1:{port}")
-        reporter.tell(RunProgress(name="p", state=RunState.RUNNING))
+        reporter.tell(RunProgress(name="p", state="running"))
         reporter.close()
         socket.create_connection(("127.0.0.1", port)).close()  # says nothing, which ends the other
         thread.join()
@@ -451,7 +451,7 @@ def test_a_query_whose_process_was_late_is_started_again_and_no_other(monkeypatc
         run.watched.append(watched(late_query(), is_ending=True))
         assert run.look()  # the second was late, too
         assert not run.look()
-        assert run.end().state is RunState.FINISHED
+        assert run.end().state == "finished"
         assert run.restarts == {"q": 2}
         broken = late_query()
         broken.failure = ValueError("something else")

@@ -54,14 +54,13 @@ def described(said: dict[str, Any]) -> Any:
 
 def main(said: dict[str, Any]) -> None:
     """Do what is there, and end."""
-    from goqueue.spark.monitoring.progress import RunState  # noqa: PLC0415 - as above
     from goqueue.spark.pipelines.execution import running, sessions  # noqa: PLC0415 - as above
     from support.sink_job import faulty_source  # noqa: PLC0415 - as above
 
     pipeline = described(said)
     if said["master"] is not None:  # where we cannot make anything go wrong
         report = running.run_pipeline(pipeline, available_now=True)
-        sys.exit(None if report.state is RunState.FINISHED else report.last.error)
+        sys.exit(None if report.state == "finished" else report.last.error)
     spark = sessions.session_for(pipeline)
     spark.dataSource.register(faulty_source(said["fault"], said["marker"]))
     start = running.start
@@ -73,7 +72,7 @@ def main(said: dict[str, Any]) -> None:
 
     running.start = start_faulty
     report = running.run_pipeline(pipeline, available_now=True, spark=spark)
-    if report.state is not RunState.FINISHED:
+    if report.state != "finished":
         sys.exit(report.last.error)
 
 

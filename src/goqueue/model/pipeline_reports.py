@@ -20,7 +20,7 @@ class QueryReport(msgspec.Struct, kw_only=True, frozen=True):
     sink: str | None = None
     dead_letters: str | None = None
     """The topic, if what it writes are dead letters."""
-    sources: list[str] = []
+    sources: tuple[str, ...] = ()
     group: str | None = None
     batch_id: int | None = None
     batch_ms: float | None = None
@@ -46,7 +46,7 @@ class PipelineFields(msgspec.Struct, kw_only=True, frozen=True):
     file: str | None = None
     error: str | None = None
     interval_ms: int = 10_000
-    queries: list[QueryReport] = []
+    queries: tuple[QueryReport, ...] = ()
 
 
 class PipelineReport(PipelineFields, kw_only=True, frozen=True):

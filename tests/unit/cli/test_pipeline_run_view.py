@@ -7,15 +7,15 @@ import io
 import json
 import os
 import signal
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from goqueue.cli.calls import Call, Globals
 from goqueue.cli.errors import CliError
 from goqueue.cli.spark import pipeline_run
-from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport, RunState
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport
 from goqueue.spark.pipelines.model import Pipeline
 
 RUNNING = QueryProgress(
@@ -29,11 +29,11 @@ RUNNING = QueryProgress(
     watermark=1_700_000_000_000,
 )
 FAILED = QueryProgress(
-    name="lake", sink="delta ./lake", state=RunState.FAILED, error="the \x1b[31mdisk is full"
+    name="lake", sink="delta ./lake", state="failed", error="the \x1b[31mdisk is full"
 )
 PROGRESS = RunProgress(
     name="orders",
-    state=RunState.RUNNING,
+    state="running",
     started_at=1_700_000_000_000,
     master="local[2]",
     queries=(RUNNING, FAILED),

@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from goqueue.spark.pipelines.connect import NO_UPDATES
 from goqueue.spark.pipelines.execution.sessions import SessionError, require_server
 from goqueue.spark.pipelines.files.loaded import checked
 from goqueue.spark.pipelines.files.yaml_file import read_yaml
+from goqueue.spark.pipelines.model import NO_UPDATES
 from support.server import free_port
 
 FILE = """\

@@ -27,7 +27,7 @@ from goqueue.cli.spark.pipeline_view import query_rows
 from goqueue.cli.spark.redirects import stderr_to_file, stdout_to_stderr
 from goqueue.cli.times import show_span
 from goqueue.model.errors import GoQueueError
-from goqueue.spark.monitoring.progress import RunProgress, RunReport, RunState
+from goqueue.spark.monitoring.progress import RunProgress, RunReport
 from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.model import ConsoleSink
 
@@ -174,7 +174,7 @@ def _keep_or_remove(log: Path, running: _Running) -> None:
     from goqueue.spark.pipelines.execution.sessions import SessionError  # noqa: PLC0415 - needs Spark
 
     error, report = running.error, running.report
-    has_failed = report is not None and report.state is RunState.FAILED
+    has_failed = report is not None and report.state == "failed"
     is_odd = error is not None and not isinstance(error, GoQueueError)
     is_wanted = has_failed or is_odd or isinstance(error, SessionError)
     if is_wanted and log.stat().st_size:
@@ -197,7 +197,7 @@ def _finish(call: Call, running: _Running) -> None:
     for text in report.warnings:
         note(f"warning: {text}")
     call.show(report.as_dict(), summary(report))
-    if report.state is RunState.FAILED:
+    if report.state == "failed":
         raise CliError(report.last.error or "the pipeline failed")
     if running.was_interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -210,7 +210,7 @@ def summary(report: RunReport) -> dict[str, Any]:
     rows = query_rows(last.queries)
     return {
         "pipeline": last.name,
-        "state": report.state.value,
+        "state": report.state,
         "took": show_span((report.ended_at - last.started_at) / 1000),
         "rows": sum(each.rows for each in last.queries),
         "queries": [{name: row[name] for name in columns} for row in rows],

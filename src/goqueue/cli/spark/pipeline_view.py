@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from goqueue.model.pipeline_reports import QueryReport
-    from goqueue.spark.monitoring.progress import QueryProgress
     from goqueue.spark.pipelines.planning import Plan, QueryPlan
     from goqueue.spark.pipelines.surveying import Survey, TopicState
 
@@ -78,13 +77,13 @@ def _columns(rows: Iterable[list[str]]) -> Iterator[str]:
         yield "  ".join([*cells, row[-1]]).rstrip()
 
 
-def query_rows(queries: Iterable[QueryReport | QueryProgress]) -> list[dict[str, Any]]:
+def query_rows(queries: Iterable[QueryReport]) -> list[dict[str, Any]]:
     """Running queries as rows of a table: those of a run here, or of what the broker was told."""
     return [
         {
             "query": each.name,
             "sink": each.sink,
-            "state": str(each.state),
+            "state": each.state,
             "rows": each.rows or 0,
             "rows/s": _rounded(each.rows_per_second),
             "in/s": _rounded(each.input_rows_per_second),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark import clock
@@ -83,8 +83,14 @@ class Cluster:
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Hang up everywhere; the next call connects anew."""
+        """Close all connections; the next call reconnects."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()

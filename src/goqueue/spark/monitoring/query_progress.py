@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from goqueue.spark import clock
 from goqueue.spark.monitoring.failures import reason_of
-from goqueue.spark.monitoring.progress import QueryProgress, RunState
-from goqueue.spark.reading.stream_offset import read_offsets
+from goqueue.spark.reading.stream_offset import keep_least, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from goqueue.model.pipeline_reports import QueryState
     from goqueue.model.topic_partition import TopicPartition
+    from goqueue.spark.monitoring.progress import QueryProgress
 
 
 @dataclass(slots=True)
@@ -79,18 +82,18 @@ class Watched(Tally):
             if each["timestamp"] > self._seen:
                 self._seen = each["timestamp"]
                 self.absorb(each)
-        error = self.query.exception() if state is RunState.FAILED else None
+        error = self.query.exception() if state == "failed" else None
         self.progress = replace(
             self.progress, state=state, error=None if error is None else reason_of(error)
         )
 
-    def _state(self) -> RunState:
+    def _state(self) -> QueryState:
         if self.query.isActive:
-            return RunState.RUNNING
+            return "running"
         if self.query.exception() is not None:
-            return RunState.FAILED
+            return "failed"
         is_done = self.is_ending and not self._is_cut_off
-        return RunState.FINISHED if is_done else RunState.STOPPED
+        return "finished" if is_done else "stopped"
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
@@ -108,8 +111,7 @@ def _offsets(sources: Iterable[Mapping[str, Any]], which: str) -> dict[TopicPart
     for source in sources:
         said = source.get(which)
         text = said if isinstance(said, str) or said is None else json.dumps(said)
-        for place, offset in read_offsets(text).items():
-            found[place] = min(offset, found.get(place, offset))
+        keep_least(found, read_offsets(text))
     return found
 
 

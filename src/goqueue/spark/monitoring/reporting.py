@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.spark.kafka.settings import LinkSettings
-    from goqueue.spark.monitoring.progress import RunProgress, RunState
+    from goqueue.spark.monitoring.progress import RunProgress
 
 _log = logging.getLogger(__name__)
 
@@ -141,5 +141,5 @@ class Reporter:
         _log.log(level, "%s", text)
 
 
-def _states(progress: RunProgress) -> tuple[RunState, ...]:
+def _states(progress: RunProgress) -> tuple[str, ...]:
     return (progress.state, *(each.state for each in progress.queries))

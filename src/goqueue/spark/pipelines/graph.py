@@ -15,7 +15,7 @@ from goqueue.spark.pipelines.model import (
 from goqueue.spark.pipelines.sql_tables import read_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from goqueue.spark.pipelines.model import Pipeline, Step
 
@@ -41,8 +41,7 @@ def in_order(pipeline: Pipeline) -> list[Step]:
     Raises:
         PipelineError: some are made of each other.
     """
-    tables = [each.name for each in (*pipeline.sources, *pipeline.steps)]
-    inputs = {each.name: inputs_of(each, tables) for each in pipeline.steps}
+    inputs = {each.name: inputs_of(each, pipeline.table_names) for each in pipeline.steps}
     waiting = {each.name: each for each in pipeline.steps}
     ordered: list[Step] = []
     while waiting:
@@ -62,7 +61,7 @@ def in_order(pipeline: Pipeline) -> list[Step]:
 
 def sources_behind(pipeline: Pipeline, table: str) -> list[TopicSource]:
     """The topics that a table is made of in the end, in the order of the file."""
-    behind = set(_behind(pipeline, table, set()))
+    behind = tables_behind(pipeline, table)
     return [
         each for each in pipeline.sources if isinstance(each, TopicSource) and each.name in behind
     ]
@@ -78,13 +77,14 @@ def topics_behind(pipeline: Pipeline, table: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _behind(pipeline: Pipeline, table: str, seen: set[str]) -> Iterator[str]:
-    if table in seen:
-        return
-    seen.add(table)
-    yield table
-    tables = [each.name for each in (*pipeline.sources, *pipeline.steps)]
-    step = next((each for each in pipeline.steps if each.name == table), None)
-    if step is not None:
-        for each in inputs_of(step, tables):
-            yield from _behind(pipeline, each, seen)
+def tables_behind(pipeline: Pipeline, table: str) -> set[str]:
+    """Every source and step that a table is made of, and the table itself."""
+    inputs = {each.name: inputs_of(each, pipeline.table_names) for each in pipeline.steps}
+    found: set[str] = set()
+    waiting = [table]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += inputs.get(name, ())
+    return found

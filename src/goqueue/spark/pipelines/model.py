@@ -6,10 +6,11 @@ Each part knows the line that it came from, so that whatever is wrong with it ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from goqueue.spark.errors import SparkSourceError
 
@@ -47,6 +48,13 @@ class OutputMode(StrEnum):
     APPEND = "append"
     UPDATE = "update"
     COMPLETE = "complete"
+
+
+NO_UPDATES: Final = (
+    "mode update to a topic does not work over Spark Connect, where a micro-batch does not know "
+    "which query it belongs to and so cannot be written exactly once: use mode append with a "
+    "watermark, or run the pipeline with a master"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,13 @@ class TopicSource(Part):
     """With a value format: the fields of the value become columns of the table."""
     streaming: bool = True
     options: Options = field(default_factory=dict)
+
+    def reads(self, topic: str) -> bool:
+        """Whether the source subscribes to a topic; an invalid pattern matches nothing."""
+        try:
+            return topic in self.topics or re.fullmatch(self.pattern or "", topic) is not None
+        except re.error:
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +275,20 @@ class Pipeline:
     sinks: tuple[Sink, ...] = ()
     file: str | None = None
 
-    def table(self, name: str) -> Source | Step | None:
-        """The source or step of this name."""
-        return next((each for each in (*self.sources, *self.steps) if each.name == name), None)
+    @property
+    def table_names(self) -> list[str]:
+        """The names of all sources and steps."""
+        return [each.name for each in (*self.sources, *self.steps)]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it runs on a Spark Connect server."""
+        return (self.master or "").startswith("sc://")
+
+    @property
+    def link_options(self) -> dict[str, str]:
+        """The options of every connection to the broker."""
+        return {"bootstrap.servers": self.servers, **self.connection}
 
 
 class PipelineError(SparkSourceError):

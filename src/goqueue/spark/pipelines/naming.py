@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from goqueue.model import dead_letters as letters
 from goqueue.spark.pipelines.graph import sources_behind, topics_behind
-from goqueue.spark.pipelines.model import Otherwise
+from goqueue.spark.pipelines.model import Otherwise, RulesStep
 
 if TYPE_CHECKING:
-    from goqueue.spark.pipelines.model import Pipeline, RulesStep
+    from collections.abc import Iterable
+
+    from goqueue.spark.pipelines.model import Pipeline, Step
 
 LETTERS: Final = "-dead-letters"
 """What the query of a step's dead letters is called after the step's name."""
@@ -30,6 +32,11 @@ def checkpoint_of(pipeline: Pipeline, sink: str) -> str:
     """Where a sink keeps how far it is."""
     folder = (pipeline.checkpoints or DEFAULT_CHECKPOINTS).rstrip("/")
     return f"{folder}/{pipeline.name}/{sink}"
+
+
+def letter_steps(steps: Iterable[Step]) -> list[RulesStep]:
+    """The steps that write dead letters."""
+    return [each for each in steps if isinstance(each, RulesStep) and keeps_letters(each)]
 
 
 def keeps_letters(step: RulesStep) -> bool:

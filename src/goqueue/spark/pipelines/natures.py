@@ -74,9 +74,8 @@ def natures_of(pipeline: Pipeline) -> dict[str, Nature]:
             found[source.name] = Nature(is_stream=source.streaming, time=time)
         else:
             found[source.name] = Nature()
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     for step in in_order(pipeline):
-        inputs = [found[each] for each in inputs_of(step, names)]
+        inputs = [found[each] for each in inputs_of(step, pipeline.table_names)]
         found[step.name] = _made(step, inputs, found)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from goqueue.spark.pipelines.graph import in_order, inputs_of, topics_behind
+from goqueue.spark.pipelines.graph import in_order, inputs_of, tables_behind, topics_behind
 from goqueue.spark.pipelines.model import (
     ConsoleSink,
     JoinStep,
@@ -23,6 +23,7 @@ from goqueue.spark.pipelines.naming import (
     dead_letter_topic,
     group_name,
     keeps_letters,
+    letter_steps,
 )
 from goqueue.spark.pipelines.natures import Nature, natures_of
 
@@ -94,25 +95,20 @@ class Plan:
 def plan_of(pipeline: Pipeline) -> Plan:
     """The plan of a pipeline that has been checked."""
     natures = natures_of(pipeline)
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     steps = in_order(pipeline)
     tables = [_source(each, natures[each.name]) for each in pipeline.sources]
     tables += [
         TablePlan(
             each.name,
             kind_of_step(each),
-            inputs_of(each, names),
+            inputs_of(each, pipeline.table_names),
             describe_step(pipeline, each),
             natures[each.name].is_stream,
         )
         for each in steps
     ]
     queries = [_query(pipeline, each, natures) for each in pipeline.sinks]
-    queries += [
-        _letters(pipeline, each, natures)
-        for each in steps
-        if isinstance(each, RulesStep) and keeps_letters(each)
-    ]
+    queries += [_letters(pipeline, each, natures) for each in letter_steps(steps)]
     return Plan(
         name=pipeline.name,
         file=pipeline.file,
@@ -246,20 +242,6 @@ def _planned(
     )
 
 
-def tables_behind(pipeline: Pipeline, table: str) -> set[str]:
-    """Every source and step that a table is made of, and itself."""
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
-    inputs = {each.name: inputs_of(each, names) for each in pipeline.steps}
-    found: set[str] = set()
-    waiting = [table]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += inputs.get(name, ())
-    return found
-
-
 def describe_sink(sink: Sink) -> str:
     """Where a sink writes, in a few words."""
     if isinstance(sink, TopicSink):
@@ -292,9 +274,8 @@ def topics_of(pipeline: Pipeline) -> dict[str, tuple[str, int | None]]:
     for sink in pipeline.sinks:
         if isinstance(sink, TopicSink):
             found.setdefault(sink.topic, ("written", sink.create))
-    for step in pipeline.steps:
-        if isinstance(step, RulesStep) and keeps_letters(step):
-            topic = dead_letter_topic(pipeline, step)
-            if topic is not None:
-                found.setdefault(topic, ("dead letters", 0))
+    for step in letter_steps(pipeline.steps):
+        topic = dead_letter_topic(pipeline, step)
+        if topic is not None:
+            found.setdefault(topic, ("dead letters", 0))
     return found

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.errors import OffsetsError
 from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster
 from goqueue.spark.options.bounds import WORDS, parse_moment, parse_offsets
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.pipelines.model import TopicSource
 from goqueue.spark.pipelines.naming import checkpoint_of
 from goqueue.spark.pipelines.planning import topics_of
-from goqueue.spark.reading.stream_offset import StreamOffset
+from goqueue.spark.reading.resolving import find_ends
+from goqueue.spark.reading.stream_offset import keep_least, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,21 +61,17 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
     Raises:
         SparkSourceError: it does not answer within `patience_s`, or not to us.
     """
-    link = link_settings({"bootstrap.servers": pipeline.servers, **pipeline.connection})
+    link = link_settings(pipeline.link_options)
     impatient = replace(link, patience_s=patience_s, connect_timeout_s=patience_s)
-    cluster = Cluster(impatient)
-    try:
+    with Cluster(impatient) as cluster:
         known = _known_topics(pipeline, cluster)
         places = [
             TopicPartition(name, number)
             for name, each in known.items()
             for number in each.partitions
         ]
-        starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
-        ends = cluster.offsets_at(dict.fromkeys(places, LATEST), READ_COMMITTED)
+        starts, ends = find_ends(cluster, places, READ_COMMITTED)
         first = _first_offsets(pipeline, cluster, starts, ends)
-    finally:
-        cluster.close()
     topics = _states(pipeline, known, starts, ends)
     waiting = {
         each.name: _waiting(pipeline, each, known, first, ends)
@@ -89,24 +83,19 @@ def survey(pipeline: Pipeline, queries: Sequence[QueryPlan], *, patience_s: floa
 
 def _known_topics(pipeline: Pipeline, cluster: Cluster) -> dict[str, TopicView]:
     """Those that are named and there, and those that a pattern means."""
-    patterns = _patterns(pipeline)
-    if not patterns:
-        return cluster.topics(topics_of(pipeline))
     named = topics_of(pipeline)
+    patterns = [each for each in _topic_sources(pipeline) if each.pattern is not None]
+    if not patterns:
+        return cluster.topics(named)
     return {
         name: each
         for name, each in cluster.topics(None).items()
-        if name in named
-        or (not each.is_internal and any(pattern.fullmatch(name) for pattern in patterns))
+        if name in named or (not each.is_internal and any(one.reads(name) for one in patterns))
     }
 
 
-def _patterns(pipeline: Pipeline) -> list[re.Pattern[str]]:
-    return [
-        re.compile(each.pattern)
-        for each in pipeline.sources
-        if isinstance(each, TopicSource) and each.pattern is not None
-    ]
+def _topic_sources(pipeline: Pipeline) -> list[TopicSource]:
+    return [each for each in pipeline.sources if isinstance(each, TopicSource)]
 
 
 def _states(
@@ -145,18 +134,10 @@ def _first_offsets(
 ) -> dict[TopicPartition, int]:
     """Where a first run begins to read; of sources that read the same, the earliest."""
     found: dict[TopicPartition, int] = {}
-    for source in pipeline.sources:
-        if isinstance(source, TopicSource):
-            places = [place for place in starts if _reads(source, place[0])]
-            for place, at in _located(cluster, source, places, starts, ends).items():
-                found[place] = min(at, found.get(place, at))
+    for source in _topic_sources(pipeline):
+        places = [place for place in starts if source.reads(place.topic)]
+        keep_least(found, _located(cluster, source, places, starts, ends))
     return {place: found.get(place, at) for place, at in starts.items()}
-
-
-def _reads(source: TopicSource, topic: str) -> bool:
-    if source.pattern is not None:
-        return re.fullmatch(source.pattern, topic) is not None
-    return topic in source.topics
 
 
 def _located(
@@ -191,22 +172,14 @@ def _waiting(
 ) -> int:
     """From where the checkpoint is, or from where a first run begins."""
     done = read_checkpoint(checkpoint_of(pipeline, query.name))
-    names = {
-        name
-        for topic in query.topics
+    patterns = [each for each in _topic_sources(pipeline) if each.pattern in query.topics]
+    places = [
+        TopicPartition(name, number)
         for name in known
-        if name == topic or _is_like(pipeline, topic, name)
-    }
-    total = 0
-    for name in names:
-        for number in known[name].partitions:
-            at = done.get(TopicPartition(name, number), first[TopicPartition(name, number)])
-            total += max(ends[TopicPartition(name, number)] - at, 0)
-    return total
-
-
-def _is_like(pipeline: Pipeline, pattern: str, name: str) -> bool:
-    return any(each.pattern == pattern and each.fullmatch(name) for each in _patterns(pipeline))
+        if name in query.topics or any(each.reads(name) for each in patterns)
+        for number in known[name].partitions
+    ]
+    return sum(max(ends[place] - done.get(place, first[place]), 0) for place in places)
 
 
 def read_checkpoint(folder: str) -> dict[TopicPartition, int]:
@@ -223,10 +196,5 @@ def read_checkpoint(folder: str) -> dict[TopicPartition, int]:
         return {}
     found: dict[TopicPartition, int] = {}
     for line in lines:
-        try:
-            offsets = StreamOffset.from_json(json.loads(line)).offsets
-        except (OffsetsError, ValueError):
-            continue
-        for place, offset in offsets.items():
-            found[place] = min(offset, found.get(place, offset))
+        keep_least(found, read_offsets(line))
     return found

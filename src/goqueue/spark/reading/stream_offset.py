@@ -81,3 +81,9 @@ def read_offsets(text: str | None) -> dict[TopicPartition, int]:
         return dict(StreamOffset.from_json(json.loads(text or "")).offsets)
     except (OffsetsError, ValueError):
         return {}
+
+
+def keep_least(found: dict[TopicPartition, int], offsets: Mapping[TopicPartition, int]) -> None:
+    """Take in the offsets of another source; of a partition that both read, the smaller one."""
+    for place, offset in offsets.items():
+        found[place] = min(offset, found.get(place, offset))

@@ -6,7 +6,6 @@ go, so that a file is fixed once.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.pipelines.checks.findings import Findings
@@ -15,7 +14,7 @@ from goqueue.spark.pipelines.checks.streams import check_streams
 from goqueue.spark.pipelines.functions import function_file
 from goqueue.spark.pipelines.graph import inputs_of, sources_behind
 from goqueue.spark.pipelines.model import JoinStep, PythonStep, RulesStep, SqlStep, TopicSink
-from goqueue.spark.pipelines.naming import LETTERS, dead_letter_topic, keeps_letters
+from goqueue.spark.pipelines.naming import LETTERS, dead_letter_topic, keeps_letters, letter_steps
 from goqueue.spark.pipelines.sql_tables import read_query
 from goqueue.spark.wording import nearest
 
@@ -94,8 +93,7 @@ def _check_checkpoints(findings: Findings) -> None:
     pipeline = findings.pipeline
     seen: dict[str, str] = {
         f"{each.name}{LETTERS}".lower(): f"the dead letters of steps.{each.name}"
-        for each in pipeline.steps
-        if isinstance(each, RulesStep) and keeps_letters(each)
+        for each in letter_steps(pipeline.steps)
     }
     for sink in pipeline.sinks:
         other = seen.setdefault(sink.name.lower(), f"sinks.{sink.name}")
@@ -111,8 +109,7 @@ def _check_checkpoints(findings: Findings) -> None:
 
 def _check_inputs(findings: Findings) -> None:
     pipeline = findings.pipeline
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
-    known = {*names, *findings.left_out}
+    known = {*pipeline.table_names, *findings.left_out}
     for step in pipeline.steps:
         if isinstance(step, SqlStep):
             _check_sql(findings, step, known)
@@ -204,10 +201,9 @@ def _cycle(
 
 def _check_unused(findings: Findings) -> None:
     pipeline = findings.pipeline
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     used = {each.input for each in pipeline.sinks}
     for step in pipeline.steps:
-        used.update(inputs_of(step, names))
+        used.update(inputs_of(step, pipeline.table_names))
     if findings.left_out or findings.problems:
         return  # what seems unused may be what is misspelt elsewhere
     for kind, parts in (("sources", pipeline.sources), ("steps", pipeline.steps)):
@@ -280,15 +276,4 @@ def _check_loops(findings: Findings) -> None:
 
 
 def _is_read(pipeline: Pipeline, table: str, topic: str) -> bool:
-    return any(
-        topic in each.topics or (each.pattern is not None and matches(each.pattern, topic))
-        for each in sources_behind(pipeline, table)
-    )
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern of topics means this one; a pattern that is none matches nothing."""
-    try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return False
+    return any(each.reads(topic) for each in sources_behind(pipeline, table))

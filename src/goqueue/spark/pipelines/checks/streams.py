@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.connect import NO_UPDATES, is_remote
 from goqueue.spark.pipelines.durations import duration_us
 from goqueue.spark.pipelines.model import (
+    NO_UPDATES,
     JoinStep,
     OutputMode,
     TableSink,
@@ -137,7 +137,7 @@ def _check_sink(findings: Findings, sink: Sink, nature: Nature) -> None:
     if not nature.is_stream:
         return
     is_update_of_topic = isinstance(sink, TopicSink) and sink.mode is OutputMode.UPDATE
-    if is_update_of_topic and is_remote(findings.pipeline):
+    if is_update_of_topic and findings.pipeline.is_remote:
         findings.error(path, NO_UPDATES)
     aggregates = [each for each in nature.operators if each.kind is Kind.AGGREGATE]
     if sink.mode is OutputMode.APPEND:

@@ -34,11 +34,9 @@ from goqueue.spark.pipelines.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
-    from goqueue.spark.pipelines.model import Pipeline, Sink, Source, Step
+    from goqueue.spark.pipelines.model import Pipeline, Source, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +75,10 @@ def build_tables(spark: SparkSession, pipeline: Pipeline) -> dict[str, Table]:
         PipelineError: with everything that Spark or a topic has against it.
     """
     building = _Building(spark, pipeline)
-    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     for source in pipeline.sources:
         _try(building, source, "sources")
     for step in in_order(pipeline):
-        if all(each in building.tables for each in inputs_of(step, names)):
+        if all(each in building.tables for each in inputs_of(step, pipeline.table_names)):
             _try(building, step, "steps")
     if building.problems:
         raise PipelineError(tuple(building.problems), pipeline.file)
@@ -209,8 +206,3 @@ def _called(building: _Building, step: PythonStep) -> DataFrame:
             f"{step.name}: the function returned {type(made).__name__}, expected a data frame"
         )
     return made
-
-
-def sink_frame(tables: Mapping[str, Table], sink: Sink) -> DataFrame:
-    """What a sink writes."""
-    return tables[sink.input].shown

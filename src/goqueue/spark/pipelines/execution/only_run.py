@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from goqueue.spark.pipelines.connect import is_remote
 from goqueue.spark.pipelines.model import PipelineError, Problem
 from goqueue.spark.pipelines.naming import checkpoint_of
 from goqueue.spark.pipelines.paths import is_elsewhere
@@ -43,15 +42,13 @@ def only_run(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _opened(pipeline: Pipeline) -> IO[str] | None:
-    if is_remote(pipeline) or is_elsewhere(pipeline.checkpoints):
+    if pipeline.is_remote or is_elsewhere(pipeline.checkpoints):
         return None
     file = Path(checkpoint_of(pipeline, _FILE))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         return file.open("a+", encoding="utf-8")
-    except (
-        OSError
-    ):  # a path of a cluster's file system, say: whether it can be used Spark will tell
+    except OSError:  # it may be a path of the cluster's file system, which only Spark can open
         return None
 
 

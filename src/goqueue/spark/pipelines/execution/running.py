@@ -7,16 +7,17 @@ import os
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from goqueue.spark import clock
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.monitoring.failures import SPARK_ERRORS, may_work_again, reason_of, said_once
-from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport, RunState
+from goqueue.spark.monitoring.progress import QueryProgress, RunProgress, RunReport
 from goqueue.spark.monitoring.query_progress import Watched
 from goqueue.spark.monitoring.reporting import Reporter
-from goqueue.spark.pipelines.connect import is_remote
 from goqueue.spark.pipelines.execution.building import build_tables
 from goqueue.spark.pipelines.execution.only_run import only_run
 from goqueue.spark.pipelines.execution.sessions import DEFAULT_MASTER, active, session_for
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from goqueue.model.pipeline_reports import State
     from goqueue.spark.pipelines.execution.sinks import Output
     from goqueue.spark.pipelines.model import Pipeline
 
@@ -106,7 +108,7 @@ class _Run:
     outputs: dict[str, Output] = field(default_factory=dict)
     restarts: dict[str, int] = field(default_factory=dict)
     spark: SparkSession | None = None
-    state: RunState = RunState.STARTING
+    state: State = "starting"
     error: str | None = None
     reporter: Reporter = field(init=False)
     last: RunProgress = field(init=False)
@@ -129,7 +131,7 @@ class _Run:
         self.tell()
         partitions = prepare_topics(self.pipeline)
         spark = spark or session_for(self.pipeline)
-        if not is_remote(self.pipeline):
+        if not self.pipeline.is_remote:
             context = spark.sparkContext
             self.last = replace(self.last, master=context.master, spark_ui=context.uiWebUrl)
         self.spark = spark
@@ -139,7 +141,7 @@ class _Run:
             for output in sorted(outputs, key=lambda each: each.is_streaming):
                 if not self.stopping.is_set():
                     self._start(output)
-        self.state = RunState.RUNNING
+        self.state = "running"
         self.tell()
 
     def _start(self, output: Output) -> None:
@@ -152,7 +154,7 @@ class _Run:
         try:
             if not output.is_streaming:
                 write_once(output)
-                done = replace(said, state=RunState.FINISHED, updated_at=clock.now_ms())
+                done = replace(said, state="finished", updated_at=clock.now_ms())
                 self.written.append(done)
             else:
                 query = start(self.pipeline, output, available_now=self.available_now)
@@ -197,7 +199,7 @@ class _Run:
                 self._restart(each)
         self.tell()
         going = [each for each in self.watched if each.query.isActive or self._may_restart(each)]
-        failed = [each for each in self.watched if each.progress.state is RunState.FAILED]
+        failed = [each for each in self.watched if each.progress.state == "failed"]
         return bool(going) and all(each in going for each in failed)
 
     def _may_restart(self, each: Watched) -> bool:
@@ -241,14 +243,14 @@ class _Run:
         self._stop_all()
         for each in self.watched:
             each.look()
-        failed = [each.progress for each in self.watched if each.progress.state is RunState.FAILED]
+        failed = [each.progress for each in self.watched if each.progress.state == "failed"]
         if failed:
-            self.state = RunState.FAILED
+            self.state = "failed"
             self.error = f"{failed[0].name} ({failed[0].sink}) failed: {failed[0].error}"
-        elif any(each.progress.state is RunState.STOPPED for each in self.watched):
-            self.state = RunState.STOPPED
+        elif any(each.progress.state == "stopped" for each in self.watched):
+            self.state = "stopped"
         else:
-            self.state = RunState.STOPPED if self.stopping.is_set() else RunState.FINISHED
+            self.state = "stopped" if self.stopping.is_set() else "finished"
         self.tell()
         return RunReport(last=self.last, ended_at=clock.now_ms(), warnings=self._warnings())
 
@@ -264,7 +266,7 @@ class _Run:
         """It could not be started, or somebody interrupts it."""
         self._stop_all()
         is_wish = isinstance(error, KeyboardInterrupt)
-        self.state = RunState.STOPPED if is_wish else RunState.FAILED
+        self.state = "stopped" if is_wish else "failed"
         self.error = None if is_wish else reason_of(error)
         self.last = replace(self.last, state=self.state, error=self.error)
         self.reporter.tell(self.last)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from goqueue.spark.errors import SparkSourceError
-from goqueue.spark.pipelines.connect import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,9 +54,9 @@ def session_for(pipeline: Pipeline) -> SparkSession:
         SessionError: Spark is not installed, does not start, or does not answer.
     """
     try:
-        session = _connected(pipeline) if is_remote(pipeline) else _on_this_driver(pipeline)
+        session = _connected(pipeline) if pipeline.is_remote else _on_this_driver(pipeline)
     except ImportError as error:
-        missing = CONNECT_EXTRA if is_remote(pipeline) else "pip install 'goqueue[spark]'"
+        missing = CONNECT_EXTRA if pipeline.is_remote else "pip install 'goqueue[spark]'"
         raise SessionError(f"Spark cannot be imported ({error}): {missing}") from error
     except SparkSourceError:
         raise

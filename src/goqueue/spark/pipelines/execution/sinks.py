@@ -17,17 +17,15 @@ from pyspark.sql.types import BinaryType, StringType
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.monitoring.failures import SPARK_ERRORS, reason_of
-from goqueue.spark.pipelines.connect import NO_UPDATES, is_remote
-from goqueue.spark.pipelines.execution.building import sink_frame
 from goqueue.spark.pipelines.execution.dead_letters import letters_of
 from goqueue.spark.pipelines.execution.rules import row_as_json
 from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
+    NO_UPDATES,
     ConsoleSink,
     OutputMode,
     PipelineError,
     Problem,
-    RulesStep,
     TableSink,
     TopicSink,
     Trigger,
@@ -37,8 +35,10 @@ from goqueue.spark.pipelines.naming import (
     checkpoint_of,
     dead_letter_topic,
     group_name,
+    letter_steps,
     query_name,
 )
+from goqueue.spark.pipelines.planning import describe_sink
 from goqueue.spark.writing.task_identity import QUERY_ID
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from goqueue.spark.pipelines.execution.building import Table
-    from goqueue.spark.pipelines.model import Pipeline, Sink
+    from goqueue.spark.pipelines.model import Pipeline, RulesStep, Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,18 @@ def outputs_of(
     for sink in pipeline.sinks:
         path = f"sinks.{sink.name}"
         try:
-            output = _output(pipeline, sink, sink_frame(tables, sink))
+            output = _output(pipeline, sink, tables[sink.input].shown)
         except SPARK_ERRORS as error:
             problems.append(Problem(reason_of(error), line=sink.line, path=path))
             continue
-        if _is_update_of_topic(output) and output.is_streaming and is_remote(pipeline):
+        if _is_update_of_topic(output) and output.is_streaming and pipeline.is_remote:
             problems.append(Problem(NO_UPDATES, line=sink.line, path=path))
         outputs.append(output)
     if problems:
         raise PipelineError(tuple(problems), pipeline.file)
-    for step in pipeline.steps:
-        letters = tables[step.name].letters
-        topic = dead_letter_topic(pipeline, step) if isinstance(step, RulesStep) else None
-        if isinstance(step, RulesStep) and letters is not None and topic is not None:
+    for step in letter_steps(pipeline.steps):
+        letters, topic = tables[step.name].letters, dead_letter_topic(pipeline, step)
+        if letters is not None and topic is not None:
             outputs.append(_letters(pipeline, step, letters, topic, partitions.get(topic, 1)))
     return outputs
 
@@ -119,7 +118,7 @@ def _letters(
         name=name,
         frame=rows,
         format="goqueue",
-        options=_topic_options(pipeline, topic),
+        options={**pipeline.link_options, "topic": topic},
         shown=f"topic {topic}",
         topics=topics_behind(pipeline, step.input),
         checkpoint=checkpoint_of(pipeline, name),
@@ -139,31 +138,24 @@ def _output(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> Output:
         "trigger": sink.trigger or pipeline.trigger,
         "line": sink.line,
         "path": f"sinks.{sink.name}",
+        "shown": describe_sink(sink),
     }
     match sink:
         case TopicSink():
             return Output(
                 frame=_messages(frame, sink),
                 format="goqueue",
-                options=_topic_options(pipeline, sink.topic) | dict(sink.options),
-                shown=f"topic {sink.topic}",
+                options={**pipeline.link_options, "topic": sink.topic, **sink.options},
                 **common,
             )
         case TableSink():
             options = {"tableFormat": sink.format.value, "path": sink.path, **sink.options}
             if sink.partition_by:
                 options["partitionBy"] = ",".join(sink.partition_by)
-            shown = f"{sink.format.value} {sink.path}"
-            return Output(
-                frame=frame, format="goqueue_lake", options=options, shown=shown, **common
-            )
+            return Output(frame=frame, format="goqueue_lake", options=options, **common)
         case ConsoleSink():
             options = {"numRows": str(sink.rows), "truncate": "false"}
-            return Output(frame=frame, format="console", options=options, shown="console", **common)
-
-
-def _topic_options(pipeline: Pipeline, topic: str) -> dict[str, str]:
-    return {"bootstrap.servers": pipeline.servers, **pipeline.connection, "topic": topic}
+            return Output(frame=frame, format="console", options=options, **common)
 
 
 def _messages(frame: DataFrame, sink: TopicSink) -> DataFrame:

@@ -27,7 +27,7 @@ _ORIGIN_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "h
 
 def source_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
     """What the data source is told."""
-    options = {"bootstrap.servers": pipeline.servers, **pipeline.connection}
+    options = pipeline.link_options
     if source.pattern is not None:
         options["subscribePattern"] = source.pattern
     else:

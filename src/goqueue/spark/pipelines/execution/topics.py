@@ -14,18 +14,18 @@ from goqueue.spark.pipelines.graph import topics_behind
 from goqueue.spark.pipelines.model import (
     PipelineError,
     Problem,
-    RulesStep,
     TopicSink,
     TopicSource,
 )
-from goqueue.spark.pipelines.naming import dead_letter_topic, keeps_letters
+from goqueue.spark.pipelines.naming import dead_letter_topic, letter_steps
+from goqueue.spark.pipelines.planning import topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.spark.kafka.cluster import TopicView
     from goqueue.spark.kafka.settings import LinkSettings
-    from goqueue.spark.pipelines.model import Pipeline
+    from goqueue.spark.pipelines.model import Pipeline, RulesStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def link_of(pipeline: Pipeline) -> LinkSettings:
     Raises:
         OptionsError: it does not say so, or not so that it can be understood.
     """
-    return link_settings({"bootstrap.servers": pipeline.servers, **pipeline.connection})
+    return link_settings(pipeline.link_options)
 
 
 def prepare_topics(pipeline: Pipeline) -> dict[str, int]:
@@ -55,34 +55,15 @@ def prepare_topics(pipeline: Pipeline) -> dict[str, int]:
         PipelineError: some are missing and nothing says to make them, or the broker refuses to.
         BrokerAwayError: the broker does not answer, for as long as the options allow.
     """
-    cluster = Cluster(link_of(pipeline))
-    try:
-        known = cluster.topics(_names(pipeline))
+    with Cluster(link_of(pipeline)) as cluster:
+        known = cluster.topics(topics_of(pipeline))
         missing, problems = _compare(pipeline, known)
         if not problems:
             problems = _make(cluster, missing)
-        if problems:
-            raise PipelineError(tuple(problems), pipeline.file)
-        counts = {name: len(each.partitions) for name, each in known.items()}
-        return {each.name: each.partitions for each in missing} | counts
-    finally:
-        cluster.close()
-
-
-def _names(pipeline: Pipeline) -> set[str]:
-    read = {
-        name
-        for source in pipeline.sources
-        if isinstance(source, TopicSource)
-        for name in source.topics
-    }
-    written = {each.topic for each in pipeline.sinks if isinstance(each, TopicSink)}
-    letters = {dead_letter_topic(pipeline, each) for each in _letter_steps(pipeline)}
-    return read | written | {each for each in letters if each is not None}
-
-
-def _letter_steps(pipeline: Pipeline) -> list[RulesStep]:
-    return [each for each in pipeline.steps if isinstance(each, RulesStep) and keeps_letters(each)]
+    if problems:
+        raise PipelineError(tuple(problems), pipeline.file)
+    counts = {name: len(each.partitions) for name, each in known.items()}
+    return {each.name: each.partitions for each in missing} | counts
 
 
 def _compare(
@@ -104,7 +85,7 @@ def _compare(
             if name not in known and name not in missing:
                 text = f"there is no topic {name!r} to read"
                 problems.append(Problem(text, line=source.line, path=f"sources.{source.name}"))
-    for step in _letter_steps(pipeline):
+    for step in letter_steps(pipeline.steps):
         _compare_letters(pipeline, step, known, missing, problems)
     return list(missing.values()), problems
 

@@ -116,6 +116,26 @@ class Fields:
             self.notes.problem(message, self.key_place(name), self.at(name))
         return all(name in names for name in self._entries)
 
+    def only_kind(
+        self, kinds: Iterable[str], others: Iterable[str], *, several: str, none: str
+    ) -> str | None:
+        """The one entry that says what kind of thing this is; None, and noted, where it is unclear.
+
+        Args:
+            kinds: The keys of which exactly one must be there.
+            others: The other keys that can be here.
+            several: What is wrong where several are there; `{}` stands for them.
+            none: What is wrong where none is there.
+        """
+        given = [each for each in kinds if each in self]
+        if len(given) == 1:
+            return given[0]
+        if given:
+            self.problem(several.format(" and ".join(given)))
+        elif self.is_mapping and self.only((*others, *kinds)):  # or a misspelt key is the reason
+            self.problem(none)
+        return None
+
     # --- Kinds of values -------------------------------------------------------------------------
 
     def given(self, name: str, *, required: str | None = None) -> bool:

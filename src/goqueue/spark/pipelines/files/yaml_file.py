@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.spark.options.link_options import parse_servers
 from goqueue.spark.pipelines.files import yaml_sinks, yaml_sources, yaml_steps
@@ -18,11 +18,11 @@ from goqueue.spark.pipelines.yaml_nodes import Entries, Scalar, UnreadableError,
 from goqueue.spark.wording import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from goqueue.spark.pipelines.model import Sink, Source, Step
     from goqueue.spark.pipelines.yaml_nodes import Node
 
+T = TypeVar("T")
 _KEYS: Final = ("name", "broker", "checkpoints", "trigger", "spark", "sources", "steps", "sinks")
 _A_PIPELINE: Final = "a pipeline: a mapping with name, sources and sinks"
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -83,9 +83,9 @@ class _Reader:
             master=master,
             conf=conf,
             connection=connection,
-            sources=tuple(self._sources()),
-            steps=tuple(self._steps()),
-            sinks=tuple(self._sinks()),
+            sources=self._parts("sources", yaml_sources.EXPECTED, yaml_sources.read_source),
+            steps=self._parts("steps", yaml_steps.EXPECTED, yaml_steps.read_step),
+            sinks=self._parts("sinks", yaml_sinks.EXPECTED, yaml_sinks.read_sink, _NAME),
             file=self._file,
         )
 
@@ -135,43 +135,28 @@ class _Reader:
 
     # --- The parts -------------------------------------------------------------------------------
 
-    def _sources(self) -> Iterator[Source]:
-        for name, fields in self._parts("sources", yaml_sources.EXPECTED, _TABLE_NAME):
-            found = yaml_sources.read_source(fields, name, self._folder)
-            if found is None:
-                self._left_out.add(name)
-            else:
-                yield found
-
-    def _steps(self) -> Iterator[Step]:
-        for name, fields in self._parts("steps", yaml_steps.EXPECTED, _TABLE_NAME):
-            found = yaml_steps.read_step(fields, name)
-            if found is None:
-                self._left_out.add(name)
-            else:
-                yield found
-
-    def _sinks(self) -> Iterator[Sink]:
-        for name, fields in self._parts("sinks", yaml_sinks.EXPECTED, _NAME):
-            found = yaml_sinks.read_sink(fields, name, self._folder)
-            if found is None:
-                self._left_out.add(f"sinks.{name}")
-            else:
-                yield found
-
     def _parts(
-        self, kind: str, expected: str, names: re.Pattern[str]
-    ) -> Iterator[tuple[str, Fields]]:
+        self,
+        kind: str,
+        expected: str,
+        read: Callable[[Fields, str, str], T | None],
+        names: re.Pattern[str] = _TABLE_NAME,
+    ) -> tuple[T, ...]:
+        """All sources, steps or sinks that could be understood."""
+        found: list[T] = []
         parts = self._fields.inner(kind, f"{kind} by their names")
         for name in parts or ():
             assert parts is not None
+            # What is wrong with a part as a whole is shown where its name is, not a line below.
+            place, at = parts.key_place(name), parts.at(name)
             if not names.fullmatch(name):
                 characters = _TABLE_CHARACTERS if names is _TABLE_NAME else _NAME_CHARACTERS
-                self._notes.problem(
-                    f"{shown(name)} cannot be a name: expected {characters}",
-                    parts.key_place(name),
-                    parts.at(name),
-                )
-            # What is wrong with a part as a whole is shown where its name is, not a line below.
-            place = parts.key_place(name)
-            yield name, Fields(self._notes, parts.node(name), parts.at(name), expected, place)
+                text = f"{shown(name)} cannot be a name: expected {characters}"
+                self._notes.problem(text, place, at)
+            fields = Fields(self._notes, parts.node(name), at, expected, place)
+            part = read(fields, name, self._folder)
+            if part is None:
+                self._left_out.add(name if names is _TABLE_NAME else at)
+            else:
+                found.append(part)
+        return tuple(found)

@@ -42,21 +42,14 @@ AS_FAST: Final = "as-fast-as-possible"
 
 def read_sink(fields: Fields, name: str, folder: str) -> Sink | None:
     """One sink; None when it cannot be told where it writes."""
-    if not fields.is_mapping:
+    kind = fields.only_kind(
+        _KINDS,
+        (*_SHARED, *_OF_TOPIC, *_OF_TABLE),
+        several="a sink writes to one place, and this to {}: keep one",
+        none="nothing says where it writes: expected topic, parquet, delta, iceberg or console",
+    )
+    if kind is None:
         return None
-    kinds = [each for each in _KINDS if each in fields]
-    if len(kinds) > 1:
-        fields.problem(f"a sink writes to one place, and this to {' and '.join(kinds)}: keep one")
-        return None
-    if not kinds:
-        if fields.only(
-            (*_SHARED, *_OF_TOPIC, *_OF_TABLE, *_KINDS)
-        ):  # or that word is what was meant to say it
-            fields.problem(
-                "nothing says where it writes: expected topic, parquet, delta, iceberg or console"
-            )
-        return None
-    (kind,) = kinds
     if kind == "topic":
         return _topic(fields, name)
     if kind == "console":

@@ -32,21 +32,17 @@ EXPECTED: Final = "a source such as {topic: orders} or {parquet: ./customers}"
 
 def read_source(fields: Fields, name: str, folder: str) -> Source | None:
     """One source; None when it cannot be told what it is."""
-    if not fields.is_mapping:
+    kind = fields.only_kind(
+        (*_SUBSCRIPTIONS, *FORMATS),
+        _TOPIC_KEYS,
+        several="a source is one thing, and this is {}: keep one",
+        none=f"nothing says what is read: expected {', '.join((*_SUBSCRIPTIONS, *FORMATS))}",
+    )
+    if kind is None:
         return None
-    kinds = [each for each in (*_SUBSCRIPTIONS, *FORMATS) if each in fields]
-    if len(kinds) > 1:
-        fields.problem(f"a source is one thing, and this is {' and '.join(kinds)}: keep one")
-        return None
-    if not kinds:
-        if fields.only((*_TOPIC_KEYS, *FORMATS)):  # or that word is what was meant to say it
-            fields.problem(
-                f"nothing says what is read: expected topic, topics, pattern, {', '.join(FORMATS)}"
-            )
-        return None
-    if kinds[0] in FORMATS:
-        return _table(fields, name, FORMATS[kinds[0]], folder)
-    return _topic(fields, name, kinds[0])
+    if kind in FORMATS:
+        return _table(fields, name, FORMATS[kind], folder)
+    return _topic(fields, name, kind)
 
 
 def _topic(fields: Fields, name: str, kind: str) -> TopicSource | None:

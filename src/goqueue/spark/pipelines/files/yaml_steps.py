@@ -54,23 +54,16 @@ JOINS: Final = {
 """How rows may be joined, with Spark's other words for the same."""
 
 
-def read_step(fields: Fields, name: str) -> Step | None:
+def read_step(fields: Fields, name: str, _folder: str) -> Step | None:
     """One step; None when it cannot be told what it does."""
-    if not fields.is_mapping:
+    kind = fields.only_kind(
+        _KEYS,
+        ("from", "watermark", "dead_letters"),
+        several="a step does one thing, and this has {}: make a step of each",
+        none=f"nothing says what is done: expected one of {', '.join(_KEYS)}",
+    )
+    if kind is None:
         return None
-    kinds = [each for each in _KEYS if each in fields]
-    if len(kinds) > 1:
-        fields.problem(
-            f"a step does one thing, and this has {' and '.join(kinds)}: make a step of each"
-        )
-        return None
-    if not kinds:
-        if fields.only(
-            ("from", "watermark", "dead_letters", *_KEYS)
-        ):  # or that word is what was meant to say it
-            fields.problem(f"nothing says what is done: expected one of {', '.join(_KEYS)}")
-        return None
-    (kind,) = kinds
     fields.only(_KEYS[kind], _HOMES)
     return _READERS[kind](fields, name)
 
