@@ -16,6 +16,7 @@ from goqueue.model.errors import CoordinatorUnavailableError, DiskError, Storage
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
+from goqueue.partitions.role import Leading
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.logs import CoordinatedPartition
 from goqueue.state.shard import ShardStatus, StateShard
@@ -83,7 +84,7 @@ class Stage:
             stored,
             clock=self.clock,
             executor=self.pool,
-            leader_epoch=self.epoch,
+            role=Leading(self.epoch),
         )
         log = StateLog(
             CoordinatedPartition(self.partition), SnapshotKind.GROUPS, self.disk, self.clock
