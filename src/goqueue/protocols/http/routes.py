@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.protocols.http.api.router import Router
+from goqueue.protocols.http.groups.deliveries import DeliveryRoutes
 from goqueue.protocols.http.groups.groups import GroupRoutes
 from goqueue.protocols.http.groups.members import MemberRoutes
 from goqueue.protocols.http.groups.offsets import OffsetRoutes
@@ -22,7 +23,6 @@ from goqueue.protocols.http.operations.overview import OverviewRoutes, OverviewS
 from goqueue.protocols.http.operations.pipelines import PipelineRoutes
 from goqueue.protocols.http.operations.probes import ProbeRoutes
 from goqueue.protocols.http.operations.traces import TraceRoutes
-from goqueue.protocols.http.queues.acks import AckRoutes
 from goqueue.protocols.http.queues.dead_letters import DeadLetterRoutes
 from goqueue.protocols.http.queues.delayed import DelayedRoutes
 from goqueue.protocols.http.queues.queue_stats import QueueStatsRoutes
@@ -49,7 +49,7 @@ def build_router(node: ServedNode) -> Router:
         GroupRoutes(node.broker),
         MemberRoutes(node.broker),
         QueueSettingsRoutes(node.broker),
-        AckRoutes(node.broker),
+        DeliveryRoutes(node.broker),
         OffsetRoutes(node.broker),
         TransactionRoutes(node.broker),
         AtomicCommitRoutes(node.broker),

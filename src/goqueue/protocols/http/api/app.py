@@ -67,8 +67,10 @@ class HttpApp:
 
     async def answer(self, request: Request, match: Match) -> Response | Stream:
         """Let an endpoint answer. Raises nothing but `CancelledError`."""
+        endpoint = match.endpoint
         try:
-            return await match.endpoint.answer(request, match.path)
+            answer = await endpoint.handler(**endpoint.arguments(request, match.path))
+            return endpoint.response(request, answer)
         except GoQueueError as error:
             return self.refusal(request, error, match)
         except Exception:  # noqa: BLE001 - the one place where handlers' errors are caught

@@ -73,13 +73,12 @@ class Endpoint:
         named = dict(zip(self._parameters, values, strict=True))
         return _convert(named, self.types.path, "path")
 
-    async def answer(self, request: Request, path: msgspec.Struct | None) -> Response | Stream:
-        """Check the request, let the handler answer.
+    def arguments(self, request: Request, path: msgspec.Struct | None) -> dict[str, Any]:
+        """What the handler is called with.
 
         Raises:
             FieldError, MalformedBodyError, MalformedRequestError: the request is not what it has
                 to be.
-            GoQueueError: the handler refuses.
         """
         arguments: dict[str, Any] = {}
         types = self.types
@@ -91,7 +90,10 @@ class Endpoint:
             arguments["body"] = self._bind_body(request.body)
         if types.request:
             arguments["request"] = request
-        answer = await self.handler(**arguments)
+        return arguments
+
+    def response(self, request: Request, answer: object) -> Response | Stream:
+        """The response for what the handler returned."""
         if type(answer) is Response or type(answer) is Stream:
             return answer
         if self.route.dialect is not None:

@@ -8,7 +8,6 @@ What that protocol calls a member's epoch is its `generation` here.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,13 +15,12 @@ import msgspec
 from goqueue.groups.membership import REBALANCE_TIMEOUT_MS, Member
 from goqueue.insight.group_views import view_group
 from goqueue.model.errors import GroupModeError, TopicError
-from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.api.route import route
-from goqueue.protocols.http.api.topic_maps import by_partition, by_topic
+from goqueue.protocols.http.api.topic_maps import by_topic
 from goqueue.protocols.http.groups.member_shapes import (
     PROTOCOL,
     JoinAnswer,
@@ -30,22 +28,17 @@ from goqueue.protocols.http.groups.member_shapes import (
     Left,
     MemberAnswer,
     MemberBody,
-    PollAnswer,
     PollQuery,
 )
 from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
-from goqueue.protocols.http.limits import MAX_AUTO_COMMIT_MS, MAX_POLL_MS, MAX_READ_BYTES
-from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
+from goqueue.protocols.http.limits import MAX_AUTO_COMMIT_MS
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import HEARTBEAT_INTERVAL_MS, QueueMember
-from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.model.topic_partition import TopicPartition
 
-_STEP_MS: Final = 500
-"""How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
 _TAG: Final = "groups"
 _ASSIGNORS: Final = {"sticky": "uniform", "range": "range", "round-robin": "round-robin"}
 """As users know them, and as Kafka calls them."""
@@ -149,13 +142,6 @@ class MemberRoutes:
             )
         return found
 
-    def _find(self, group_id: str, body: MemberBody | PollQuery) -> QueueMember | Member:
-        """The member of a queue group, or of a log group."""
-        member = self._queue_members.find(group_id, body.member_id, body.generation)
-        if member is not None:
-            return member
-        return self._members.member(group_id, body.member_id, body.generation)
-
     @route("POST", "/groups/{group}/heartbeat", tag=_TAG)
     @route("POST", "/groups/{group}/heartbeat/cooperative", tag=_TAG)
     async def heartbeat(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
@@ -163,7 +149,7 @@ class MemberRoutes:
 
         Without a `generation` it tells a member that has lost track where it is.
         """
-        member = _owner(self._find(path.group, body))
+        member = _owner(find_member(self._broker, path.group, body))
         if isinstance(member, QueueMember):
             await self._queue_members.heartbeat(member)
             return MemberAnswer(**self._place(member))
@@ -174,7 +160,7 @@ class MemberRoutes:
     @route("POST", "/groups/{group}/revoke", tag=_TAG)
     async def revoke(self, path: GroupPath, body: MemberBody) -> MemberAnswer:
         """Say that `partitions_to_revoke` are finished with; others may have them now."""
-        member = _owner(self._find(path.group, body))
+        member = _owner(find_member(self._broker, path.group, body))
         if isinstance(member, QueueMember):
             return MemberAnswer(**self._place(member))
         before = member.assigned
@@ -185,76 +171,12 @@ class MemberRoutes:
     @route("POST", "/groups/{group}/leave/cooperative", tag=_TAG)
     async def leave(self, path: GroupPath, body: MemberBody) -> Left:
         """Stop being a member; partitions and messages are free for others at once."""
-        member = self._find(path.group, body)
+        member = find_member(self._broker, path.group, body)
         if isinstance(member, QueueMember):
             await self._queue_members.leave(member)
         else:
             await self._members.leave(member)
         return Left(body.member_id)
-
-    # --- Getting messages ------------------------------------------------------------------------
-
-    @route("GET", "/groups/{group}/poll", tag=_TAG, polls=True)
-    async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
-        """Get messages, waiting for the first; a heartbeat as well.
-
-        In a queue group each message is this member's until `visible_until`: acknowledge it with
-        its `receipt_handle`, or commit `next_offsets`, which says that everything this member was
-        handed up to there is processed. In a log group each poll goes on where the last one ended.
-        """
-        timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
-        member = self._find(path.group, query)
-        if isinstance(member, QueueMember):
-            return await self._poll_queue(member, query, timeout_ms)
-        if query.visibility is not None:
-            raise _only_of("queue", "visibility")
-        return await self._poll_log(member, query, timeout_ms)
-
-    async def _poll_queue(
-        self, member: QueueMember, query: PollQuery, timeout_ms: int
-    ) -> PollAnswer:
-        if query.rewind:
-            raise _only_of("log", "rewind")
-        found = await self._broker.deliverer.poll(
-            member,
-            limit=query.limit,
-            max_wait_ms=timeout_ms,
-            visibility_ms=_visibility_ms(query),
-            max_bytes=MAX_READ_BYTES,
-        )
-        force = query.encoding == "base64"
-        group = self._queues.group(member.group_id)
-        mine = set(self._queue_members.partitions_of(member))
-        offsets = committable(self._broker.queues, group, member.member_id)
-        return PollAnswer(
-            member.epoch,
-            [delivered_message(each, force_base64=force) for each in found],
-            by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
-            by_topic(mine),
-        )
-
-    async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
-        if query.rewind:
-            member.positions.clear()
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_ms / 1000
-        while True:
-            left_ms = max(round((deadline_s - loop.time()) * 1000), 0)
-            polled = await self._members.poll(
-                member,
-                limit=query.limit,
-                max_wait_ms=min(left_ms, _STEP_MS),
-                max_bytes=MAX_READ_BYTES,
-            )
-            if polled.messages or not left_ms:
-                break
-        force = query.encoding == "base64"
-        return PollAnswer(
-            member.epoch,
-            [polled_message(each, force_base64=force) for each in polled.messages],
-            by_partition(polled.next_offsets.items()),
-            by_topic(member.assigned),
-        )
 
     # --- Where a member is -----------------------------------------------------------------------
 
@@ -282,6 +204,16 @@ class MemberRoutes:
             "revocation_timeout_ms": REBALANCE_TIMEOUT_MS,
             "heartbeat_interval_ms": heartbeat_interval_ms,
         }
+
+
+def find_member(
+    broker: Broker, group_id: str, named: MemberBody | PollQuery
+) -> QueueMember | Member:
+    """The member of a queue group, or of a log group, that a request names."""
+    member = broker.queue_members.find(group_id, named.member_id, named.generation)
+    if member is not None:
+        return member
+    return broker.memberships.member(group_id, named.member_id, named.generation)
 
 
 def _owner(member: QueueMember | Member) -> QueueMember | Member:
@@ -320,26 +252,3 @@ def _auto_commit_ms(body: JoinBody) -> int | None:
 def _settings(body: JoinBody) -> QueueSettings:
     settings = QueueSettings(mode=Mode(body.assignment), start_at_latest=body.start == "latest")
     return msgspec.structs.replace(settings, **body.changes(settings))
-
-
-def _visibility_ms(query: PollQuery) -> int | None:
-    if query.visibility is None:
-        return None
-    found = duration_ms(query.visibility, "visibility", at_most_ms=MAX_VISIBILITY_MS)
-    if not found:
-        raise FieldError(
-            "visibility is 0: the messages would be nobody's",
-            field="visibility",
-            location="query",
-            expected="at least 1 ms",
-        )
-    return found
-
-
-def _only_of(kind: str, field: str) -> FieldError:
-    return FieldError(
-        f"{field} is of {kind} groups, which this is not",
-        field=field,
-        location="query",
-        expected="nothing",
-    )

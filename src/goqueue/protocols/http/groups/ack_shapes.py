@@ -1,29 +1,18 @@
-"""Acknowledging messages that a queue group has delivered: ack, nack, reject, extend."""
+"""What members say over HTTP of messages that were delivered, and what they are answered."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from goqueue.model.errors import ReceiptError
 from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
 from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import FieldError
-from goqueue.protocols.http.api.problems import kind_of
-from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import GroupName, Milliseconds, doc
 from goqueue.protocols.http.limits import MAX_RECEIPTS
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
-from goqueue.queues.delivery.receipts import Receipt
 
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
-    from goqueue.model.errors import GoQueueError
-
-_BODY_BYTES: Final = 4 * 1024 * 1024
-_TAG: Final = "acknowledgement"
-_OK: Final = 200
 _RECEIPT: Final = "orders:0:42:1:00c0ffee00c0ffee"
 
 ReceiptHandle: TypeAlias = Annotated[str, doc("As the poll gave it.", _RECEIPT)]
@@ -39,7 +28,7 @@ Reason: TypeAlias = Annotated[
 # --- Requests ------------------------------------------------------------------------------------
 
 
-class _Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class Acknowledging(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What every acknowledgement may say."""
 
     group: Annotated[GroupName | None, doc("Receipts of other groups are refused.")] = None
@@ -49,12 +38,12 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         raise NotImplementedError
 
 
-class _Ack(_Said, kw_only=True):
+class _Ack(Acknowledging, kw_only=True):
     def judgement(self) -> Acknowledgement:
         return Acknowledgement(Verdict.ACK)
 
 
-class _Nack(_Said, kw_only=True):
+class _Nack(Acknowledging, kw_only=True):
     reason: Reason = ""
     delay: Annotated[
         Duration | None,
@@ -66,14 +55,14 @@ class _Nack(_Said, kw_only=True):
         return Acknowledgement(Verdict.NACK, self.reason, delay_ms)
 
 
-class _Reject(_Said, kw_only=True):
+class _Reject(Acknowledging, kw_only=True):
     reason: Annotated[Reason, msgspec.Meta(min_length=1)]
 
     def judgement(self) -> Acknowledgement:
         return Acknowledgement(Verdict.REJECT, self.reason)
 
 
-class _Extend(_Said, kw_only=True):
+class _Extend(Acknowledging, kw_only=True):
     extension_seconds: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=MAX_VISIBILITY_MS / 1000)] | None,
         doc("How long from now on the message stays with its member.", 60),
@@ -172,101 +161,3 @@ class BatchSettled(msgspec.Struct):
     settled: Annotated[int, doc("How many count.", 1)]
     results: list[SettleResult]
     visible_until: Annotated[Milliseconds | None, doc("Of an `extend`: its new end.")] = None
-
-
-class AckRoutes:
-    """Acknowledgements of messages."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    @route("POST", "/messages/ack", tag=_TAG)
-    async def ack(self, body: AckBody) -> Settled:
-        """Acknowledge a message: it is not delivered in this group again."""
-        return await self._one(body, body.receipt_handle)
-
-    @route("POST", "/messages/nack", tag=_TAG)
-    async def nack(self, body: NackBody) -> Settled:
-        """Return a message, to be redelivered after its back-off.
-
-        The back-off grows with every delivery; after `max_deliveries` it is dead-lettered.
-        """
-        return await self._one(body, body.receipt_handle)
-
-    @route("POST", "/messages/reject", tag=_TAG)
-    async def reject(self, body: RejectBody) -> Settled:
-        """Move a message to the dead-letter queue, for a reason."""
-        return await self._one(body, body.receipt_handle)
-
-    @route("POST", "/messages/visibility", tag=_TAG)
-    async def extend(self, body: VisibilityBody) -> Settled:
-        """Extend the visibility timeout of a message, counted from now; 0 returns it at once."""
-        return await self._one(body, body.receipt_handle)
-
-    @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
-    async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
-        """Acknowledge many messages. The answer is 200 also when some receipts do not count."""
-        return await self._many(body, body.receipt_handles)
-
-    @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
-    async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
-        """Return many messages. The answer is 200 also when some receipts do not count."""
-        return await self._many(body, body.receipt_handles)
-
-    @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
-    async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
-        """Move many messages to the dead-letter queue.
-
-        The answer is 200 also when some receipts do not count.
-        """
-        return await self._many(body, body.receipt_handles)
-
-    @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
-    async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
-        """Extend many visibility timeouts; also 200 when some receipts do not count."""
-        return await self._many(body, body.receipt_handles)
-
-    async def _one(self, body: _Said, handle: str) -> Settled:
-        judgement = body.judgement()
-        receipt = Receipt.parse(handle)
-        (error,) = await self._broker.acknowledger.settle([receipt], judgement, group_id=body.group)
-        if error is not None:
-            raise error
-        return Settled(handle, judgement.verdict, self._visible_until(judgement))
-
-    async def _many(self, body: _Said, handles: list[str]) -> BatchSettled:
-        judgement = body.judgement()
-        outcomes = [_parsed(handle) for handle in handles]
-        receipts = [each for each in outcomes if isinstance(each, Receipt)]
-        errors = iter(
-            await self._broker.acknowledger.settle(receipts, judgement, group_id=body.group)
-        )
-        results = [
-            _result(handle, next(errors) if isinstance(each, Receipt) else each)
-            for handle, each in zip(handles, outcomes, strict=True)
-        ]
-        return BatchSettled(
-            judgement.verdict,
-            sum(each.status == _OK for each in results),
-            results,
-            self._visible_until(judgement),
-        )
-
-    def _visible_until(self, judgement: Acknowledgement) -> int | None:
-        if judgement.verdict is not Verdict.EXTEND or judgement.delay_ms is None:
-            return None
-        return self._broker.clock.now_ms() + judgement.delay_ms
-
-
-def _parsed(handle: str) -> Receipt | ReceiptError:
-    try:
-        return Receipt.parse(handle)
-    except ReceiptError as error:
-        return error
-
-
-def _result(handle: str, error: GoQueueError | None) -> SettleResult:
-    if error is None:
-        return SettleResult(handle, _OK)
-    status, code, _ = kind_of(error)
-    return SettleResult(handle, status, code, str(error))

@@ -1,0 +1,235 @@
+"""Poll and acknowledge: messages delivered to a member of a group, and what it says of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from goqueue.model.errors import ReceiptError
+from goqueue.model.limits import MAX_VISIBILITY_MS
+from goqueue.protocols.http.api.codecs import duration_ms
+from goqueue.protocols.http.api.errors import FieldError
+from goqueue.protocols.http.api.paths import GroupPath
+from goqueue.protocols.http.api.problems import kind_of
+from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.topic_maps import by_partition, by_topic
+from goqueue.protocols.http.groups.ack_shapes import (
+    AckBatchBody,
+    AckBody,
+    Acknowledging,
+    BatchSettled,
+    NackBatchBody,
+    NackBody,
+    RejectBatchBody,
+    RejectBody,
+    Settled,
+    SettleResult,
+    VisibilityBatchBody,
+    VisibilityBody,
+)
+from goqueue.protocols.http.groups.member_shapes import PollAnswer, PollQuery
+from goqueue.protocols.http.groups.members import find_member
+from goqueue.protocols.http.limits import MAX_POLL_MS, MAX_READ_BYTES
+from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
+from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.receipts import Receipt
+from goqueue.queues.members import QueueMember
+from goqueue.queues.views import committable
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.groups.membership import Member
+    from goqueue.model.errors import GoQueueError
+
+_BODY_BYTES: Final = 4 * 1024 * 1024
+_TAG: Final = "acknowledgement"
+_OK: Final = 200
+_STEP_MS: Final = 500
+"""How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
+
+
+class DeliveryRoutes:
+    """Messages that are delivered to a member of a group, and what it says of them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # --- Getting messages ------------------------------------------------------------------------
+
+    @route("GET", "/groups/{group}/poll", tag="groups", polls=True)
+    async def poll(self, path: GroupPath, query: PollQuery) -> PollAnswer:
+        """Get messages, waiting for the first; a heartbeat as well.
+
+        In a queue group each message is this member's until `visible_until`: acknowledge it with
+        its `receipt_handle`, or commit `next_offsets`, which says that everything this member was
+        handed up to there is processed. In a log group each poll goes on where the last one ended.
+        """
+        timeout_ms = duration_ms(query.timeout, "timeout", at_most_ms=MAX_POLL_MS)
+        member = find_member(self._broker, path.group, query)
+        if isinstance(member, QueueMember):
+            return await self._poll_queue(member, query, timeout_ms)
+        if query.visibility is not None:
+            raise _only_of("queue", "visibility")
+        return await self._poll_log(member, query, timeout_ms)
+
+    async def _poll_queue(
+        self, member: QueueMember, query: PollQuery, timeout_ms: int
+    ) -> PollAnswer:
+        if query.rewind:
+            raise _only_of("log", "rewind")
+        found = await self._broker.deliverer.poll(
+            member,
+            limit=query.limit,
+            max_wait_ms=timeout_ms,
+            visibility_ms=_visibility_ms(query),
+            max_bytes=MAX_READ_BYTES,
+        )
+        force = query.encoding == "base64"
+        group = self._broker.queues.group(member.group_id)
+        mine = set(self._broker.queue_members.partitions_of(member))
+        offsets = committable(self._broker.queues, group, member.member_id)
+        return PollAnswer(
+            member.epoch,
+            [delivered_message(each, force_base64=force) for each in found],
+            by_partition((each.id, offset) for each, offset in offsets if each.id in mine),
+            by_topic(mine),
+        )
+
+    async def _poll_log(self, member: Member, query: PollQuery, timeout_ms: int) -> PollAnswer:
+        if query.rewind:
+            member.positions.clear()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        while True:
+            left_ms = max(round((deadline_s - loop.time()) * 1000), 0)
+            polled = await self._broker.memberships.poll(
+                member,
+                limit=query.limit,
+                max_wait_ms=min(left_ms, _STEP_MS),
+                max_bytes=MAX_READ_BYTES,
+            )
+            if polled.messages or not left_ms:
+                break
+        force = query.encoding == "base64"
+        return PollAnswer(
+            member.epoch,
+            [polled_message(each, force_base64=force) for each in polled.messages],
+            by_partition(polled.next_offsets.items()),
+            by_topic(member.assigned),
+        )
+
+    # --- Acknowledging them -----------------------------------------------------------------------
+
+    @route("POST", "/messages/ack", tag=_TAG)
+    async def ack(self, body: AckBody) -> Settled:
+        """Acknowledge a message: it is not delivered in this group again."""
+        return await self._one(body, body.receipt_handle)
+
+    @route("POST", "/messages/nack", tag=_TAG)
+    async def nack(self, body: NackBody) -> Settled:
+        """Return a message, to be redelivered after its back-off.
+
+        The back-off grows with every delivery; after `max_deliveries` it is dead-lettered.
+        """
+        return await self._one(body, body.receipt_handle)
+
+    @route("POST", "/messages/reject", tag=_TAG)
+    async def reject(self, body: RejectBody) -> Settled:
+        """Move a message to the dead-letter queue, for a reason."""
+        return await self._one(body, body.receipt_handle)
+
+    @route("POST", "/messages/visibility", tag=_TAG)
+    async def extend(self, body: VisibilityBody) -> Settled:
+        """Extend the visibility timeout of a message, counted from now; 0 returns it at once."""
+        return await self._one(body, body.receipt_handle)
+
+    @route("POST", "/messages/ack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    async def ack_batch(self, body: AckBatchBody) -> BatchSettled:
+        """Acknowledge many messages. The answer is 200 also when some receipts do not count."""
+        return await self._many(body, body.receipt_handles)
+
+    @route("POST", "/messages/nack/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    async def nack_batch(self, body: NackBatchBody) -> BatchSettled:
+        """Return many messages. The answer is 200 also when some receipts do not count."""
+        return await self._many(body, body.receipt_handles)
+
+    @route("POST", "/messages/reject/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    async def reject_batch(self, body: RejectBatchBody) -> BatchSettled:
+        """Move many messages to the dead-letter queue.
+
+        The answer is 200 also when some receipts do not count.
+        """
+        return await self._many(body, body.receipt_handles)
+
+    @route("POST", "/messages/visibility/batch", tag=_TAG, max_body_bytes=_BODY_BYTES)
+    async def extend_batch(self, body: VisibilityBatchBody) -> BatchSettled:
+        """Extend many visibility timeouts; also 200 when some receipts do not count."""
+        return await self._many(body, body.receipt_handles)
+
+    async def _one(self, body: Acknowledging, handle: str) -> Settled:
+        judgement = body.judgement()
+        receipt = Receipt.parse(handle)
+        (error,) = await self._broker.acknowledger.settle([receipt], judgement, group_id=body.group)
+        if error is not None:
+            raise error
+        return Settled(handle, judgement.verdict, self._visible_until(judgement))
+
+    async def _many(self, body: Acknowledging, handles: list[str]) -> BatchSettled:
+        judgement = body.judgement()
+        outcomes = [_parsed(handle) for handle in handles]
+        receipts = [each for each in outcomes if isinstance(each, Receipt)]
+        errors = iter(
+            await self._broker.acknowledger.settle(receipts, judgement, group_id=body.group)
+        )
+        results = [
+            _result(handle, next(errors) if isinstance(each, Receipt) else each)
+            for handle, each in zip(handles, outcomes, strict=True)
+        ]
+        return BatchSettled(
+            judgement.verdict,
+            sum(each.status == _OK for each in results),
+            results,
+            self._visible_until(judgement),
+        )
+
+    def _visible_until(self, judgement: Acknowledgement) -> int | None:
+        if judgement.verdict is not Verdict.EXTEND or judgement.delay_ms is None:
+            return None
+        return self._broker.clock.now_ms() + judgement.delay_ms
+
+
+def _parsed(handle: str) -> Receipt | ReceiptError:
+    try:
+        return Receipt.parse(handle)
+    except ReceiptError as error:
+        return error
+
+
+def _result(handle: str, error: GoQueueError | None) -> SettleResult:
+    if error is None:
+        return SettleResult(handle, _OK)
+    status, code, _ = kind_of(error)
+    return SettleResult(handle, status, code, str(error))
+
+
+def _visibility_ms(query: PollQuery) -> int | None:
+    if query.visibility is None:
+        return None
+    found = duration_ms(query.visibility, "visibility", at_most_ms=MAX_VISIBILITY_MS)
+    if not found:
+        raise FieldError(
+            "visibility is 0: the messages would be nobody's",
+            field="visibility",
+            location="query",
+            expected="at least 1 ms",
+        )
+    return found
+
+
+def _only_of(kind: str, field: str) -> FieldError:
+    return FieldError(
+        f"{field} is of {kind} groups, which this is not",
+        field=field,
+        location="query",
+        expected="nothing",
+    )
