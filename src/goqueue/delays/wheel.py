@@ -102,7 +102,6 @@ class Wheel:
         self._levels = _empty_levels()
         self._entries = 0
         """Ids in all buckets; at least as many as there are timers."""
-        self._is_closed = False
         self._scheduled = self._cancelled = self._fired = self._cascades = 0
 
     def __len__(self) -> int:
@@ -119,10 +118,8 @@ class Wheel:
         """Set a timer. One whose time has come already fires at the next tick.
 
         Raises:
-            DelayError: the wheel is closed, or there never was such a time.
+            DelayError: there never was such a time.
         """
-        if self._is_closed:
-            raise DelayError("the timing wheel is closed")
         if due_ms < 0:
             raise DelayError(f"a timer cannot be due at {due_ms} ms")
         self._due_ms[timer_id] = due_ms
@@ -146,20 +143,9 @@ class Wheel:
         self.schedule(timer_id, due_ms)
         return True
 
-    def fire_now(self, timer_id: int) -> bool:
-        """Let a timer that is set fire at the next tick; whether there was one."""
-        return self.reschedule(timer_id, self.now_ms)
-
     def get(self, timer_id: int) -> int | None:
         """When a timer is due."""
         return self._due_ms.get(timer_id)
-
-    def close(self) -> None:
-        """Forget every timer and take no more."""
-        self._is_closed = True
-        self._due_ms.clear()
-        self._levels = _empty_levels()
-        self._entries = 0
 
     # --- Time ------------------------------------------------------------------------------------
 

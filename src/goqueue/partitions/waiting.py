@@ -28,11 +28,6 @@ class Waiter:
         """End the wait: there is enough, or something else that the reader must hear of."""
         self._end(woken=True)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the wait has ended."""
-        return self._future.done()
-
     async def wait(self, timeout_s: float) -> bool:
         """Return when woken, or when the time is over; says whether it was woken. Once a `begin`.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import BatchTooLargeError
 from goqueue.records.section import I32_MAX
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from goqueue.records.record import Record
     from goqueue.records.section import ColumnBuffers
-
-ROW_BYTES: Final = 16
-"""Every row has an offset and a timestamp of eight bytes each."""
 
 
 @dataclass(frozen=True, slots=True)

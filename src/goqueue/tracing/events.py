@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from goqueue.tracing.context import derived_id, offset_in, root_span
+from goqueue.tracing.context import derived_id, root_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,13 +98,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def trace_at(self, offset: int) -> str:
         """The trace of the message at an offset."""
         return self.trace or derived_id(self.place, offset)
-
-    def belongs_to(self, trace_id: str) -> int | None:
-        """The offset of the message of a trace to which it happened; None when to none."""
-        if self.trace:
-            return self.offset if self.trace == trace_id else None
-        offset = offset_in(self.place, trace_id)
-        return offset if offset is not None and self.holds(offset) else None
 
     def traces(self) -> Iterator[tuple[str, int]]:
         """Trace and offset of each message that it happened to, the last first."""

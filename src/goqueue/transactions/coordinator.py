@@ -52,18 +52,14 @@ class TransactionCoordinator(TransactionRegistry):
 
     # --- Producers -------------------------------------------------------------------------------
 
-    def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether `init_producer` will have to give out a fresh producer id."""
-        transaction = self.by_id.get(transactional_id)
-        return transaction is None or transaction.is_exhausted
-
     def init_producer(
         self, request: InitRequest, fresh_id: int, now_ms: int, out: Effects
     ) -> Identity | None:
         """Give a transactional id to a producer, and fence whoever had it.
 
         None when its open transaction has to be aborted first, which the effects do: ask again
-        when they are done. `fresh_id` is used only where `needs_producer_id` says so.
+        when they are done. `fresh_id` is used for a new id, and when the epochs of the old one
+        are used up.
 
         Raises:
             TransactionError: the request makes no sense, its sender is fenced, or the last
@@ -214,7 +210,7 @@ class TransactionCoordinator(TransactionRegistry):
         The markers carry the new epoch, so whatever of the transaction is still on its way comes
         too late everywhere (KIP-890). Asked again as who the producer was, the answer is the same.
         A producer whose first record was refused may abort what was never begun. `fresh_id` is
-        used only where `needs_producer_id` says so.
+        used when the epochs of the producer are used up.
 
         Raises: like `end`.
         """

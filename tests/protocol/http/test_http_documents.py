@@ -11,8 +11,6 @@ from urllib.parse import quote
 import pytest
 from jsonschema_rs import meta, validator_for
 
-from goqueue.protocols.http.api.postman import environment
-
 if TYPE_CHECKING:
     from support.http_api import HttpApi
 
@@ -220,8 +218,3 @@ def test_the_postman_collection_holds_every_operation(
         if item["request"]["method"] == "GET" and not any(not q["disabled"] for q in url["query"]):
             status = api.ask("GET", "/" + "/".join(steps)).status
             assert status in {200, 307, 404}, item["name"]
-
-
-def test_an_environment_says_where_the_server_is() -> None:
-    made = environment("Local", "http://127.0.0.1:8080")
-    assert made["values"] == [{"key": "baseUrl", "value": "http://127.0.0.1:8080", "enabled": True}]

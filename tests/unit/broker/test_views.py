@@ -10,7 +10,6 @@ import pytest
 from goqueue.groups.rebalances import rebalance_stats, total
 from goqueue.groups.stats import GroupStats, RebalanceReason
 from goqueue.insight.group_views import list_groups, view_group
-from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import GroupNotFoundError
 from goqueue.model.topic_partition import TopicPartition
 from support.brokers import publish, running_broker
@@ -49,17 +48,6 @@ def test_a_view_of_a_group_names_its_members_and_their_partitions(tmp_path: Path
         assert seen.partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
         with pytest.raises(GroupNotFoundError, match="'nobody'"):
             view_group(broker, "nobody")
-
-    with_topic(tmp_path, scenario)
-
-
-def test_a_view_of_a_topic_adds_its_partitions_up(tmp_path: Path) -> None:
-    async def scenario(broker: Broker) -> None:
-        view = view_topic(broker.partitions, broker.topics.catalogue.topic("t"), 1)
-        assert [(p.log_start, p.log_end) for p in view.partitions] == [(0, 5), (0, 0)]
-        assert view.message_count == 5
-        assert view.size_bytes == view.partitions[0].size_bytes > 0
-        assert all(p.failure is None for p in view.partitions)
 
     with_topic(tmp_path, scenario)
 

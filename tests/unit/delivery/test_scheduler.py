@@ -140,13 +140,6 @@ class SchedulerMachine(RuleBasedStateMachine):
             if not self.slow.plan(ready, taken, self.now_ms):
                 self.slow.look(ready, self.now_ms)
 
-    @rule(lane=st.sampled_from(EVERY_LANE), passed_ms=st.integers(0, 500))
-    def something_arrives(self, lane, passed_ms):
-        self.now_ms += passed_ms
-        self.fast.became_ready(lane, self.now_ms)
-        if self.slow.since[lane] is None:
-            self.slow.since[lane] = self.now_ms
-
     @rule(weights=some_weights, starvation_ms=st.sampled_from([0, 500, 1000]))
     def configure(self, weights, starvation_ms):
         self.fast.configure(weights, starvation_ms)
@@ -340,10 +333,10 @@ def test_a_lane_with_nothing_ready_is_not_starving():
     assert scheduler.plan((9, 0, 0, 0, 9), 1, 65_000) == [(BACKGROUND, 1)]
 
 
-def test_a_lane_waits_from_when_it_is_said_to_be_ready():
+def test_a_lane_waits_from_when_it_is_first_seen_to_be_ready():
     scheduler = Scheduler((1, 0, 0, 0, 0), 30_000)
-    scheduler.became_ready(BACKGROUND, 1000)
-    scheduler.became_ready(BACKGROUND, 2000)
+    scheduler.plan((9, 0, 0, 0, 9), 1, 1000)
+    scheduler.plan((9, 0, 0, 0, 9), 1, 2000)
 
     assert scheduler.plan((9, 0, 0, 0, 9), 1, 31_000) == [(BACKGROUND, 1)]
 
@@ -387,7 +380,8 @@ def test_what_was_not_taken_is_planned_again_in_the_same_order(parts):
 
 def test_a_lane_that_got_nothing_after_all_goes_on_starving():
     scheduler = Scheduler((1, 0, 0, 0, 0), 30_000)
-    scheduler.became_ready(BACKGROUND, 0)
+    scheduler.plan((9, 0, 0, 0, 9), 1, 0)
+    scheduler.plan((9, 0, 0, 0, 9), 1, 29_999)
 
     for _ in range(3):
         assert scheduler.plan((9, 0, 0, 0, 9), 2, 30_000)[0] == (BACKGROUND, 1)
@@ -436,7 +430,7 @@ def test_weights_that_make_no_sense_are_refused(weights):
     with pytest.raises(InvalidGroupRequestError, match="weights"):
         scheduler.configure(weights, 0)
 
-    assert scheduler.weights == Weights(*WEIGHTS)
+    assert scheduler._weights == Weights(*WEIGHTS)
 
 
 def test_a_negative_starvation_time_is_refused():
@@ -457,7 +451,7 @@ def test_new_weights_hold_at_once():
     scheduler.configure((1, 1, 1, 1, 1), 500)
 
     assert drawn(scheduler, [5]) == [0, 1, 2, 3, 4]
-    assert scheduler.starvation_ms == 500
+    assert scheduler._starvation_ms == 500
 
 
 def test_statistics_say_what_each_lane_got_and_since_when_it_waits():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import count
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from goqueue.groups.consumer.protocol import encode_subscription
 from goqueue.groups.coordinator import GroupCoordinator
 from goqueue.groups.effects import Effects, Entry, Token
 from goqueue.groups.messages import (
@@ -61,6 +61,13 @@ TOPOLOGY = Topology(
 
 def hash_of(name: str) -> int:
     return crc32(name.encode()) + 1
+
+
+def encode_subscription(topics: frozenset[str]) -> bytes:
+    """A version 0 subscription without user data."""
+    names = [topic.encode() for topic in sorted(topics)]
+    parts = [struct.pack(f">h{len(name)}s", len(name), name) for name in names]
+    return b"".join([struct.pack(">hi", 0, len(topics)), *parts, struct.pack(">i", -1)])
 
 
 def metadata(*topics: str) -> bytes:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from goqueue.groups.consumer.protocol import (
     assigned_partitions,
     encode_assignment,
-    encode_subscription,
     subscribed_topics,
 )
 from goqueue.groups.coordinator import GroupCoordinator
@@ -34,6 +33,7 @@ from goqueue.groups.encoding import (
 )
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import CorruptGroupStateError, StorageError, UnsupportedFormatError
+from unit.groups.group_driver import encode_subscription
 
 text = st.text(max_size=8)
 maybe_text = st.none() | text

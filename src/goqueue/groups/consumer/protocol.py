@@ -123,13 +123,6 @@ def has_user_data(assignment: bytes) -> bool:
         return False
 
 
-def encode_subscription(topics: frozenset[str]) -> bytes:
-    """A version 0 subscription without user data."""
-    parts = [_I16.pack(0), _I32.pack(len(topics))]
-    parts += [_string(topic) for topic in sorted(topics)]
-    return b"".join([*parts, _I32.pack(-1)])
-
-
 def encode_assignment(partitions: frozenset[TopicPartition], version: int = 0) -> bytes:
     """An assignment without user data; its layout is the same in every version."""
     by_topic: dict[str, list[int]] = {}

@@ -106,11 +106,6 @@ class RequestContext:
         return self.peer.host
 
     @property
-    def principal(self) -> str:
-        """Who is asking."""
-        return self.peer.session.principal
-
-    @property
     def listener_name(self) -> str:
         """Which listener the request came by."""
         return self.peer.listener_name

@@ -130,16 +130,6 @@ class Scheduler:
         self._state = self._state._replace(turn=_NOBODY, credit=0)
         self._before = self._before._replace(turn=_NOBODY, credit=0)
 
-    @property
-    def weights(self) -> Weights:
-        """The weights in force."""
-        return self._weights
-
-    @property
-    def starvation_ms(self) -> int:
-        """How long a lane may wait; 0 for ever."""
-        return self._starvation_ms
-
     def plan(self, ready: Sequence[int], limit: int, now_ms: int) -> Plan:
         """Choose up to `limit` of the messages that each lane could give now, and count them.
 
@@ -195,16 +185,6 @@ class Scheduler:
         served = self._state.served.copy()
         served[lane] += count
         self._state = self._state._replace(served=served)
-
-    def became_ready(self, lane: int, now_ms: int) -> None:
-        """A lane that had nothing has something: it waits from now on.
-
-        `plan` notices by itself, when it is called; this is for those who know earlier.
-        """
-        if self._state.waiting[lane] is None:
-            waiting = self._state.waiting.copy()
-            waiting[lane] = now_ms
-            self._state = self._state._replace(waiting=waiting)
 
     def stats(self) -> tuple[LaneStats, ...]:
         """What each lane got, the most urgent first."""

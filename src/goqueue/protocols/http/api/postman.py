@@ -31,11 +31,6 @@ def collection(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def environment(name: str, url: str) -> dict[str, Any]:
-    """A Postman environment: where the server is."""
-    return {"name": name, "values": [{"key": "baseUrl", "value": url, "enabled": True}]}
-
-
 def _item(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
     request: dict[str, Any] = {
         "method": method,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 import goqueue
-from goqueue.insight.topic_views import view_topic
 from goqueue.model.errors import DiskError, GoQueueError
 from goqueue.partitions.health import failed_logs
 from goqueue.protocols.http.api.errors import StoppingError, UnavailableError
@@ -109,22 +108,18 @@ class ProbeRoutes:
     async def stats(self) -> Stats:
         """How much there is, in all and by topic."""
         broker = self._node.broker
-        views = [
-            view_topic(broker.partitions, topic, broker.settings.node_id)
-            for topic in broker.topics.catalogue.by_name.values()
-        ]
         rates = broker.history.published_per_s()
-        topics = {
-            view.topic.name: TopicStats(
-                view.topic.partition_count,
-                view.size_bytes,
-                view.message_count,
-                view.topic.is_internal,
-                rates.get(view.topic.name, 0.0),
-                sum(each.failure is not None for each in view.partitions),
+        topics = {}
+        for topic in broker.topics.catalogue.by_name.values():
+            partitions = broker.partitions.of_topic(topic)
+            topics[topic.name] = TopicStats(
+                topic.partition_count,
+                sum(each.log.size_bytes for each in partitions),
+                sum(each.message_count for each in partitions),
+                topic.is_internal,
+                rates.get(topic.name, 0.0),
+                sum(each.log.failure is not None for each in partitions),
             )
-            for view in views
-        }
         return Stats(**self._summary(), topics=topics)
 
     def _summary(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import msgspec
 
 from goqueue.groups.assignments import check_assignments
-from goqueue.insight.topic_views import view_topic
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
@@ -26,7 +25,7 @@ from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.insight.topic_views import PartitionView, TopicView
+    from goqueue.partitions.partition import Partition
 
 _HOUR_MS: Final = 3_600_000
 _TAG: Final = "topics"
@@ -185,9 +184,19 @@ class TopicRoutes:
         return self._info(path.topic)
 
     def _info(self, name: str) -> TopicInfo:
-        broker = self._broker
-        topic = broker.topics.catalogue.topic(name)
-        return _topic_info(view_topic(broker.partitions, topic, broker.settings.node_id))
+        topic = self._broker.topics.catalogue.topic(name)
+        node_id = self._broker.settings.node_id
+        partitions = self._broker.partitions.of_topic(topic)
+        return TopicInfo(
+            name=topic.name,
+            topic_id=str(topic.topic_id),
+            internal=topic.is_internal,
+            num_partitions=topic.partition_count,
+            total_messages=sum(each.message_count for each in partitions),
+            size_bytes=sum(each.log.size_bytes for each in partitions),
+            settings=dict(topic.settings.overrides),
+            partitions=[_partition_info(each, node_id) for each in partitions],
+        )
 
 
 def text_of(value: Setting) -> str:
@@ -197,30 +206,17 @@ def text_of(value: Setting) -> str:
     return str(value)
 
 
-def _topic_info(view: TopicView) -> TopicInfo:
-    topic = view.topic
-    return TopicInfo(
-        name=topic.name,
-        topic_id=str(topic.topic_id),
-        internal=topic.is_internal,
-        num_partitions=topic.partition_count,
-        total_messages=view.message_count,
-        size_bytes=view.size_bytes,
-        settings=dict(topic.settings.overrides),
-        partitions=[_partition_info(each) for each in view.partitions],
-    )
-
-
-def _partition_info(view: PartitionView) -> PartitionInfo:
+def _partition_info(partition: Partition, node_id: int) -> PartitionInfo:
+    failure = partition.log.failure
     return PartitionInfo(
-        partition=view.number,
-        leader=view.leader,
-        replicas=[view.leader],
-        isr=[view.leader],
-        version=view.leader_epoch,
-        earliest_offset=view.log_start,
-        latest_offset=view.log_end,
-        high_watermark=view.high_watermark,
-        size_bytes=view.size_bytes,
-        failure=view.failure,
+        partition=partition.id.partition,
+        leader=node_id,
+        replicas=[node_id],
+        isr=[node_id],
+        version=partition.leader_epoch,
+        earliest_offset=partition.log_start,
+        latest_offset=partition.log_end,
+        high_watermark=partition.high_watermark,
+        size_bytes=partition.log.size_bytes,
+        failure=None if failure is None else str(failure),
     )

@@ -23,11 +23,6 @@ NOTHING: Final = -(1 << 30)
 """The class of zero, and of what is less."""
 
 
-def class_of(value: float) -> int:
-    """The class that a value belongs to."""
-    return NOTHING if value <= 0 else math.floor(math.log(value) / math.log(BASE))
-
-
 def class_column(value: Column) -> Column:
     """The same in Spark."""
     found = sql.floor(sql.log(value.cast("double")) / sql.lit(math.log(BASE))).cast("int")
