@@ -10,7 +10,7 @@ from goqueue.insight.new_dead_letters import DeadLetterCount
 from goqueue.insight.overview import take_inventory
 from goqueue.model.pipeline_reports import PipelineFields, QueryReport
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.model.errors import GoQueueError, UnknownRedriveError
+from goqueue.model.errors import GoQueueError, InternalTopicError, UnknownRedriveError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.handover import Handover
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.dead_letters.redrive import _MAX_KEPT, RedriveRequest, RedriveState
+from goqueue.queues.dead_letters.redrive import _MAX_KEPT
+from goqueue.queues.dead_letters.redrive_engine import RedriveRequest, RedriveState
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.group import REDRIVE_GROUP
 from goqueue.queues.service import QUEUE_TOPIC
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.broker.broker import Broker
-    from goqueue.queues.dead_letters.redrive import Redrive
+    from goqueue.queues.dead_letters.redrive_engine import Redrive
 
 LETTERS = tuple(b"%d" % number for number in range(5))
 
@@ -162,6 +164,8 @@ def test_a_letter_that_the_target_refuses_stays_and_its_neighbours_go(tmp_path: 
             assert (done.state, done.total) == (RedriveState.DONE, 7)
             assert (done.done, done.failed) == (6, 1)
             assert "1000" in done.error
+            assert [each[:3] for each in done.refused] == [(0, 5, "t")]
+            assert "1000" in done.refused[0].error
             assert await values(broker) == [*LETTERS, b"last"]
             assert await left(broker) == [b"x" * 5000]
 
@@ -210,6 +214,47 @@ def test_a_redrive_goes_to_the_partition_of_the_same_number_if_there_is_one(tmp_
                 if each.id.topic in {"t", "small"} and each.log_end
             }
             assert ends == {"t-2": 1, "small-0": 1}
+
+    asyncio.run(scenario())
+
+
+def test_letters_of_any_topic_go_where_their_headers_say(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for name in ("rejects", "t", "u"):
+                await broker.create_topic(name, 1)
+            sources = ["t", "gone", "u", None, "rejects", "__queue_state", "t"]
+            letters = [
+                NewMessage(b"%d" % at, headers=(("goqueue-dlq-topic", name.encode()),))
+                if name
+                else NewMessage(b"%d" % at)
+                for at, name in enumerate(sources)
+            ]
+            await broker.writer.publish("rejects", letters)
+            wish = RedriveRequest(
+                "rejects",
+                letters_in="rejects",
+                to_source=True,
+                chosen=LetterFilter(offsets={0: frozenset(range(6))}),
+            )
+            done = broker.redrives.begin(wish)
+            assert done.task is not None
+            await done.task
+            assert (done.state, done.targets) == (RedriveState.DONE, {"t": 1, "u": 1})
+            stay = [(1, "gone"), (3, "rejects"), (4, "rejects"), (5, "__queue_state")]
+            assert [(each.offset, each.to) for each in done.refused] == stay
+            assert done.failed == len(stay)
+            assert await values(broker) == [b"0"]
+            assert await values(broker, "u") == [b"2"]
+            partition = broker.letters.partition("rejects", 0, "rejects")
+            assert broker.letters.moved(partition, 0, 10) == [(0, 1), (2, 3)]
+            again = broker.redrives.begin(replace(wish, chosen=LetterFilter(), to="u"))
+            assert again.task is not None
+            await again.task
+            assert again.targets == {"t": 1, "u": 1}
+            assert await values(broker, "u") == [b"2", b"3"]
+            with pytest.raises(InternalTopicError):
+                broker.redrives.begin(RedriveRequest("t", letters_in="__queue_state"))
 
     asyncio.run(scenario())
 

@@ -1,7 +1,7 @@
-"""Dead letters, read: what is in a dead-letter topic and has not gone back yet.
+"""Dead letters, read: what is in a dead-letter topic and was not redriven yet.
 
-Which letters have gone back is known to a queue group of the broker's own, which is done with
-them. So nothing is ever taken out of the topic itself, and whoever reads it as a log sees all.
+Which letters were redriven is known to a queue group of the broker's own, which is done with them.
+So nothing is ever taken out of the topic itself, and whoever reads it as a log sees all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goqueue.model.dead_letters import (
     UNDECODABLE_HEADER,
     dead_letter_topic,
 )
-from goqueue.model.errors import GoQueueError, OffsetOutOfRangeError
+from goqueue.model.errors import GoQueueError, InternalTopicError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation
 from goqueue.queues.dead_letters.letter_gaps import LetterGaps
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic, Topics
 
-AT_ONCE: Final = 500
+_AT_ONCE: Final = 500
 """Letters that are read together."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 """Of batches that are read together; a larger one is read by itself."""
@@ -76,12 +76,12 @@ class Letter(NamedTuple):
 
     @property
     def has_message(self) -> bool:
-        """Whether there is something to send back: a record that did not decode leaves nothing."""
+        """Whether there is something to redrive: a record that did not decode leaves nothing."""
         return UNDECODABLE_HEADER.removeprefix(HEADER_PREFIX) not in self.cause
 
     @property
     def redriven(self) -> int:
-        """How often it went back before."""
+        """How often it was redriven before."""
         for name, value in reversed(self.record.headers):
             if name == REDRIVEN_HEADER and value is not None and value.isdigit():
                 return int(value[:_MAX_DIGITS])
@@ -139,16 +139,21 @@ class Letters:
         self._services = services
         self._gaps = LetterGaps(services.executor)
 
-    def topic(self, source: str) -> Topic | None:
-        """Where the dead messages of a topic are; None when it never had any.
+    def topic(self, source: str, letters_in: str | None = None) -> Topic | None:
+        """Where the dead letters of a topic are; None when it never had any.
+
+        With `letters_in`, they are in that topic rather than in the dead-letter queue.
 
         Raises:
-            UnknownTopicError: there is no such topic, and no dead message of one.
+            UnknownTopicError: there is no such topic, and no dead letter of one.
+            InternalTopicError: it is the broker's own.
         """
         catalogue = self._services.topics.catalogue
-        found = catalogue.by_name.get(dead_letter_topic(source))
+        found = catalogue.by_name.get(letters_in or dead_letter_topic(source))
         if found is None:
-            catalogue.topic(source)
+            catalogue.topic(letters_in or source)
+        elif found.is_internal:
+            raise InternalTopicError(f"{found.name} belongs to the broker: it holds no letters")
         return found
 
     def sources(self) -> list[str]:
@@ -157,7 +162,7 @@ class Letters:
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
 
     async def newest_ms(self, source: str) -> int | None:
-        """When the last of the letters that have not gone back came. Raises like `topic`."""
+        """When the last of the letters that were not redriven came. Raises like `topic`."""
         found: list[int] = []
         for partition in self.partitions(source):
             end = _end(partition)
@@ -169,13 +174,23 @@ class Letters:
                 found += (letter_of(0, each).died_ms for each in loaded.records())
         return max(found, default=None)
 
-    def partitions(self, source: str) -> list[Partition]:
-        """The partitions that hold the dead messages of a topic. Raises like `topic`."""
-        topic = self.topic(source)
+    def partitions(self, source: str, letters_in: str | None = None) -> list[Partition]:
+        """The partitions that hold the dead letters of a topic. Raises like `topic`."""
+        topic = self.topic(source, letters_in)
         return [] if topic is None else list(self._services.partitions.of_topic(topic))
 
+    def partition(self, source: str, number: int, letters_in: str | None = None) -> Partition:
+        """One of them.
+
+        Raises:
+            TopicError: there is no such partition.
+        """
+        self.topic(source, letters_in)
+        place = TopicPartition(letters_in or dead_letter_topic(source), number)
+        return self._services.partitions.partition(place)
+
     def unmoved(self, partition: Partition, first: int, end: int) -> Iterator[Range]:
-        """What of [first, end) has not gone back."""
+        """What of [first, end) was not redriven."""
         first = max(first, partition.log_start)
         group = self._services.queues.find(REDRIVE_GROUP)
         queue = None if group is None else group.queues.get(self._services.queues.key(partition.id))
@@ -185,15 +200,8 @@ class Letters:
             return
         yield from queue.window.in_state(first, end, MessageState.AVAILABLE)
 
-    def moved(self, source: str, number: int, first: int, limit: int) -> list[Range]:
-        """What of a partition has gone back, from an offset on: so many ranges at most.
-
-        Raises:
-            TopicError: there is no such partition.
-        """
-        self.topic(source)
-        place = TopicPartition(dead_letter_topic(source), number)
-        partition = self._services.partitions.partition(place)
+    def moved(self, partition: Partition, first: int, limit: int) -> list[Range]:
+        """What of a partition was redriven, from an offset on: so many ranges at most."""
         at = max(first, partition.log_start)
         found: list[Range] = []
         for start, end in self.unmoved(partition, at, _end(partition)):
@@ -205,14 +213,14 @@ class Letters:
         return [*found, (at, _end(partition))] if at < _end(partition) else found
 
     async def count(self, source: str) -> int:
-        """How many letters have not gone back. Raises like `topic`."""
+        """How many letters were not redriven. Raises like `topic`."""
         total = 0
         for partition in self.partitions(source):
             total += await self.count_in(partition, [(0, _end(partition))])
         return total
 
     async def count_in(self, partition: Partition, ranges: Iterable[Range]) -> int:
-        """How many letters of some ranges of a partition have not gone back.
+        """How many letters of some ranges of a partition were not redriven.
 
         An offset is not a letter: the end of a transaction has one as well.
         """
@@ -225,7 +233,7 @@ class Letters:
         )
 
     async def count_all(self) -> int:
-        """How many letters of all topics have not gone back."""
+        """How many letters of all topics were not redriven."""
         total = 0
         for source in self.sources():
             await asyncio.sleep(0)  # there may be hundreds of them
@@ -238,15 +246,16 @@ class Letters:
         source: str,
         chosen: LetterFilter = ALL,
         ends: Mapping[TopicPartition, int] | None = None,
+        letters_in: str | None = None,
     ) -> AsyncIterator[list[Letter]]:
-        """The letters that are meant and have not gone back, some at a time.
+        """The letters that are meant and were not redriven, some at a time.
 
         With `ends`, those that came later are left out. Raises like `topic`.
         """
-        for partition in self.partitions(source):
+        for partition in self.partitions(source, letters_in):
             end = _end(partition) if ends is None else ends.get(partition.id, 0)
-            for first, upto in self._ranges(partition, end, chosen):
-                parts = list(self.unmoved(partition, first, upto))
+            for stretch in _stretches(partition, end, chosen):
+                parts = [part for each in stretch for part in self.unmoved(partition, *each)]
                 while parts:
                     loaded = await self._services.record_reader.load(
                         partition, parts, max_bytes=_READ_BYTES
@@ -256,43 +265,39 @@ class Letters:
                     if found := [each for each in letters if chosen.matches(each)]:
                         yield found
 
-    def _ranges(
-        self, partition: Partition, end: int, chosen: LetterFilter
-    ) -> Iterator[tuple[int, int]]:
-        """The stretches to be read."""
-        if chosen.offsets is not None:
-            named = chosen.offsets.get(partition.id.partition, frozenset())
-            for first, upto in ops.ranges_of(named):
-                for at in range(first, min(upto, end), AT_ONCE):
-                    yield at, min(at + AT_ONCE, upto, end)
-            return
-        at = partition.log_start
-        while at < end:
-            yield at, min(at + AT_ONCE, end)
-            at = max(at + AT_ONCE, partition.log_start)
-
-    async def get(self, source: str, number: int, offset: int) -> Letter:
-        """One letter, also when it has gone back.
+    async def get(self, partition: Partition, offset: int) -> Letter:
+        """One letter, also when it was redriven.
 
         Raises:
-            TopicError: there is no such partition.
             OffsetOutOfRangeError: there is no letter at that offset.
         """
-        self.topic(source)
-        place = TopicPartition(dead_letter_topic(source), number)
-        partition = self._services.partitions.partition(place)
         if partition.log_start <= offset < _end(partition):
             loaded = await self._services.record_reader.load(partition, [(offset, offset + 1)])
             for record in loaded.records():
-                return letter_of(number, record)
+                return letter_of(partition.id.partition, record)
         raise OffsetOutOfRangeError(offset, partition.log_start, _end(partition))
 
-    def has_gone_back(self, source: str, letter: Letter) -> bool:
+    def is_redriven(self, partition: Partition, letter: Letter) -> bool:
         """Whether a letter was redriven."""
-        place = TopicPartition(dead_letter_topic(source), letter.partition)
-        partition = self._services.partitions.partition(place)
         offset = letter.record.offset
         return not any(self.unmoved(partition, offset, offset + 1))
+
+
+def _stretches(partition: Partition, end: int, chosen: LetterFilter) -> Iterator[list[Range]]:
+    """What is to be read, so many offsets at a time."""
+    if chosen.offsets is not None:
+        named = sorted(chosen.offsets.get(partition.id.partition, ()))
+        for at in range(0, len(named), _AT_ONCE):
+            yield [
+                (first, min(upto, end))
+                for first, upto in ops.ranges_of(named[at : at + _AT_ONCE])
+                if first < end
+            ]
+        return
+    at = partition.log_start
+    while at < end:
+        yield [(at, min(at + _AT_ONCE, end))]
+        at = max(at + _AT_ONCE, partition.log_start)
 
 
 def _end(partition: Partition) -> int:

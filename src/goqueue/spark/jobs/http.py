@@ -19,7 +19,7 @@ class Http:
     """As in `http://127.0.0.1:8080`."""
     api_key: str | None = field(default=None, repr=False)
 
-    def ask(self, path: str, body: Any = None) -> Any:
+    def ask(self, path: str, body: Any = None, *, method: str | None = None) -> Any:
         """The JSON that is answered to a GET, or to a POST where there is a body.
 
         Raises:
@@ -33,6 +33,7 @@ class Http:
             self.url.rstrip("/") + path,
             data=None if body is None else json.dumps(body).encode(),
             headers=headers,
+            method=method,
         )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above

@@ -46,9 +46,6 @@ _LOST: Final = frozenset(
     }
 )
 
-_ABOUT_MESSAGES: Final = frozenset({ErrorCode.invalid_record, ErrorCode.message_too_large})
-"""What a broker answers because of what a batch holds."""
-
 
 class Producer(NamedTuple):
     """Who writes; a driver can end its transaction from this."""
@@ -206,25 +203,6 @@ class TaskProducer:
                     self._post(sent)
                 except BrokerAwayError:
                     self._must_resend = True
-
-    def offer(self, place: TopicPartition, records: Sequence[Record]) -> BrokerRefusedError | None:
-        """Write one batch and wait for it; a refusal is returned, and the next one takes its place.
-
-        Raises:
-            SparkSourceError: it could not be stored for another reason than what it holds.
-        """
-        self._settle_all()
-        first = self._sequences.get(place, 0)
-        self.send([(place, self.batch(place, records))])
-        try:
-            self._settle_all()
-        except BrokerRefusedError as error:
-            if error.code not in _ABOUT_MESSAGES:
-                raise
-            self._in_flight.clear()
-            self._sequences[place] = first
-            return error
-        return None
 
     def finish(self) -> None:
         """Return when everything is stored.

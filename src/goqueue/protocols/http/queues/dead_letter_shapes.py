@@ -98,7 +98,13 @@ class BoxList(msgspec.Struct):
     topics: list[BoxLine]
 
 
-# --- Sending back --------------------------------------------------------------------------------
+# --- Redriving -----------------------------------------------------------------------------------
+
+
+LettersIn = Annotated[
+    TopicName | None,
+    doc("The topic that holds the letters; the dead-letter topic, if left out."),
+]
 
 
 class FilterBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -117,7 +123,7 @@ class FilterBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which letters shall go back, and how fast."""
+    """Which letters are redriven, and how fast."""
 
     to: Annotated[TopicName | None, doc("Another topic; where they came from, if left out.")] = None
     filter: Annotated[FilterBody, doc("All, if left out.")] = msgspec.field(
@@ -131,12 +137,25 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
         doc("Messages a second.", 100),
     ] = None
     dry_run: Annotated[bool, doc("Only count them.")] = False
+    letters_in: LettersIn = None
+    to_source: Annotated[
+        bool, doc("Each goes to the topic that its headers name, `to` if they name none.")
+    ] = False
 
 
 class RedrivePath(msgspec.Struct, frozen=True):
     """A redrive in the path."""
 
     id: Annotated[int, doc("As the answer to the request said it.", 1, ge=1)]
+
+
+class RefusedLine(msgspec.Struct):
+    """A letter that its target refused."""
+
+    partition: Annotated[int, doc("Of the dead-letter topic.", 0)]
+    offset: Annotated[int, doc("In the dead-letter topic.", 3)]
+    to: Annotated[str, doc("The target.", "orders")]
+    error: Annotated[str, doc("Why it was refused.")]
 
 
 class RedriveAnswer(msgspec.Struct):
@@ -154,6 +173,8 @@ class RedriveAnswer(msgspec.Struct):
     error: Annotated[str | None, doc("Why letters were refused, or all of it failed.")]
     started_at: Milliseconds
     ended_at: Milliseconds | None
+    targets: Annotated[dict[str, int], doc("Letters that have gone, by topic.", {"orders": 5})]
+    refused: Annotated[list[RefusedLine], doc("The first hundred letters that were refused.")]
 
 
 class RedriveList(msgspec.Struct):
@@ -182,6 +203,7 @@ class MovedQuery(msgspec.Struct, forbid_unknown_fields=True):
     """From where on."""
 
     from_offset: Annotated[Offset, doc("Of the dead-letter topic.")] = 0
+    letters_in: LettersIn = None
 
 
 class MovedAnswer(msgspec.Struct):
@@ -202,6 +224,7 @@ class MovedBody(msgspec.Struct, forbid_unknown_fields=True):
         Annotated[list[LetterRange], msgspec.Meta(max_length=MAX_OFFSET_RANGES)],
         doc("Offsets of the dead-letter topic.", [[3, 5]]),
     ]
+    letters_in: LettersIn = None
 
 
 class Noted(msgspec.Struct):

@@ -31,14 +31,15 @@ from goqueue.protocols.http.queues.dead_letter_shapes import (
     RedriveBody,
     RedriveList,
     RedrivePath,
+    RefusedLine,
 )
 from goqueue.queues.dead_letters.letters import LetterFilter
-from goqueue.queues.dead_letters.redrive import RedriveRequest
+from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.queues.dead_letters.letters import Letter
-    from goqueue.queues.dead_letters.redrive import Redrive
+    from goqueue.queues.dead_letters.redrive_engine import Redrive
 
 PREVIEW_BYTES: Final = 200
 _DRY_RUN_S: Final = 10.0
@@ -99,14 +100,15 @@ class DeadLetterRoutes:
     @route("GET", "/topics/{topic}/dlq/{partition}/{offset}", tag=_TAG)
     async def inspect(self, path: LetterPath) -> LetterDetail:
         """One dead letter, whole."""
-        letter = await self._letters.get(path.topic, path.partition, path.offset)
+        partition = self._letters.partition(path.topic, path.partition)
+        letter = await self._letters.get(partition, path.offset)
         value, encoding = text_of(letter.record.value)
         return LetterDetail(
             **_line(letter),
             value=value,
             encoding=encoding,
             headers=headers_out(letter.headers),
-            is_redriven=self._letters.has_gone_back(path.topic, letter),
+            is_redriven=self._letters.is_redriven(partition, letter),
         )
 
     @route("DELETE", "/topics/{topic}/dlq", tag=_TAG)
@@ -125,8 +127,8 @@ class DeadLetterRoutes:
     async def redrive(self, path: TopicPath, body: RedriveBody) -> RedriveAnswer:
         """Publish dead letters again, to where they came from or elsewhere.
 
-        They go in the background: look at `GET /redrives/{id}`. A letter that has gone is not
-        listed any more, and goes no second time.
+        They go in the background: look at `GET /redrives/{id}`. A letter that was redriven is not
+        listed any more, and is redriven no second time.
         """
         request = RedriveRequest(
             path.topic,
@@ -135,6 +137,8 @@ class DeadLetterRoutes:
             body.limit,
             body.rate,
             body.dry_run,
+            body.letters_in,
+            body.to_source,
         )
         try:
             redrive = self._redrives.begin(request)
@@ -149,15 +153,16 @@ class DeadLetterRoutes:
     @route("GET", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def list_moved(self, path: PartitionPath, query: MovedQuery) -> MovedAnswer:
         """Which letters of a partition of the dead-letter topic have been redriven."""
-        first = query.from_offset
-        found = self._letters.moved(path.topic, path.partition, first, MAX_OFFSET_RANGES)
+        partition = self._letters.partition(path.topic, path.partition, query.letters_in)
+        found = self._letters.moved(partition, query.from_offset, MAX_OFFSET_RANGES)
         following = found[-1][1] if len(found) >= MAX_OFFSET_RANGES else None
         return MovedAnswer(path.topic, path.partition, found, following)
 
     @route("POST", "/topics/{topic}/redriven/{partition}", tag=_TAG)
     async def note_moved(self, path: PartitionPath, body: MovedBody) -> Noted:
         """Note that letters were redriven by other means: they are not listed or redriven again."""
-        noted = await self._redrives.note_moved(path.topic, path.partition, body.ranges)
+        partition = self._letters.partition(path.topic, path.partition, body.letters_in)
+        noted = await self._redrives.note_moved(path.topic, partition, body.ranges)
         return Noted(path.topic, path.partition, noted)
 
     @route("GET", "/redrives", tag=_TAG)
@@ -190,6 +195,8 @@ class DeadLetterRoutes:
             redrive.error or None,
             redrive.started_ms,
             redrive.ended_ms,
+            dict(redrive.targets),
+            [RefusedLine(*each) for each in redrive.refused],
         )
 
 

@@ -1,0 +1,351 @@
+"""The one way in which dead letters are published again, each exactly once; see `moves`.
+
+They go as new messages, without the headers that say how they died. A letter that its target
+refuses stays where it is, and holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from goqueue.model.dead_letters import REDRIVEN_HEADER, dead_letter_topic
+from goqueue.model.delivery import DELIVER_AT_HEADER
+from goqueue.model.errors import (
+    BatchError,
+    DelayError,
+    GoQueueError,
+    InternalTopicError,
+    MalformedRecordError,
+    SchemaError,
+    TopicError,
+)
+from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.partition import Isolation
+from goqueue.publishing.handover import delivery_bit
+from goqueue.publishing.requests import PublishRequest
+from goqueue.queues.dead_letters.letters import LetterFilter
+from goqueue.queues.delivery.group import REDRIVE_GROUP
+from goqueue.queues.delivery.pages import MessageState
+from goqueue.queues.delivery.settings import QueueSettings
+from goqueue.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+
+    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.partitions.measures import Measures
+    from goqueue.partitions.partition import Partition, Placed
+    from goqueue.partitions.partitions import Partitions
+    from goqueue.publishing.publish import Publisher
+    from goqueue.queues.dead_letters.letters import Letter, Letters
+    from goqueue.queues.dead_letters.moves import Moves
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.service import Queues
+    from goqueue.runtime.clock import Clock
+    from goqueue.topics.catalogue import Topics
+
+_BATCH_BYTES: Final = 512 * 1024
+"""Of messages that go at once; a larger one goes by itself."""
+_PAUSES_PER_S: Final = 10
+"""How often a redrive with a rate pauses, so that it goes smoothly."""
+_MAX_NAMED: Final = 100
+"""Refused letters that a redrive names; all of them are counted."""
+_REFUSALS: Final = (BatchError, DelayError, SchemaError)
+"""What a topic has against single messages; everything else is in the way of all."""
+
+
+class RedriveState(StrEnum):
+    """How far a redrive is."""
+
+    COUNTING = "counting"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveRequest:
+    """Which letters shall go where, and how fast."""
+
+    topic: str
+    """Where they came from."""
+    to: str | None = None
+    """Where they go; back, if nothing is said."""
+    chosen: LetterFilter = field(default_factory=LetterFilter)
+    limit: int | None = None
+    rate: float | None = None
+    """Messages a second."""
+    dry_run: bool = False
+    """Only count them."""
+    letters_in: str | None = None
+    """The topic that holds the letters, if it is not the dead-letter queue of `topic`."""
+    to_source: bool = False
+    """Each goes to the topic that its headers name; `target` is for those without."""
+
+    @property
+    def target(self) -> str:
+        """The topic that they go to."""
+        return self.topic if self.to is None else self.to
+
+    @property
+    def holder(self) -> str:
+        """The topic that holds the letters."""
+        return self.letters_in or dead_letter_topic(self.topic)
+
+
+class RefusedLetter(NamedTuple):
+    """A letter that stays."""
+
+    partition: int
+    offset: int
+    to: str
+    error: str
+
+
+@dataclass(slots=True)
+class Redrive:
+    """A redrive, under way or over."""
+
+    redrive_id: int
+    request: RedriveRequest
+    started_ms: int
+    state: RedriveState = RedriveState.COUNTING
+    total: int = 0
+    """Letters that are meant; known once it is running."""
+    targets: Counter[str] = field(default_factory=Counter)
+    """How many went to which topic."""
+    failed: int = 0
+    """Letters that the target refused; they stay where they are."""
+    refused: list[RefusedLetter] = field(default_factory=list)
+    """The first of them."""
+    error: str = ""
+    """Why letters were refused, or why all of it failed."""
+    ended_ms: int | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def done(self) -> int:
+        """Letters that were redriven."""
+        return self.targets.total()
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will happen."""
+        return self.ended_ms is not None
+
+    def rate(self, now_ms: int) -> float:
+        """Messages a second so far."""
+        took_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.started_ms
+        return self.done * 1000 / max(took_ms, 1)
+
+    def refuse(self, letter: Letter, to: str, error: GoQueueError) -> None:
+        """A letter stays."""
+        self.failed += 1
+        self.error = str(error)
+        if len(self.refused) < _MAX_NAMED:
+            offset = letter.record.offset
+            self.refused.append(RefusedLetter(letter.partition, offset, to, self.error))
+
+
+class EngineServices(Protocol):
+    """What redriving needs."""
+
+    queues: Queues
+    topics: Topics
+    clock: Clock
+    partitions: Partitions
+    measures: Measures
+    publisher: Publisher
+
+
+class RedriveEngine:
+    """Publishes letters again. Everybody who redrives does it by the same one."""
+
+    def __init__(self, services: EngineServices, letters: Letters, moves: Moves) -> None:
+        self._services = services
+        self._letters = letters
+        self._moves = moves
+        self.lock: Final = asyncio.Lock()
+        """Letters go in one batch at a time, so that none goes twice."""
+
+    async def run(self, redrive: Redrive) -> None:
+        """Do what was asked for. Raises `GoQueueError`: the letters that have not gone stay."""
+        request = redrive.request
+        ends = {
+            each.id: each.readable_to(Isolation.READ_COMMITTED)
+            for each in self._letters.partitions(request.topic, request.letters_in)
+        }
+        await self._count(redrive, ends)
+        if not request.dry_run:
+            redrive.state = RedriveState.RUNNING
+            await self._move_all(redrive, ends)
+
+    async def group(self, source: TopicPartition) -> tuple[QueueGroup, TopicIdPartition]:
+        """The group that knows which letters were redriven, reading a partition of letters."""
+        queues = self._services.queues
+        group = await queues.open(REDRIVE_GROUP, QueueSettings())
+        await queues.open_queues(group, [source])
+        key = queues.key(source)
+        await self._moves.resolve(group, key)
+        return group, key
+
+    async def _count(self, redrive: Redrive, ends: dict[TopicPartition, int]) -> None:
+        request = redrive.request
+        total = 0
+        async for letters in self._letters.read(
+            request.topic, request.chosen, ends, request.letters_in
+        ):
+            total += len(letters)
+            if request.limit is not None and total >= request.limit:
+                total = request.limit
+                break
+        redrive.total = total
+
+    async def _move_all(self, redrive: Redrive, ends: dict[TopicPartition, int]) -> None:
+        request = redrive.request
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        left = redrive.total
+        async for letters in self._letters.read(
+            request.topic, request.chosen, ends, request.letters_in
+        ):
+            for portion in _portions(letters[:left], request.rate):
+                await _to_the_end(self._move(redrive, portion))
+                if request.rate is not None:
+                    gone = redrive.done + redrive.failed
+                    await asyncio.sleep(max(began_s + gone / request.rate - loop.time(), 0))
+            left -= len(letters[:left])
+            if not left:
+                return
+
+    async def _move(self, redrive: Redrive, letters: Sequence[Letter]) -> None:
+        """Redrive letters of one partition, except those that were redriven meanwhile."""
+        async with self.lock:
+            source = TopicPartition(redrive.request.holder, letters[0].partition)
+            group, key = await self.group(source)
+            window = group.queues[key].window
+            placed: list[tuple[Partition, Letter]] = []
+            for each in letters:
+                if window.state(each.record.offset) is not MessageState.AVAILABLE:
+                    continue
+                name = self._target_name(redrive.request, each)
+                try:
+                    placed.append((self._target(name, redrive.request, each), each))
+                except (TopicError, MalformedRecordError) as error:
+                    redrive.refuse(each, name, error)
+            placed.sort(key=lambda each: each[0].id)
+            for target, together in groupby(placed, lambda each: each[0]):
+                await self._send(redrive, group, key, target, [each for _, each in together])
+
+    async def _send(
+        self,
+        redrive: Redrive,
+        group: QueueGroup,
+        key: TopicIdPartition,
+        target: Partition,
+        letters: list[Letter],
+    ) -> None:
+        """Redrive letters to one partition: all, or those that it takes."""
+        try:
+            await self._publish(group, key, target, letters)
+        except _REFUSALS as error:
+            if len(letters) == 1:
+                redrive.refuse(letters[0], target.id.topic, error)
+                return
+            half = len(letters) // 2
+            for some in (letters[:half], letters[half:]):
+                await self._send(redrive, group, key, target, some)
+        else:
+            redrive.targets[target.id.topic] += len(letters)
+            self._services.measures.redriven(redrive.request.topic, len(letters))
+
+    async def _publish(
+        self, group: QueueGroup, key: TopicIdPartition, target: Partition, letters: list[Letter]
+    ) -> None:
+        """Publish letters to one partition, exactly once."""
+        handover = await self._moves.handover()
+        now_ms = self._services.clock.now_ms()
+        records = [_as_published(at, letter, now_ms) for at, letter in enumerate(letters)]
+        bit = delivery_bit(records)
+        publisher = self._services.publisher
+
+        async def append(batch: bytearray) -> Placed:
+            request = PublishRequest(target.id, memoryview(batch), delivery=bit != 0, traced=True)
+            published = publisher.publish(await publisher.checked(request))
+            if published.durable is not None:
+                await published.durable
+            return published.placed
+
+        await self._moves.move(
+            group,
+            key,
+            [letter.record.offset for letter in letters],
+            target,
+            handover.batch(records, handover.next_sequence(target), attributes=bit),
+            append=append,
+        )
+
+    @staticmethod
+    def _target_name(request: RedriveRequest, letter: Letter) -> str:
+        return (letter.cause.get("topic") if request.to_source else None) or request.target
+
+    def _target(self, name: str, request: RedriveRequest, letter: Letter) -> Partition:
+        """Where a letter goes: to the partition with the number that it came from, if any.
+
+        Raises:
+            TopicError: there is no such topic, or it takes no letters.
+            MalformedRecordError: there is no message to send.
+        """
+        if not letter.has_message:
+            raise MalformedRecordError(
+                f"letter {letter.partition}/{letter.record.offset} holds no message: the record "
+                "that died does not decode, so it stays"
+            )
+        topic = self._services.topics.catalogue.topic(name)
+        if topic.is_internal or (request.to_source and name == request.holder):
+            raise InternalTopicError(f"{name} takes no letters: redrive them to another topic")
+        number = letter.number("partition")
+        number = letter.partition if number is None else number
+        place = TopicPartition(topic.name, number % topic.partition_count)
+        return self._services.partitions.partition(place)
+
+
+def _portions(letters: Sequence[Letter], rate: float | None) -> Iterator[list[Letter]]:
+    """Letters in portions that are not too large to go at once, and not too many for the rate."""
+    at_most = len(letters) if rate is None else max(int(rate / _PAUSES_PER_S), 1)
+    portion: list[Letter] = []
+    size_bytes = 0
+    for letter in letters:
+        record = letter.record
+        letter_bytes = len(record.value or b"") + len(record.key or b"")
+        if portion and (len(portion) >= at_most or size_bytes + letter_bytes > _BATCH_BYTES):
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(letter)
+        size_bytes += letter_bytes
+    if portion:
+        yield portion
+
+
+def _as_published(at: int, letter: Letter, now_ms: int) -> Record:
+    """The message as it is published again: new, due now, and as it was before it died."""
+    own = (REDRIVEN_HEADER, DELIVER_AT_HEADER)
+    headers = tuple(each for each in letter.headers if each[0] not in own)
+    again = (REDRIVEN_HEADER, b"%d" % (letter.redriven + 1))
+    return Record(at, now_ms, letter.record.key, letter.record.value, (*headers, again))
+
+
+async def _to_the_end(move: Coroutine[Any, Any, None]) -> None:
+    """Make all of a move, also when it is cancelled meanwhile: then say so afterwards."""
+    task = asyncio.create_task(move)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
