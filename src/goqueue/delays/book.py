@@ -1,8 +1,8 @@
 """Everything that is known of delayed messages beside when they are due: a plain state machine.
 
 It is changed by messages that come (`add`) and by stored changes (`apply`), and by nothing else, so
-that a start which reads the same logs arrives at the same state. `dump` and `load` spare it most
-of the reading.
+that a replay of the same logs arrives at the same state. `dump` and `load` spare it most of the
+reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from goqueue.delays.states import ClassStates, Page
 from goqueue.model.errors import CorruptDelayStateError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.delays.deltas import Delta
 
@@ -36,9 +36,11 @@ _TOPIC: Final = SNAPSHOT + b"t"
 _PAGE: Final = SNAPSHOT + b"p"
 _INTENT: Final = SNAPSHOT + b"i"
 _SLOT: Final = SNAPSHOT + b"l"
+_SAVED: Final = SNAPSHOT + b"e"
 _HEAD_VALUE: Final = struct.Struct(f">qq{CLASSES * 2}q4q")
 _PAGE_KEY: Final = struct.Struct(">Bq")
 _NUMBER: Final = struct.Struct(">q")
+_ENDS: Final = struct.Struct(f">{CLASSES}q")
 
 
 class Range(NamedTuple):
@@ -61,6 +63,10 @@ class DelayBook:
         """By number, rising: what may or may not be in its partition after a power cut. As many as
         are handed over between two flushes of a partition."""
         self.next_intent = 0
+        self.saved_ends: tuple[int, ...] = (0,) * CLASSES
+        """When messages before these offsets are due is said by slot files."""
+        self.slot_sizes: dict[int, int] = {}
+        """How many bytes each slot file had then; replaced as a whole."""
         self.totals: Counter[DelayedState] = Counter()
         """How many messages have been in each state since the beginning; pending is all of them."""
         self._topics: dict[bytes, int] = {}
@@ -168,18 +174,28 @@ class DelayBook:
     # --- Snapshots -------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
-        """Everything, as keys and values."""
+        """Everything as it is when the first entry is drawn, as keys and values."""
         places = [place for states in self.classes for place in (states.start, states.end)]
         producer_id = -1 if self.producer_id is None else self.producer_id
         totals = [self.totals[state] for state in DelayedState]
-        yield _HEAD, _HEAD_VALUE.pack(producer_id, self.next_intent, *places, *totals)
-        for topic_id, number in self._topics.items():
-            if self._pending[number]:
-                yield _TOPIC + topic_id, number.to_bytes(4, "big")
-        for class_number, states in enumerate(self.classes):
-            for number, page in states.pages.items():
-                yield _PAGE + _PAGE_KEY.pack(class_number, number), page.encode()
-        for intent in self.intents.values():
+        head = _HEAD_VALUE.pack(producer_id, self.next_intent, *places, *totals)
+        saved, sizes = _ENDS.pack(*self.saved_ends), self.slot_sizes
+        topics = [(key, number) for key, number in self._topics.items() if self._pending[number]]
+        pages = [
+            (_PAGE_KEY.pack(class_number, number), page.copy())
+            for class_number, states in enumerate(self.classes)
+            for number, page in states.pages.items()
+        ]
+        intents = [*self.intents.values()]
+        yield _HEAD, head
+        yield _SAVED, saved
+        for slot, size in sizes.items():
+            yield _SLOT + _NUMBER.pack(slot), _NUMBER.pack(size)
+        for topic_id, number in topics:
+            yield _TOPIC + topic_id, number.to_bytes(4, "big")
+        for key, page in pages:
+            yield _PAGE + key, page.encode()
+        for intent in intents:
             key, value = encode_delta(intent)
             yield _INTENT + key, value
 
@@ -201,6 +217,8 @@ class DelayBook:
             self.producer_id = None if producer_id < 0 else producer_id
             for number, states in enumerate(self.classes):
                 states.start, states.end = numbers[2 * number : 2 * number + 2]
+            # As earlier versions had it, whose snapshots do not say it.
+            self.saved_ends = tuple(states.end for states in self.classes)
             totals = numbers[2 * CLASSES :]
             self.totals = Counter(dict(zip(DelayedState, totals, strict=True)))
         elif kind == _TOPIC:
@@ -210,6 +228,10 @@ class DelayBook:
             class_number, number = _PAGE_KEY.unpack(key)
             page = self.classes[class_number].pages[number] = Page.decode(value)
             self._pending.update(page.topics)
+        elif kind == _SAVED:
+            self.saved_ends = _ENDS.unpack(value)
+        elif kind == _SLOT:
+            self.slot_sizes[_NUMBER.unpack(key)[0]] = _NUMBER.unpack(value)[0]
         elif kind == _INTENT:
             intent = decode_delta(key, value)
             if isinstance(intent, Intent):
@@ -227,17 +249,3 @@ class DelayBook:
         for intent in self.intents.values():
             if any(self.is_pending(delayed_id) for delayed_id in intent.ids):
                 raise InvariantError(f"a message of {intent} waits")
-
-
-def slot_entries(sizes: Mapping[int, int]) -> list[tuple[bytes, bytes]]:
-    """What a snapshot says of the slot files: how many bytes each of them has."""
-    return [(_SLOT + _NUMBER.pack(slot), _NUMBER.pack(size)) for slot, size in sizes.items()]
-
-
-def slot_sizes(entries: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
-    """The sizes among the entries of a snapshot."""
-    return {
-        _NUMBER.unpack(key[len(_SLOT) :])[0]: _NUMBER.unpack(value)[0]
-        for key, value in entries
-        if key.startswith(_SLOT)
-    }

@@ -216,11 +216,7 @@ class Courier:
         end_offset = self._ledger.change(
             ProducerGiven(self._required_handover().producer_id), *deltas
         )
-        try:
-            await self._ledger.durable(end_offset)
-        except StorageError:
-            self._to_release += [intent for intent, _, _, _ in batches]
-            raise
+        await self._ledger.committed(end_offset)
         return sum(self._append(*batch) for batch in batches)
 
     def _sort(
@@ -344,12 +340,7 @@ class Courier:
             deltas.append(Settled(numbers))
         if not deltas:
             return
-        try:
-            self._ledger.change(*deltas)
-        except StorageError as error:
-            logger.warning("what became of delayed messages could not be stored: %s", error)
-            self._sent += settled
-            return
+        self._ledger.change(*deltas)
         self._to_release, self._gone = [], []
         later_ms = self._clock.now_ms() + RETRY_MS
         for intent in released:

@@ -1,4 +1,4 @@
-"""What keeps delayed messages between start and stop, put together from what is stored."""
+"""What keeps delayed messages, put together from what is stored."""
 
 from __future__ import annotations
 
@@ -7,40 +7,37 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from goqueue.delays.courier import Courier
+from goqueue.delays.deltas import encode_delta
 from goqueue.delays.due_index import DueIndex
-from goqueue.delays.entries import CLASSES
 from goqueue.delays.intake import DelayIntake
 from goqueue.delays.keeper import DelayKeeper
-from goqueue.delays.recovery import Targets, recover, restore_half_done
 from goqueue.delays.repeats import RepeatedBatches
+from goqueue.delays.replay import Targets, recover, restore_half_done
 from goqueue.delays.slot_files import DelaySlots
 from goqueue.delays.slots import SlotFiles
-from goqueue.delays.store import DelayLedger, DelayStore
-from goqueue.model import internal_topics
-from goqueue.model.topic_partition import TopicPartition
+from goqueue.delays.store import DelayLedger
+from goqueue.delays.wheel import TICK_MS
+from goqueue.model.errors import StorageError
 from goqueue.publishing.handover import Handover
 from goqueue.runtime.tasks import in_thread
-from goqueue.state.log import StateLog
-from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
     from pathlib import Path
 
     from goqueue.delays.book import DelayBook
     from goqueue.delays.courier import OnFired
-    from goqueue.delays.recovery import Recovered
+    from goqueue.delays.replay import DelayReplay, Recovered
+    from goqueue.delays.store import DelayStore
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.partitions import Partitions
+    from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
-    from goqueue.state.log import StateEntry, StateLog
     from goqueue.state.logs import StateLogs
+    from goqueue.state.shard import StateShard
     from goqueue.topics.catalogue import Topics
 
-DELAYED_TOPIC: Final = internal_topics.DELAYED
-STATE_TOPIC: Final = internal_topics.DELAY_STATE
 SLOTS_FOLDER: Final = "delay-slots"
 
 
@@ -55,14 +52,12 @@ class DelayPartServices(Protocol):
     damage: DamageReports
     topics: Topics
     partitions: Partitions
-
-    async def create_internal_topic(self, name: str, partition_count: int) -> None:
-        """Make one of the broker's own topics, if it is not there."""
+    producer_ids: ProducerIds
 
 
 @dataclass(frozen=True, slots=True)
 class DelayParts:
-    """What there is between start and stop."""
+    """What there is from one replay of the logs to the next."""
 
     store: DelayStore
     ledger: DelayLedger
@@ -79,19 +74,25 @@ class DelayParts:
 
 
 async def open_parts(
-    services: DelayPartServices, on_fired: OnFired, on_saved: Callable[[float], None]
+    services: DelayPartServices,
+    store: DelayStore,
+    state: StateShard,
+    replay: DelayReplay,
+    on_fired: OnFired,
 ) -> DelayParts:
-    """Find out what waits, and what was on its way."""
-    store, log = await _open_logs(services, on_saved)
-    found = recover(store, await _replayed(log, services.executor))
-    ledger, index = DelayLedger(log, found.book), DueIndex(services.clock.now_ms())
-    intake = DelayIntake(store, found.book, index, services.clock)
+    """Find out what waits, and what was on its way.
+
+    Most of it happens in a thread: nobody else has a part before all are whole.
+    """
+    executor, clock = services.executor, services.clock
+    found = await in_thread(executor, partial(recover, store, replay))
+    # From a tick ago on: what is overdue fires at once, not when the next tick comes.
+    book, index = found.book, DueIndex(clock.now_ms() - TICK_MS)
+    ledger = DelayLedger(state, book)
+    intake = DelayIntake(store, book, index, clock)
     files = SlotFiles(services.disk, services.data_dir / SLOTS_FOLDER)
-    slots = DelaySlots(files, store, found.book, services.damage)
-    slots.sizes, slots.saved_ends = found.slot_sizes, found.saved_ends
-    keeper = DelayKeeper(
-        store, ledger, index, slots, executor=services.executor, clock=services.clock
-    )
+    slots = DelaySlots(files, store, book, services.damage)
+    keeper = DelayKeeper(store, ledger, index, slots, executor=executor, clock=clock)
     courier = Courier(
         store,
         ledger,
@@ -99,54 +100,42 @@ async def open_parts(
         index,
         topics=services.topics,
         partitions=services.partitions,
-        executor=services.executor,
-        clock=services.clock,
+        executor=executor,
+        clock=clock,
         on_fired=on_fired,
     )
-    repeats = RepeatedBatches(store, intake, services.executor)
+    repeats = RepeatedBatches(store, intake, executor)
     parts = DelayParts(store, ledger, index, intake, courier, keeper, repeats)
-    # In two batches: if the only one were damaged, what was said of messages that are lost would be
-    # taken for what became of those that have got their ids.
-    for _ in range(2 if found.cuts else 0):
-        await ledger.durable(ledger.change(*found.cuts))
-    await _fill_index(parts, found, services.clock.now_ms())
-    _resume(parts, Targets(services.topics, services.partitions))
+    if found.cuts:
+        await _store_cuts(state, found)
+    targets = Targets(services.topics, services.partitions)
+    await in_thread(executor, partial(_resume, parts, found, targets))
     return parts
 
 
-async def _open_logs(
-    services: DelayPartServices, on_saved: Callable[[float], None]
-) -> tuple[DelayStore, StateLog]:
-    """Make the internal topics if need be."""
-    await services.create_internal_topic(DELAYED_TOPIC, CLASSES)
-    await services.create_internal_topic(STATE_TOPIC, 1)
-    partition = services.partitions.partition
-    store = DelayStore([partition(TopicPartition(DELAYED_TOPIC, n)) for n in range(CLASSES)])
-    return store, services.state_logs.log(STATE_TOPIC, 0, SnapshotKind.DELAYS, on_saved)
+async def _store_cuts(state: StateShard, found: Recovered) -> None:
+    """Say which messages are lost, before others get their ids.
+
+    In two batches: if the only one were damaged, what was said of messages that are lost would be
+    taken for what became of those that have got their ids.
+    """
+    log = state.log
+    try:
+        for _ in range(2):
+            await log.partition.committed(log.append([encode_delta(each) for each in found.cuts]))
+    except StorageError:
+        pass  # the log refuses: there is another replay before anything can change
 
 
-async def _replayed(log: StateLog, executor: Executor) -> list[StateEntry]:
-    """Every change that counts, read slice by slice beside other work."""
-    found: list[StateEntry] = []
-    following = partial(next, log.slices(), None)
-    while (entries := await in_thread(executor, following)) is not None:
-        found += entries
-    return found
-
-
-async def _fill_index(parts: DelayParts, found: Recovered, now_ms: int) -> None:
-    """Know when messages are due: from slots, from logs, and of those that wait once more."""
-    await parts.keeper.load_past(now_ms)
-    is_pending, unsaved = parts.book.is_pending, found.unsaved
+def _resume(parts: DelayParts, found: Recovered, targets: Targets) -> None:
+    """Know when messages are due, and take up what was interrupted. Reads."""
+    now_ms, is_pending, unsaved = parts.index.wheel.now_ms, parts.book.is_pending, found.unsaved
+    parts.keeper.load_past()
     for at in range(0, len(unsaved), 2):
         if is_pending(unsaved[at + 1]):
             parts.index.add(unsaved[at], unsaved[at + 1])
     for delayed_id in filter(is_pending, found.again):
         parts.index.add(now_ms, delayed_id)
-
-
-def _resume(parts: DelayParts, targets: Targets) -> None:
-    """Take up what was interrupted."""
     restore_half_done(parts.store, parts.book, parts.intake, parts.repeats, targets)
     if parts.book.producer_id is not None:
         parts.courier.handover = Handover(parts.book.producer_id)

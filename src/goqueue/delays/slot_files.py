@@ -10,12 +10,12 @@ import logging
 from array import array
 from typing import TYPE_CHECKING
 
-from goqueue.delays.entries import CLASSES, make_id, split_id
+from goqueue.delays.entries import make_id, split_id
 from goqueue.delays.slots import by_slot, slot_of
 from goqueue.partitions.damage import DamageKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from goqueue.delays.book import DelayBook
     from goqueue.delays.slots import LoadedSlot, SlotFiles
@@ -35,16 +35,10 @@ class DelaySlots:
         self._store = store
         self._book = book
         self._damage = damage
-        self.sizes: Mapping[int, int] = {}
-        """How many bytes each slot had when the last snapshot was taken: a file that has fewer, or
-        is not there, has lost some."""
-        self.saved_ends: tuple[int, ...] = (0,) * CLASSES
-        """Where the logs ended when the last snapshot was taken: what waits and lies before that
-        must be in a slot."""
 
     def slots(self) -> list[int]:
         """Every slot that there is, or should be, rising."""
-        return sorted({*self.files.slots(), *self.sizes})
+        return sorted({*self.files.slots(), *self._book.slot_sizes})
 
     def load(self, slots: Iterable[int]) -> array[int]:
         """What these slots hold: due times and ids in turn, in no order.
@@ -58,11 +52,10 @@ class DelaySlots:
         damaged: dict[int, LoadedSlot] = {}
         for slot in slots:
             loaded = self.files.load(slot)
-            size = self.files.size(slot)
-            if loaded.damage is None and size < self.sizes.get(slot, 0):
-                loaded = loaded._replace(
-                    damage=f"it has {size} bytes and had {self.sizes[slot]}", is_torn=True
-                )
+            size, known = self.files.size(slot), self._book.slot_sizes.get(slot, 0)
+            if loaded.damage is None and size < known:
+                damage = f"it has {size} bytes and had {known}"
+                loaded = loaded._replace(damage=damage, is_torn=True)
             entries.extend(loaded.entries)
             if loaded.damage is not None:
                 damaged[slot] = loaded
@@ -72,10 +65,11 @@ class DelaySlots:
                 entries.extend(found)
         return entries
 
-    def append(self, entries: array[int]) -> None:
-        """Add what still waits to its slots; it is on the disk when this returns.
+    def save(self, entries: array[int], over: int) -> dict[int, int]:
+        """Add what still waits to its slots, and drop slots before `over` of which nothing waits.
 
-        What has gone meanwhile, as short delays have, is spared.
+        Returns how many bytes each slot has then, on the disk. What has gone meanwhile, as short
+        delays have, is spared.
 
         Raises:
             DiskError: some may be there. Adding them again does no harm.
@@ -88,19 +82,10 @@ class DelaySlots:
         portions = by_slot(kept)
         self.load(slot for slot in portions if not self.files.is_known(slot))
         self.files.append(portions)
-
-    def drop_before(self, slot: int) -> None:
-        """Remove earlier slots of which no message waits. Raises `DiskError`."""
-        is_pending = self._book.is_pending
-        for each in self.files.slots():
-            if each >= slot:
-                return
-            entries = self.load([each])
-            if not any(is_pending(entries[at]) for at in range(1, len(entries), 2)):
-                self.files.remove(each)
-
-    def measured(self) -> dict[int, int]:
-        """How many bytes each slot has now."""
+        for slot in [each for each in self.files.slots() if each < over]:
+            known = self.load([slot])
+            if not any(is_pending(known[at]) for at in range(1, len(known), 2)):
+                self.files.remove(slot)
         return {slot: self.files.size(slot) for slot in self.files.slots()}
 
     # --- Damage ----------------------------------------------------------------------------------
@@ -136,8 +121,8 @@ class DelaySlots:
         else:
             logger.info("%s: %s", path, detail)
         self.files.rewrite(slot, found)
-        self.sizes = {each: size for each, size in self.sizes.items() if each != slot}
+        self._book.slot_sizes = {**self._book.slot_sizes, slot: self.files.size(slot)}
 
     def _was_saved(self, delayed_id: int) -> bool:
         class_number, offset = split_id(delayed_id)
-        return offset < self.saved_ends[class_number]
+        return offset < self._book.saved_ends[class_number]

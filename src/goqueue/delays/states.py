@@ -63,6 +63,10 @@ class Page:
         if not self.pending and (alike := _ALIKE[state]) == self.states:
             self.states = alike
 
+    def copy(self) -> Page:
+        """The page as it is now."""
+        return Page(self.states[:], self.pending, dict(self.topics))
+
     def encode(self) -> bytes:
         """The page for a snapshot."""
         alike = isinstance(self.states, bytes)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from goqueue.delays.deltas import encode_delta
 from goqueue.delays.entries import CLASSES, decode_place, decode_waiting, make_id, split_id
-from goqueue.model.errors import BatchTooLargeError, DamagedRangeError, DelayError
+from goqueue.model.errors import BatchTooLargeError, DelayError, StorageError
 from goqueue.records import Record, decode_rows, encode
-from goqueue.records.batch import walk
+from goqueue.records.batch import peek, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from goqueue.delays.book import DelayBook
     from goqueue.delays.deltas import Delta
     from goqueue.delays.entries import Waiting
-    from goqueue.partitions.partition import Partition
-    from goqueue.state.log import StateLog
-    from goqueue.storage.region import Chunk
+    from goqueue.state.logs import CoordinatedPartition
+    from goqueue.state.shard import StateShard
 
 BATCH_RECORDS: Final = 100
 BATCH_BYTES: Final = 128 * 1024
@@ -33,7 +31,7 @@ _DENSE: Final = 8
 class DelayStore:
     """Three logs. Appends happen on the event loop; reads may happen in any thread."""
 
-    def __init__(self, partitions: Sequence[Partition]) -> None:
+    def __init__(self, partitions: Sequence[CoordinatedPartition]) -> None:
         self.partitions = tuple(partitions)
 
     def append(self, class_number: int, records: list[Record]) -> int:
@@ -43,15 +41,12 @@ class DelayStore:
             BatchError: one of them is too large.
             DiskError, LogFailedError: nothing was stored.
         """
-        partition = self.partitions[class_number]
         data = bytearray().join(
             batch
             for at in range(0, len(records), BATCH_RECORDS)
             for batch in _batches(records[at : at + BATCH_RECORDS])
         )
-        appended = partition.log.append(data, partition.leader_epoch, checked=True)
-        partition.flusher.appended()
-        return appended.first_offset
+        return self.partitions[class_number].append(data, peek(data)).first_offset
 
     async def durable(self, ends: Iterable[int | None]) -> None:
         """Return when each log is on the disk up to its given end, if it has one.
@@ -60,8 +55,8 @@ class DelayStore:
             LogFailedError: the disk refused.
         """
         for partition, end in zip(self.partitions, ends, strict=True):
-            while end is not None and partition.log.flushed_offset < end:
-                await partition.flusher.flush()
+            if end is not None:
+                await partition.synced(end)
 
     def ends(self) -> tuple[int, ...]:
         """Where each log ends now."""
@@ -81,7 +76,8 @@ class DelayStore:
 
     def places(self, class_number: int, start: int) -> Iterator[tuple[int, bytes, int]]:
         """Offset, topic id and due time of every message from an offset on; `scan` in a hurry."""
-        for chunk in self._chunks(class_number, start):
+        partition = self.partitions[class_number]
+        for chunk in partition.chunks(start, partition.report_damage):
             for position, info in walk(chunk.data):
                 if info.last_offset < start:
                     continue
@@ -93,7 +89,8 @@ class DelayStore:
         self, class_number: int, start: int, end: int | None = None
     ) -> Iterator[tuple[Record, Waiting]]:
         """Every message of a class from one offset up to another, or to the end of the log."""
-        for chunk in self._chunks(class_number, start):
+        partition = self.partitions[class_number]
+        for chunk in partition.chunks(start, partition.report_damage):
             for position, info in walk(chunk.data):
                 if end is not None and info.base_offset >= end:
                     return
@@ -102,12 +99,6 @@ class DelayStore:
                 for record in decode_rows(chunk.data, position, check_crc=False):
                     if record.offset >= start and (end is None or record.offset < end):
                         yield record, decode_waiting(record.headers)
-
-    def _chunks(self, class_number: int, start: int) -> Iterator[Chunk]:
-        """The log of a class from an offset on; damage is reported and left out."""
-        partition = self.partitions[class_number]
-        on_damage = partial(partition.damage.damaged, partition.id)
-        return partition.log.chunks(start, on_damage=on_damage)
 
 
 def _batches(records: list[Record]) -> Iterator[bytearray]:
@@ -125,51 +116,68 @@ def _batches(records: list[Record]) -> Iterator[bytearray]:
     yield from _batches(records[middle:])
 
 
-def _read(partition: Partition, offsets: list[int]) -> Iterator[Record]:
-    log, at = partition.log, 0
+def _read(partition: CoordinatedPartition, offsets: list[int]) -> Iterator[Record]:
+    at = 0
     while at < len(offsets):
         further = min(at + BATCH_RECORDS, len(offsets) - 1)
         dense = offsets[further] - offsets[at] < _DENSE * (further - at)
-        try:
-            region = log.read(offsets[at], _READ_BYTES if dense else 1)
-            if region is None:
-                return
-            data = region.load().data
-        except DamagedRangeError as damage:
-            partition.damage.damaged(partition.id, damage)
-            at = bisect_right(offsets, damage.resume_at - 1, at)
-            continue
+        size_bytes = _READ_BYTES if dense else 1
+        chunk = next(partition.chunks(offsets[at], partition.report_damage, size_bytes), None)
+        if chunk is None:
+            return
         before = at
-        for position, info in walk(data):
+        for position, info in walk(chunk.data):
             following = bisect_right(offsets, info.last_offset, at)
             if following > at:
-                rows = {row.offset: row for row in decode_rows(data, position, check_crc=False)}
+                rows = {
+                    row.offset: row for row in decode_rows(chunk.data, position, check_crc=False)
+                }
                 yield from (rows[each] for each in offsets[at:following] if each in rows)
                 at = following
             if at == len(offsets):
                 return
         if at == before:
-            raise DelayError(f"nothing was found at offset {offsets[at]} of {log.folder}")
+            raise DelayError(f"nothing was found at offset {offsets[at]} of {partition.name}")
 
 
 class DelayLedger:
-    """What became of delayed messages: stored first, then true."""
+    """What became of delayed messages: stored first, then true.
 
-    def __init__(self, log: StateLog, book: DelayBook) -> None:
-        self.log = log
+    It belongs to one replay of the log. Whoever still holds it after another one is refused.
+    """
+
+    def __init__(self, state: StateShard, book: DelayBook) -> None:
+        self.state = state
         self.book = book
+        self._generation = state.generation
 
     def change(self, *deltas: Delta) -> int:
         """Store changes, all or none, then apply them; returns what must be committed to tell.
 
         Raises:
-            DiskError, LogFailedError: nothing has changed.
+            DelaysUnavailableError: nothing has changed.
         """
-        end_offset = self.log.append([encode_delta(delta) for delta in deltas])
+        self.check()
+        try:
+            end_offset = self.state.append([encode_delta(delta) for delta in deltas])
+        except StorageError as error:
+            raise self.state.failed(error) from error
         for delta in deltas:
             self.book.apply(delta)
         return end_offset
 
-    async def durable(self, end_offset: int) -> None:
-        """Return when changes are on the disk. Raises `LogFailedError` when it refused."""
-        await self.log.partition.committed(end_offset)
+    async def committed(self, end_offset: int) -> None:
+        """Return when changes are committed.
+
+        Raises:
+            DelaysUnavailableError: they are not, or the log was replayed since: what is built from
+                it knows what became of them.
+        """
+        await self.state.committed(end_offset)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `DelaysUnavailableError` when the log was replayed since, or refuses changes."""
+        if self._generation != self.state.generation:
+            raise self.state.refusal()
+        self.state.check()

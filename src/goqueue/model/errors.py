@@ -95,6 +95,12 @@ class DelayDisabledError(DelayError):
     """The topic does not take delayed messages."""
 
 
+class DelaysUnavailableError(DelayError):
+    """Delayed messages are being loaded, or their state could not be stored; try again."""
+
+    retriable = True
+
+
 class TooManyDelayedError(DelayError):
     """The topic has as many delayed messages waiting as the settings allow."""
 

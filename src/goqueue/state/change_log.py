@@ -15,13 +15,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import StorageError
 from goqueue.runtime.tasks import in_thread
 from goqueue.state.log import BEGIN, END, StateLog
 from goqueue.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.state.log import StateEntry
@@ -38,10 +38,37 @@ class ChangeLog(StateLog):
     """The changes of one coordinator."""
 
     _snapshot_size = 0
+    others_synced: Callable[[], Awaitable[None]] | None = None
+    """Returns when everything in other logs that a snapshot may speak of is on the disk."""
 
-    def slices(self, end: int | None = None) -> Iterator[Sequence[StateEntry]]:
-        """As every log; what lies behind the end of the last snapshot counts for the next."""
-        for entries in super().slices(end):
+    def slices(
+        self, end: int | None = None, passed_over: int = 0
+    ) -> Iterator[Sequence[StateEntry]]:
+        """As every log, from the newest snapshot on of which nothing is damaged, if there is one.
+
+        What lies behind the end of the last one counts for the next.
+        """
+        following = self._counted(super().slices(end, passed_over))
+        beginning: list[Sequence[StateEntry]] = []
+        for entries in following:
+            beginning.append(entries)
+            if beginning[0][0][0] != BEGIN or any(key == END for key, _ in entries):
+                break
+        if self.lost_count and self._can_begin_earlier(passed_over):
+            yield from self.slices(end, passed_over + 1)
+        else:
+            yield from beginning
+            yield from following
+
+    def _can_begin_earlier(self, passed_over: int) -> bool:
+        """Whether the log holds everything without the snapshot that a replay begins with."""
+        log_end, load = self.partition.log_end, self._snapshots.load
+        is_there = load(log_end, passed_over) is not None
+        is_whole = self.partition.log_start == 0
+        return is_there and (is_whole or load(log_end, passed_over + 1) is not None)
+
+    def _counted(self, slices: Iterator[Sequence[StateEntry]]) -> Iterator[Sequence[StateEntry]]:
+        for entries in slices:
             if any(key == END for key, _ in entries):
                 self._snapshot_size, self.bytes_since_snapshot = self.bytes_since_snapshot, 0
                 self._records_since_snapshot = 0
@@ -58,28 +85,39 @@ class ChangeLog(StateLog):
         has_grown = self.bytes_since_snapshot >= _GROWTH * self._snapshot_size
         return has_grown and super().snapshot_is_due
 
-    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> None:
+    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> bool:
         """Write the whole state into the log, some of it at a time, and trim what lies before.
 
-        Each entry must be true when it is drawn: what is drawn is appended before anything else.
+        Each entry must be true when it is drawn, or when the first of all is: whoever replays it
+        knows which. What is drawn is appended before anything else.
+
+        Raises:
+            GoQueueError: the disk refuses, or the state is gone; what was complete before counts.
         """
         if self.is_empty:
-            return
+            return False
         started_s = self._begin_snapshot()
-        try:
-            begins_at = self._append([(BEGIN, b"")])[0] - 1
-            size_bytes = await self._append_slices(entries)
-            await self.partition.synced(self._append([(END, b"")])[0])
-            complete = Snapshot(self._kind, begins_at - 1, self._clock.now_ms(), ())
-            await in_thread(executor, partial(self._snapshots.save, complete))
-        except GoQueueError as error:
-            _log.warning(
-                "%s: no snapshot, the log holds everything: %s", self.partition.name, error
-            )
-            return
+        begins_at = self._append([(BEGIN, b"")])[0] - 1
+        size_bytes = await self._append_slices(entries)
+        if self.others_synced is not None:
+            await self.others_synced()
+        await self.partition.synced(self._append([(END, b"")])[0])
+        complete = Snapshot(self._kind, begins_at - 1, self._clock.now_ms(), ())
+        await in_thread(executor, partial(self._snapshots.save, complete))
         self._snapshot_size = size_bytes
         self._on_saved(self._clock.monotonic_s() - started_s)
-        await self.trim()
+        await self._trim()
+        return True
+
+    async def _trim(self) -> None:
+        """Let go what lies before the oldest snapshot that is kept; only whole segments go."""
+        oldest = self._snapshots.oldest_offset()
+        if oldest is None:
+            return
+        try:
+            await self.partition.trim(oldest + 1)
+        except StorageError as error:
+            _log.warning("%s: not trimmed: %s", self.partition.name, error)
 
     async def _append_slices(self, entries: Iterable[StateEntry]) -> int:
         """Append the entries of a snapshot; returns how many bytes those are."""

@@ -7,20 +7,18 @@ on. So there is one way to make state durable and one way to get it back, whoeve
 from __future__ import annotations
 
 import asyncio
-import logging
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from goqueue.model.errors import DamagedRangeError, StorageError
+from goqueue.model.errors import DamagedRangeError
 from goqueue.records import Record, decode_rows, encode
 from goqueue.records.batch import peek, walk
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.snapshot import Entry, Snapshot, SnapshotFolder, snapshot_due
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.runtime.clock import Clock
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from goqueue.state.partition import StatePartition
     from goqueue.storage.region import Chunk
     from goqueue.storage.snapshot_kinds import SnapshotKind
-
-_log = logging.getLogger(__name__)
 
 _PUT = 0
 SLICE_ENTRIES: Final = 1000
@@ -76,17 +72,19 @@ class StateLog:
 
     # --- Replaying -------------------------------------------------------------------------------
 
-    def slices(self, end: int | None = None) -> Iterator[Sequence[StateEntry]]:
+    def slices(
+        self, end: int | None = None, passed_over: int = 0
+    ) -> Iterator[Sequence[StateEntry]]:
         """Everything before an offset that counts, oldest first, some entries at a time.
 
-        This may go on in any thread.
+        From the newest snapshot on, of which so many are passed over. This may go on in any thread.
 
         A damaged batch is reported and left out: what was said before and after it still counts,
         and `lost_count` grows where it is met, which is always between two slices.
         """
         self.lost_count = self._records_since_snapshot = self.bytes_since_snapshot = 0
         start = self.partition.log_start
-        snapshot = self._snapshots.load(self.partition.log_end)
+        snapshot = self._snapshots.load(self.partition.log_end, passed_over)
         self.partition.report_damaged_snapshots(self._snapshots.damaged)
         if snapshot is not None:
             entries = iter(snapshot.entries)
@@ -142,52 +140,31 @@ class StateLog:
         since_ms = round((self._clock.monotonic_s() - self._snapshot_at_s) * 1000)
         return snapshot_due(self._records_since_snapshot, since_ms)
 
-    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> None:
-        """Keep the whole state as it is after the last append, if the disk lets us.
+    async def save_snapshot(self, entries: Iterable[StateEntry], executor: Executor) -> bool:
+        """Keep the whole state as it is after the last append; False when there is none yet.
 
         For entries that are newest values: they are drawn in slices, between which they may change.
         A replay goes on where the log ended before the first was drawn, and ends at the same.
+
+        Raises:
+            StorageError: the disk refuses; the log holds everything.
         """
         if self.is_empty:
-            return
-        empty = self._snapshot(())
+            return False
+        started_s = self._begin_snapshot()
+        last_offset, now_ms = self.partition.log_end - 1, self._clock.now_ms()
         kept: list[Entry] = []
         for count, (key, value) in enumerate(entries, 1):
             if value is not None:
                 kept.append(Entry(_PUT, key, value))
             if count % SLICE_ENTRIES == 0:
                 await asyncio.sleep(0)
-        await self._write(replace(empty, entries=tuple(kept)), executor)
-
-    async def save_snapshot_with(
-        self,
-        more: Callable[[], Awaitable[Iterable[tuple[bytes, bytes]]]],
-        entries: Iterable[StateEntry],
-        executor: Executor,
-    ) -> None:
-        """Keep entries that are drawn at once, and those that `more` returns when it is done.
-
-        It brings to the disk what a snapshot may not speak of before; its errors are the caller's.
-        """
-        if not self.is_empty:
-            snapshot = self._snapshot(entries)
-            late = tuple(Entry(_PUT, key, value) for key, value in await more())
-            await self._write(replace(snapshot, entries=snapshot.entries + late), executor)
-
-    async def _write(self, snapshot: Snapshot, executor: Executor) -> None:
-        try:
-            # Everything that it may speak of: a power cut must not leave less in the log.
-            await self.partition.synced(self.partition.log_end)
-        except StorageError as error:
-            _log.warning("%s: no snapshot of what is not stored: %s", self.partition.name, error)
-            return
-        await in_thread(executor, partial(self._save, snapshot))
-
-    def _snapshot(self, entries: Iterable[StateEntry]) -> Snapshot:
-        self._begin_snapshot()
-        now_ms = self._clock.now_ms()
-        kept = tuple(Entry(_PUT, key, value) for key, value in entries if value is not None)
-        return Snapshot(self._kind, self.partition.log_end - 1, now_ms, kept)
+        # Everything that it may speak of: a power cut must not leave less in the log.
+        await self.partition.synced(self.partition.log_end)
+        snapshot = Snapshot(self._kind, last_offset, now_ms, tuple(kept))
+        await in_thread(executor, partial(self._snapshots.save, snapshot))
+        self._on_saved(self._clock.monotonic_s() - started_s)
+        return True
 
     def _begin_snapshot(self) -> float:
         """Count anew, before the attempt; returns the time.
@@ -197,31 +174,6 @@ class StateLog:
         self._records_since_snapshot = self.bytes_since_snapshot = 0
         self._snapshot_at_s = self._clock.monotonic_s()
         return self._snapshot_at_s
-
-    def _save(self, snapshot: Snapshot) -> None:
-        started_s = self._clock.monotonic_s()
-        try:
-            self._snapshots.save(snapshot)
-        except StorageError as error:
-            _log.warning(
-                "%s: no snapshot, the log holds everything: %s", self.partition.name, error
-            )
-        else:
-            self._on_saved(self._clock.monotonic_s() - started_s)
-
-    async def trim(self) -> None:
-        """Let go what only snapshots older than the oldest that is kept would need.
-
-        For logs whose entries are changes rather than newest values: compaction cannot know which
-        of them count. Nothing happens until whole segments can go.
-        """
-        oldest = self._snapshots.oldest_offset()
-        if oldest is None:
-            return
-        try:
-            await self.partition.trim(oldest + 1)
-        except StorageError as error:
-            _log.warning("%s: not trimmed: %s", self.partition.name, error)
 
     @property
     def snapshot_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.state.change_log import ChangeLog
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.region import Chunk
     from goqueue.storage.snapshot_kinds import SnapshotKind
+
+_L = TypeVar("_L", bound=StateLog)
 
 
 class CoordinatedPartition:
@@ -78,9 +80,11 @@ class CoordinatedPartition:
             end_offset
         )
 
-    def chunks(self, start: int, on_damage: Callable[[DamagedRangeError], None]) -> Iterator[Chunk]:
+    def chunks(
+        self, start: int, on_damage: Callable[[DamagedRangeError], None], max_bytes: int = 1 << 20
+    ) -> Iterator[Chunk]:
         """The log from an offset on; damage is told and left out."""
-        return self._partition.log.chunks(start, on_damage=on_damage)
+        return self._partition.log.chunks(start, max_bytes, on_damage)
 
     async def trim(self, offset: int) -> None:
         """Let go the segments that lie wholly before an offset. Raises `StorageError`."""
@@ -108,20 +112,18 @@ class StateLogs:
         self._measures = measures
         self.clock = StateClock(clock)
 
-    def log(
-        self,
-        topic: str,
-        number: int,
-        kind: SnapshotKind,
-        on_saved: Callable[[float], None] | None = None,
-    ) -> StateLog:
+    def partition(self, topic: str, number: int) -> CoordinatedPartition:
+        """A partition of an internal topic, which is there."""
+        return CoordinatedPartition(self._partitions.partition(TopicPartition(topic, number)))
+
+    def log(self, topic: str, number: int, kind: SnapshotKind) -> StateLog:
         """The log in a partition of an internal topic, which is there."""
-        partition = self._partitions.partition(TopicPartition(topic, number))
-        saved = on_saved or partial(self._measures.snapshot_saved, kind.label)
-        return StateLog(CoordinatedPartition(partition), kind, self._disk, self._clock, saved)
+        return self._log(StateLog, topic, number, kind)
 
     def change_log(self, topic: str, number: int, kind: SnapshotKind) -> ChangeLog:
         """The same, of a log of changes."""
-        partition = CoordinatedPartition(self._partitions.partition(TopicPartition(topic, number)))
+        return self._log(ChangeLog, topic, number, kind)
+
+    def _log(self, log: type[_L], topic: str, number: int, kind: SnapshotKind) -> _L:
         saved = partial(self._measures.snapshot_saved, kind.label)
-        return ChangeLog(partition, kind, self._disk, self._clock, saved)
+        return log(self.partition(topic, number), kind, self._disk, self._clock, saved)

@@ -73,8 +73,13 @@ class StatePartition(Protocol):
     async def synced(self, end_offset: int) -> None:
         """Return when it is on the disk, whatever the topic promises. Raises `StorageError`."""
 
-    def chunks(self, start: int, on_damage: Callable[[DamagedRangeError], None]) -> Iterator[Chunk]:
-        """The log from an offset on; damage is told and left out. May run in any thread."""
+    def chunks(
+        self, start: int, on_damage: Callable[[DamagedRangeError], None], max_bytes: int = 1 << 20
+    ) -> Iterator[Chunk]:
+        """The log from an offset on, so much at a time; damage is told and left out.
+
+        May run in any thread.
+        """
 
     async def trim(self, offset: int) -> None:
         """Let go the segments that lie wholly before an offset. Raises `StorageError`."""

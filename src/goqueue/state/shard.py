@@ -24,7 +24,7 @@ from goqueue.model.errors import GoQueueError, StorageError
 from goqueue.runtime.tasks import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from goqueue.state.log import StateEntry, StateLog
@@ -71,11 +71,14 @@ class StateShard:
         executor: Executor,
         refusal: Callable[[], GoQueueError],
         *,
+        complete: Callable[[], Awaitable[None]] | None = None,
         on_active: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep `machine` in `log`; `refusal` makes the error for whoever cannot be served.
 
-        `on_active` is called each time that the state was built and may change again.
+        `complete` does what is left of a replay when every entry was replayed, and the state is not
+        loaded before it returns; `on_active` is called each time that the state was built and may
+        change again.
         """
         self.log = log
         self.status = ShardStatus.CLOSED
@@ -83,10 +86,12 @@ class StateShard:
         """The leader epoch that the shard was opened in; it takes appends in no other."""
         self.replayed_slices = 0
         """Since the shard was made. The event loop turns after each."""
-        self._loads = 0
+        self.generation = 0
+        """Counts replays: what was decided on the state of an earlier one must not be stored."""
+        self._complete = complete
         self._machine = machine
         self._executor = executor
-        self._refusal = refusal
+        self.refusal = refusal
         self._on_active = on_active
         self._loading: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -137,7 +142,7 @@ class StateShard:
         if self._saving is not None:
             await self._saving
         if self.is_active and self.log.records_since_snapshot:
-            await self._save()
+            await self.take_snapshot()
 
     # --- Loading ---------------------------------------------------------------------------------
 
@@ -164,7 +169,7 @@ class StateShard:
         """Raise the refusal, unless the shard may act."""
         if not self.is_active:
             self.look()
-            raise self._refusal()
+            raise self.refusal()
 
     def look(self) -> None:
         """Build the state again when the log has failed, and once more when it takes appends."""
@@ -182,7 +187,7 @@ class StateShard:
         self.look()
 
     def _load(self, end: int | None = None) -> None:
-        self._loads += 1
+        self.generation += 1
         self.status = ShardStatus.LOADING
         self._loading = asyncio.get_running_loop().create_task(self._replay(end))
 
@@ -195,12 +200,14 @@ class StateShard:
             self._machine.begin()
             if not self.log.is_empty:
                 await self._replay_slices(end)
+            if self._complete is not None:
+                await self._complete()
             self._machine.loaded(self.log.lost_count)
         finally:
             self._loading = None
         refused, self._refused = self._refused, []
         for send in refused:
-            send(self._refusal())
+            send(self.refusal())
         if self.log.partition.failure is not None:
             self.look()  # the state is what the log says; to change it must wait
             return
@@ -233,7 +240,7 @@ class StateShard:
             self._load(None if partition.failure is None else partition.high_watermark)
         if send is not None:
             self._refused.append(send)
-        return self._refusal()
+        return self.refusal()
 
     async def rebuilt(self) -> None:
         """Return when no replay is under way: the state is what the log says."""
@@ -257,7 +264,7 @@ class StateShard:
             GoQueueError: the refusal; the shard may not act.
         """
         if self.status is not ShardStatus.ACTIVE or self.log.partition.leader_epoch != self.epoch:
-            raise self._refusal()
+            raise self.refusal()
         return self.log.append(entries)
 
     async def committed(self, end_offset: int) -> None:
@@ -311,16 +318,28 @@ class StateShard:
 
     async def _save(self) -> None:
         try:
-            await self.log.save_snapshot(self._dump(), self._executor)
-        except GoQueueError as error:
-            _log.warning("%s: no snapshot: %s", self.log.partition.name, error)
+            await self.take_snapshot()
         finally:
             self._saving = None
 
+    async def take_snapshot(self) -> bool:
+        """Keep a snapshot now, if the disk lets us; one at a time. Says whether there is one."""
+        try:
+            return await self.log.save_snapshot(self._dump(), self._executor)
+        except GoQueueError as error:
+            name = self.log.partition.name
+            _log.warning("%s: no snapshot, the log holds everything: %s", name, error)
+            return False
+
     def _dump(self) -> Iterator[StateEntry]:
         """Everything; raises the refusal once the state is being built anew."""
-        loads = self._loads
+        generation = self.generation
+
+        def check() -> None:
+            if self.status is not ShardStatus.ACTIVE or self.generation != generation:
+                raise self.refusal()
+
         for entry in self._machine.dump():
-            if self.status is not ShardStatus.ACTIVE or self._loads != loads:
-                raise self._refusal()
+            check()
             yield entry
+        check()

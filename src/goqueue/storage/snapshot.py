@@ -158,19 +158,24 @@ class SnapshotFolder:
         """The offset up to which the oldest snapshot that is kept knows the log."""
         return min((found.offset for found in self._found(_NAME)), default=None)
 
-    def load(self, log_end: int) -> Snapshot | None:
-        """The newest snapshot that is whole and does not reach past the end of the log."""
+    def load(self, log_end: int, passed_over: int = 0) -> Snapshot | None:
+        """The newest snapshot that is whole and does not reach past the end of the log.
+
+        Of those, so many are passed over.
+        """
         self.damaged = []
         self._remove(self._found(_UNFINISHED))
         for found in self._found(_NAME):
             snapshot = self._read(found.name)
             if snapshot is None:
                 self.damaged.append(found.name)
-            elif snapshot.last_offset < log_end:
+            elif snapshot.last_offset >= log_end:
+                self._remove([found])
+            elif passed_over:
+                passed_over -= 1
+            else:
                 self.size_bytes = self._disk.size(self._folder / found.name)
                 return snapshot
-            else:
-                self._remove([found])
         return None
 
     def _read(self, name: str) -> Snapshot | None:

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from goqueue.delays.entries import DelayedState
-from goqueue.delays.parts import STATE_TOPIC
+from goqueue.delays.shard import DELAYED_TOPIC, STATE_TOPIC
 from goqueue.metrics import names
 from goqueue.model.delivery import Priority
 from goqueue.model.errors import (
     DelayDisabledError,
     DelayedNotPendingError,
+    DelaysUnavailableError,
     DelayTooLongError,
     DeliveryHeaderError,
     DiskError,
@@ -73,7 +74,7 @@ def play(stage, scenario, **options):
         async with stage.broker(**options) as broker:
             await broker.create_topic("t", 1)
             await scenario(broker)
-            broker.delays._parts.book.check_invariants()
+            broker.delays._shard.parts.book.check_invariants()
 
     asyncio.run(main())
 
@@ -392,13 +393,13 @@ def test_what_waits_for_a_deleted_topic_never_comes_to_another_of_its_name(stage
         await broker.create_topic("other", 1)
         await stage.publish(broker, (b"kept", 1000), topic="other")
         await broker.delete_topic("t")
-        await asyncio.gather(*broker.delays._aside)
+        await asyncio.gather(*broker.delays._shard._aside)
         await broker.create_topic("t", 1)
         if not restarts:
             await second(broker)
 
     async def second(broker):
-        await asyncio.gather(*broker.delays._aside)
+        await asyncio.gather(*broker.delays._shard._aside)
         stats = broker.delays.stats()
         assert (stats.expired, dict(stats.pending_by_topic)) == (2, {"other": 1})
         await stage.later(broker, 2 * DAY_MS)
@@ -443,7 +444,7 @@ def test_a_restart_forgets_nothing_and_repeats_nothing(stage, clean):
                 assert await stage.later(broker, delays[place] - elapsed_ms - 1) == 0
                 assert await stage.later(broker, 1) == 1
                 assert await values(broker) == [b"%d" % ms for ms in delays[: place + 1]]
-                broker.delays._parts.book.check_invariants()
+                broker.delays._shard.parts.book.check_invariants()
 
     asyncio.run(main())
 
@@ -470,11 +471,11 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
             for number in range(6):
                 await stage.publish(broker, (b"%d" % number, 1000 + number * 20_000_000))
                 await broker.delays.deliver_due()
-                await broker.delays._parts.keeper.save()
-            assert len(broker.delays._parts.index.unsaved) == 0
+                await broker.delays._shard.parts.keeper.save()
+            assert len(broker.delays._shard.parts.index.unsaved) == 0
         for number in range(6):
             async with stage.broker(clean=False) as broker:
-                parts = broker.delays._parts
+                parts = broker.delays._shard.parts
                 assert len(parts.index.unsaved) == 0
                 due_ms = START_MS + 1000 + number * 20_000_000
                 assert await stage.later(broker, due_ms - stage.clock.now_ms() - 1) == 0
@@ -483,7 +484,7 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
         async with stage.broker() as broker:
             assert await values(broker) == [b"%d" % number for number in range(6)]
             stage.clock.advance(20_000_000)
-            await broker.delays._parts.keeper.save()
+            await broker.delays._shard.parts.keeper.save()
         assert list((stage.folder / "delay-slots").iterdir()) == []
 
     asyncio.run(main())
@@ -491,8 +492,8 @@ def test_snapshots_and_slots_carry_what_the_logs_need_not(stage):
 
 def test_the_logs_of_what_has_gone_are_trimmed(stage):
     async def scenario(broker):
-        parts = broker.delays._parts
-        partition = parts.store.partitions[0]
+        parts = broker.delays._shard.parts
+        partition = broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0))
         partition.log.configure(partition.log.config.__class__(segment_bytes=20_000))
         await broker.delays.deliver_due()
         for _ in range(30):
@@ -661,7 +662,7 @@ def test_a_delayed_message_is_acknowledged_when_it_is_as_safe_as_its_topic_promi
         async with stage.broker(disk=disk, clean=False) as broker:
             await broker.create_topic("t", 1, {"goqueue.fsync": policy})
             await stage.publish(broker, (b"v", 100))
-            log = broker.delays._parts.store.partitions[0].log
+            log = broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0)).log
             assert (log.flushed_offset == 1) == (policy == "always")
 
     asyncio.run(main())
@@ -677,8 +678,10 @@ def test_a_log_of_changes_that_refuses_makes_messages_late_and_loses_none(stage)
             state = broker.partitions.partition(TopicPartition(STATE_TOPIC, 0))
             state.log._fail(DiskError("no"))
             assert await stage.later(broker, 100) == 0
-            with pytest.raises(Exception, match="refuses appends"):
+            with pytest.raises(DelaysUnavailableError):
                 await broker.delays.cancel("t", 0, 4)
+            (refused,) = await stage.publish(broker, (b"c", 100))
+            assert isinstance(refused.error, DelaysUnavailableError)
             await state.recover()
             assert await stage.later(broker, 1000) == 1
             assert await stage.later(broker, 1000) == 1

@@ -6,18 +6,22 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Partition
 from goqueue.partitions.partition_log import open_partition_log
-from goqueue.state.log import StateLog
+from goqueue.records import walk
+from goqueue.state.change_log import ChangeLog
+from goqueue.state.log import BEGIN, END, StateLog
 from goqueue.state.logs import CoordinatedPartition
 from goqueue.storage.config import Fsync, LogConfig
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from goqueue.storage.snapshot_kinds import SnapshotKind
+from support.bad_bits import CHECKSUM_AT, flip
 from support.clocks import ManualClock
 from support.disks import HastyDisk
 
@@ -28,7 +32,8 @@ _folders = count()
 class Store:
     """A state log in a folder, opened and left in every way there is."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, log_type=StateLog):
+        self.log_type = log_type
         self.folder = folder / str(next(_folders))
         self.disk, self.clock = HastyDisk(), ManualClock()
         self.pool = ThreadPoolExecutor(1)
@@ -44,7 +49,7 @@ class Store:
         self.partition = Partition(
             TopicPartition("__state", 0), stored, clock=self.clock, executor=self.pool
         )
-        self.log = StateLog(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
+        self.log = self.log_type(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
 
     def replayed(self):
         return [entry for entries in self.log.slices() for entry in entries]
@@ -138,6 +143,75 @@ def test_a_snapshot_is_due_after_enough_changes_or_enough_time_with_some(tmp_pat
         assert not store.log.snapshot_is_due
         store.log.append([(b"%d" % n, b"v") for n in range(RECORDS_BETWEEN)])
         assert store.log.snapshot_is_due
+        store.pool.shutdown()
+
+    asyncio.run(scenario())
+
+
+# --- Logs of changes -----------------------------------------------------------------------------
+
+
+async def write_changes(store, batches):
+    """Numbers, a batch each; a snapshot of all so far behind some. Returns the offsets of those."""
+    begins = []
+    for number in range(batches):
+        store.log.append([(b"n", b"%d" % number)])
+        if number % 3 == 2:
+            begins.append(store.partition.log_end)
+            known = range(number + 1)
+            await store.save([(b"all", b" ".join(b"%d" % each for each in known))])
+    return begins
+
+
+def numbers(entries):
+    """What the entries of `write_changes` say."""
+    found = []
+    for key, value in entries:
+        if key == b"all":
+            found = [int(each) for each in value.split()]
+        elif key == b"n":
+            found.append(int(value))
+    return found
+
+
+def test_a_snapshot_of_changes_is_in_the_log_and_spares_what_lies_before(tmp_path):
+    async def scenario():
+        store = Store(tmp_path, ChangeLog)
+        await write_changes(store, 10)
+        store.open()
+        replayed = store.replayed()
+        assert [key for key, _ in replayed] == [BEGIN, b"all", END, b"n"]
+        assert numbers(replayed) == list(range(10))
+        store.pool.shutdown()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("harmed", range(3), ids=["begin", "entries", "end"])
+def test_a_damaged_snapshot_of_changes_is_passed_over_for_the_one_before(tmp_path, harmed):
+    async def scenario():
+        store = Store(tmp_path, ChangeLog)
+        *_, newest = await write_changes(store, 9)
+        await store.partition.close()
+        for path in store.folder.glob("*.log"):
+            for position, info in walk(path.read_bytes()):
+                if info.base_offset == newest + harmed:
+                    flip(path, position + CHECKSUM_AT)
+        store.open()
+        assert numbers(store.replayed()) == list(range(9))
+        assert store.log.lost_count == 1
+        store.pool.shutdown()
+
+    asyncio.run(scenario())
+
+
+def test_an_unfinished_snapshot_of_changes_does_not_count(tmp_path):
+    async def scenario():
+        store = Store(tmp_path, ChangeLog)
+        await write_changes(store, 4)
+        store.log.append([(BEGIN, b"")])
+        store.open()
+        assert numbers(store.replayed()) == list(range(4))
         store.pool.shutdown()
 
     asyncio.run(scenario())

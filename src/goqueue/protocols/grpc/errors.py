@@ -82,6 +82,7 @@ GRPC_CODES: Final[Mapping[type[GoQueueError], Told]] = {
     # delayed messages and receipts
     model.DelayError: Told(StatusCode.INVALID_ARGUMENT, 307),
     model.DelayDisabledError: Told(StatusCode.FAILED_PRECONDITION, 307),
+    model.DelaysUnavailableError: Told(StatusCode.UNAVAILABLE, 502, _RECOVERY_MS),
     model.TooManyDelayedError: Told(StatusCode.RESOURCE_EXHAUSTED, 307),
     model.UnknownDelayedError: Told(StatusCode.NOT_FOUND, 307),
     model.DelayedNotPendingError: Told(StatusCode.FAILED_PRECONDITION, 307),

@@ -89,6 +89,7 @@ KAFKA_CODES: Final[dict[type[GoQueueError], ErrorCode]] = {
     model.PriorityError: ErrorCode.invalid_record,
     model.DeliveryHeaderError: ErrorCode.invalid_record,
     model.DelayError: ErrorCode.invalid_record,
+    model.DelaysUnavailableError: ErrorCode.request_timed_out,
     model.TooManyDelayedError: ErrorCode.throttling_quota_exceeded,
     # queue groups
     model.ReceiptError: ErrorCode.invalid_record_state,

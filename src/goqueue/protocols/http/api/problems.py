@@ -88,6 +88,7 @@ PROBLEMS: Final[dict[type[GoQueueError], Kind]] = {
     model.DelayError: Kind(400, "delay_refused", "deliver_at"),
     model.DelayTooLongError: Kind(400, "delay_too_long", "deliver_at"),
     model.DelayDisabledError: Kind(409, "delay_disabled", "deliver_at"),
+    model.DelaysUnavailableError: Kind(503, "delays_unavailable"),
     model.TooManyDelayedError: Kind(429, "too_many_delayed", "deliver_at"),
     model.UnknownDelayedError: Kind(404, "unknown_delayed", "offset"),
     model.DelayedNotPendingError: Kind(409, "delayed_not_pending", "offset"),

@@ -1,4 +1,4 @@
-"""What a start finds out about delayed messages: who waits, since when, and who was on the way."""
+"""What the logs say about delayed messages: who waits, since when, and who was on the way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from goqueue.delays.book import SNAPSHOT, DelayBook, slot_sizes
+from goqueue.delays.book import SNAPSHOT, DelayBook
 from goqueue.delays.deltas import Cut, Ended, Intent, Released, decode_delta, without_lost
 from goqueue.delays.entries import CLASSES, make_id, split_id
 from goqueue.model.errors import CorruptDelayStateError, TopicError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.state.log import BEGIN, END
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from goqueue.delays.deltas import Delta
     from goqueue.delays.entries import Waiting
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.delays.store import DelayStore
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.partitions import Partitions
+    from goqueue.state.log import StateEntry
     from goqueue.topics.catalogue import Topics
 
 logger = logging.getLogger(__name__)
@@ -33,31 +35,56 @@ LOOK_BACK: Final = 20_000
 a producer whose batch was not stored whole sends it again soon, or never."""
 
 
+class DelayReplay:
+    """The entries of the log of changes, as they are read."""
+
+    def __init__(self) -> None:
+        self.snapshot: list[tuple[bytes, bytes]] = []
+        """The newest that is whole. It says what was true where it begins."""
+        self.changes: list[tuple[bytes, bytes]] = []
+        """Stored since then."""
+        self._unfinished: list[tuple[bytes, bytes]] | None = None
+        self._begins_at = self._lost_before = 0
+
+    def take(self, entries: Sequence[StateEntry], lost_count: int) -> None:
+        """Go on reading; so many entries before these are damaged."""
+        for key, value in entries:
+            if key == BEGIN:
+                self._unfinished, self._begins_at = [], len(self.changes)
+                self._lost_before = lost_count
+            elif key == END:
+                if self._unfinished is not None and lost_count == self._lost_before:
+                    self.snapshot, self.changes = self._unfinished, self.changes[self._begins_at :]
+                self._unfinished = None
+            elif value is None:
+                continue
+            elif not key.startswith(SNAPSHOT):
+                self.changes.append((key, value))
+            elif self._unfinished is not None:
+                self._unfinished.append((key, value))
+            elif not self.changes and not lost_count:  # from a file of an earlier version
+                self.snapshot.append((key, value))
+
+
 @dataclass(slots=True)
 class Recovered:
     """What the logs say."""
 
     book: DelayBook = field(default_factory=DelayBook)
     unsaved: array[int] = field(default_factory=lambda: array("q"))
-    """Due times and ids in turn of messages that came after the last snapshot."""
+    """Due times and ids in turn of messages that are in no slot file yet."""
     again: list[int] = field(default_factory=list)
     """Messages that wait again; when they were due may be in no slot file."""
     cuts: list[Cut] = field(default_factory=list)
     """To be stored before anything new comes."""
-    saved_ends: tuple[int, ...] = (0,) * CLASSES
-    """Where the logs ended at the last snapshot."""
-    slot_sizes: dict[int, int] = field(default_factory=dict)
-    """How many bytes each slot had then."""
 
 
-def recover(store: DelayStore, entries: Iterable[tuple[bytes, bytes | None]]) -> Recovered:
-    """Build everything from the logs: first the messages, then what became of them."""
+def recover(store: DelayStore, replay: DelayReplay) -> Recovered:
+    """Build everything from the logs: first the messages, then what became of them. Reads."""
     found = Recovered()
     book = found.book
-    snapshot, deltas = _split(entries)
-    book.load(snapshot)
-    found.slot_sizes = slot_sizes(snapshot)
-    found.saved_ends = tuple(states.end for states in book.classes)
+    book.load(replay.snapshot)
+    deltas = list(_decoded(replay.changes))
     for class_number in range(CLASSES):
         _add_messages(store, class_number, found)
     found.cuts = _cuts(book, deltas)
@@ -71,22 +98,12 @@ def recover(store: DelayStore, entries: Iterable[tuple[bytes, bytes | None]]) ->
     return found
 
 
-def _split(
-    entries: Iterable[tuple[bytes, bytes | None]],
-) -> tuple[list[tuple[bytes, bytes]], list[Delta]]:
-    snapshot: list[tuple[bytes, bytes]] = []
-    deltas: list[Delta] = []
-    for key, value in entries:
-        if value is None:
-            continue
-        if key.startswith(SNAPSHOT):
-            snapshot.append((key, value))
-            continue
+def _decoded(changes: Iterable[tuple[bytes, bytes]]) -> Iterator[Delta]:
+    for key, value in changes:
         try:
-            deltas.append(decode_delta(key, value))
+            yield decode_delta(key, value)
         except CorruptDelayStateError:
             logger.exception("a change of delayed messages is left out")
-    return snapshot, deltas
 
 
 def _with_lost_releases(book: DelayBook, deltas: Iterable[Delta]) -> Iterator[Delta]:
@@ -110,20 +127,24 @@ def _sequence_of(intent: Intent) -> tuple[bytes, int, int]:
 
 
 def _add_messages(store: DelayStore, class_number: int, found: Recovered) -> None:
-    """The messages behind the snapshot, in runs of one topic."""
-    start = max(found.book.classes[class_number].end, store.partitions[class_number].log_start)
+    """The messages that the snapshot does not know, in runs of one topic, and when they are due."""
+    book, log_start = found.book, store.partitions[class_number].log_start
+    start = max(book.classes[class_number].end, log_start)
     first, count, topic_id = start, 0, b""
     unsaved = found.unsaved
-    for offset, its_topic_id, due_ms in store.places(class_number, start):
-        if its_topic_id != topic_id or offset != first + count:
-            if count:
-                found.book.add(class_number, first, count, topic_id)
-            first, count, topic_id = offset, 0, its_topic_id
-        count += 1
+    since = max(book.saved_ends[class_number], log_start)
+    for offset, its_topic_id, due_ms in store.places(class_number, min(since, start)):
         unsaved.append(due_ms)
         unsaved.append(make_id(class_number, offset))
+        if offset < start:
+            continue
+        if its_topic_id != topic_id or offset != first + count:
+            if count:
+                book.add(class_number, first, count, topic_id)
+            first, count, topic_id = offset, 0, its_topic_id
+        count += 1
     if count:
-        found.book.add(class_number, first, count, topic_id)
+        book.add(class_number, first, count, topic_id)
 
 
 def _cuts(book: DelayBook, deltas: list[Delta]) -> list[Cut]:
