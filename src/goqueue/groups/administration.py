@@ -21,56 +21,22 @@ from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupError, GroupNotFoundError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from goqueue.groups.describe import (
         ClassicDescription,
         ConsumerDescription,
         GroupListing,
     )
-    from goqueue.groups.effects import Entry, Token
-    from goqueue.groups.member_memory import MemberMemory
-    from goqueue.groups.offsets import CommittedOffset
+    from goqueue.groups.effects import Token
+    from goqueue.groups.encoding import CommittedOffset
     from goqueue.groups.registry import Slot
-    from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import GroupStats
     from goqueue.model.topic_partition import TopicPartition
 
 
-class GroupAdministration:
+class GroupAdministration(GroupRegistry):
     """Reads raise `GroupError`; changes answer a token like every other event."""
-
-    def __init__(
-        self,
-        settings: GroupSettings,
-        memory: MemberMemory,
-        settings_of: Callable[[str], GroupSettings] | None = None,
-    ) -> None:
-        self.settings = settings
-        self._registry = GroupRegistry(settings, memory, settings_of)
-        self._slots = self._registry.slots
-
-    def follow_settings(self, group_id: str) -> None:
-        """Let a group follow its changed settings from its next event on."""
-        self._registry.follow_settings(group_id)
-
-    # --- Loading and dumping -------------------------------------------------------------------
-
-    def load(self, entries: Iterable[Entry]) -> None:
-        """Replay a snapshot or a log, in order; several calls go on where the last one ended.
-
-        Raises:
-            StorageError: an entry cannot be read; its message names the key.
-        """
-        self._registry.load(entries)
-
-    def dump(self) -> Iterator[Entry]:
-        """All groups as the entries that would load them: the content of a snapshot."""
-        return self._registry.dump()
-
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` where some group contradicts itself."""
-        self._registry.check_invariants()
 
     # --- Reads ---------------------------------------------------------------------------------
 
@@ -82,7 +48,7 @@ class GroupAdministration:
         wanted_types = {each.lower() for each in types}
         return [
             line
-            for line in (list_group(slot.core) for slot in self._slots.values())
+            for line in (list_group(slot.core) for slot in self.slots.values())
             if (not wanted_states or line.state.lower() in wanted_states)
             and (not wanted_types or line.group_type.value in wanted_types)
         ]
@@ -112,11 +78,6 @@ class GroupAdministration:
         """The counters of one group, or `GroupNotFoundError`."""
         return self._slot(group_id).core.stats
 
-    @property
-    def stats(self) -> GroupStats:
-        """The counters of all groups together, also of those that are gone."""
-        return self._registry.stats
-
     def fetch_offsets(
         self,
         group_id: str,
@@ -131,7 +92,7 @@ class GroupAdministration:
         Raises:
             GroupError: a member asks with an epoch that is not its own.
         """
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is None:
             return dict.fromkeys(partitions or ())
         if not isinstance(slot.core, ClassicGroup):
@@ -141,17 +102,17 @@ class GroupAdministration:
 
     def reading(self, group_id: str) -> Reading:
         """What the members of a group read; nothing of a group that is not there."""
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is None:
             return Reading()
         return reading_of(slot.core)
 
     def knows(self, group_id: str) -> bool:
         """Whether there is such a group."""
-        return group_id in self._slots
+        return group_id in self.slots
 
     def _slot(self, group_id: str) -> Slot:
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is None:
             raise GroupNotFoundError(f"there is no group {group_id!r}")
         return slot
@@ -166,7 +127,7 @@ class GroupAdministration:
             error: GroupError | None = None
             try:
                 self._slot(group_id).core.check_delete()
-                self._registry.discard(group_id, now_ms, out)
+                self.discard(group_id, now_ms, out)
             except GroupError as refusal:
                 error = refusal
             outcomes.append((group_id, error))
@@ -201,17 +162,17 @@ class GroupAdministration:
         """Topics are gone, and so is how far they were read."""
         out = Effects()
         names = list(topics)
-        for slot in self._slots.values():
+        for slot in self.slots.values():
             for topic in names:
                 slot.offsets.delete_topic(topic, out)
         return out
 
     def expire_offsets(self, now_ms: int, out: Effects) -> None:
         """Forget offsets that are too old, and groups that nothing is left of."""
-        for group_id, slot in list(self._slots.items()):
+        for group_id, slot in list(self.slots.items()):
             slot.offsets.expire(now_ms, slot.core.expires_from, out)
             if slot.is_useless:
-                self._registry.discard(group_id, now_ms, out)
+                self.discard(group_id, now_ms, out)
 
     # --- The one place where refusals become replies -------------------------------------------
 
@@ -231,13 +192,13 @@ class GroupAdministration:
 
     def _tidy(self, group_id: str) -> None:
         """Note the next deadline, and let go of a group that an event made for nothing."""
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is None:
             return
         is_classic = isinstance(slot.core, ClassicGroup)
         if slot.is_useless and is_classic and next(slot.core.dump(), None) is None:
-            del self._slots[group_id]
-        self._registry.touch(group_id)
+            del self.slots[group_id]
+        self.touch(group_id)
 
 
 def _offset(

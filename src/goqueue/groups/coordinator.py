@@ -8,8 +8,9 @@ Unix epoch that never go back (the wall clock of the start plus monotonic time s
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from goqueue.groups.administration import GroupAdministration
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.consumer.checks import check_heartbeat
 from goqueue.groups.consumer.group import ConsumerGroup
@@ -17,7 +18,7 @@ from goqueue.groups.effects import Effects
 from goqueue.groups.member_memory import MemberMemory
 from goqueue.groups.messages import JOINING_EPOCH, NO_GENERATION, PartitionOutcomes
 from goqueue.groups.migration import downgrade, hand_over, may_downgrade, upgrade
-from goqueue.groups.streams.coordination import StreamsCoordination
+from goqueue.groups.streams.checks import check_streams_heartbeat
 from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import (
     CoordinatorUnavailableError,
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
         HeartbeatRequest,
         JoinRequest,
         LeaveRequest,
+        MemberHeartbeat,
         OffsetToCommit,
+        StreamsHeartbeat,
         SyncRequest,
     )
     from goqueue.groups.registry import Slot
@@ -51,11 +54,8 @@ if TYPE_CHECKING:
     from goqueue.groups.topics import TopicCatalogue
 
 
-class GroupCoordinator(StreamsCoordination):
-    """Members and commits.
-
-    `StreamsCoordination` has the members of Streams groups, `GroupAdministration` what
-    administrators use.
+class GroupCoordinator(GroupAdministration):
+    """Members and commits; `GroupAdministration` has what administrators use.
 
     Every method that takes a token answers it exactly once: in the effects it returns, or in those
     of a later event.
@@ -90,7 +90,7 @@ class GroupCoordinator(StreamsCoordination):
         out: Effects,
     ) -> None:
         self._check_join(request)
-        slot = self._slots.get(request.group_id)
+        slot = self.slots.get(request.group_id)
         if slot is not None and isinstance(slot.core, ConsumerGroup) and not slot.core.is_empty:
             slot.core.join(request, self._new_uuid, token, now_ms, out, catalogue=catalogue)
             self._downgrade_if_due(request.group_id, now_ms, out)
@@ -99,7 +99,7 @@ class GroupCoordinator(StreamsCoordination):
             try:
                 slot.core.join(request, self._new_uuid, token, now_ms, out)
             finally:
-                self._registry.touch(request.group_id)
+                self.touch(request.group_id)
             return
         # A group that is not there yet: it comes to be only if the member gets in.
         effects = Effects()
@@ -108,9 +108,8 @@ class GroupCoordinator(StreamsCoordination):
             core.join(request, self._new_uuid, token, now_ms, effects)
         except MemberIdRequiredError as error:
             effects.reply(token, error)
-        self._registry.install(core)
-        out.persist += effects.persist
-        out.replies += effects.replies
+        self.install(core)
+        out.add(effects)
 
     def _check_join(self, request: JoinRequest) -> None:
         self._check_group_id(request.group_id)
@@ -120,7 +119,7 @@ class GroupCoordinator(StreamsCoordination):
                 f"the session timeout is {request.session_timeout_ms} ms; {low} to {high} ms are "
                 "allowed (group.min.session.timeout.ms, group.max.session.timeout.ms)"
             )
-        self._registry.check_join(request)
+        self.check_join_memory(request)
 
     def _new_classic(self, request: JoinRequest, slot: Slot | None, out: Effects) -> ClassicGroup:
         if slot is not None and isinstance(slot.core, StreamsGroup) and not slot.core.is_empty:
@@ -133,15 +132,15 @@ class GroupCoordinator(StreamsCoordination):
             return ClassicGroup.in_place_of(slot.core, out)
         if request.member_id:
             raise self._unknown_member(request.group_id, request.member_id)
-        self._registry.check_room(request.group_id)
-        return self._registry.fresh_classic(request.group_id)
+        self.check_room(request.group_id)
+        return self.fresh(ClassicGroup, request.group_id)
 
     def sync(self, request: SyncRequest, token: Token, now_ms: int) -> Effects:
         """SyncGroup: answered when the leader's assignment is durable."""
 
         def event(out: Effects) -> None:
-            core = self._core(request.group_id, request.member_id)
-            self._registry.check_assignments(core, request)
+            core = self._classic_core(request.group_id, request.member_id)
+            self.check_assignment_memory(core, request)
             core.sync(request, token, now_ms, out)
 
         return self._answer(token, event, request.group_id)
@@ -150,7 +149,7 @@ class GroupCoordinator(StreamsCoordination):
         """Heartbeat: answered at once."""
 
         def event(out: Effects) -> None:
-            core = self._core(request.group_id, request.member_id)
+            core = self._classic_core(request.group_id, request.member_id)
             if isinstance(core, ClassicGroup):
                 core.heartbeat(request, token, now_ms, out)
             else:
@@ -169,12 +168,18 @@ class GroupCoordinator(StreamsCoordination):
 
     def _core(self, group_id: str, member_id: str) -> Group:
         self._check_group_id(group_id)
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is None:
             raise self._unknown_member(group_id, member_id)
         return slot.core
 
-    # --- The KIP-848 protocol ------------------------------------------------------------------
+    def _classic_core(self, group_id: str, member_id: str) -> ClassicGroup | ConsumerGroup:
+        core = self._core(group_id, member_id)
+        if isinstance(core, StreamsGroup):
+            raise core.no_classic_member(member_id)
+        return core
+
+    # --- Members that the broker leads to a target ----------------------------------------------
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeat, catalogue: TopicCatalogue, token: Token, now_ms: int
@@ -183,41 +188,69 @@ class GroupCoordinator(StreamsCoordination):
 
         def event(out: Effects) -> None:
             check_heartbeat(request)
-            self._registry.check_heartbeat(request)
-            # A group that cannot take the member in stays as it was, with whoever waits in it.
-            effects = Effects()
-            core = self._consumer(request, catalogue, now_ms, effects)
-            core.heartbeat(request, catalogue, token, now_ms, effects)
-            self._registry.install(core)
-            out.persist += effects.persist
-            out.replies += effects.replies
+            self.check_consumer_memory(request)
+            out.add(self._heartbeat(ConsumerGroup, request, catalogue, token, now_ms))
             self._downgrade_if_due(request.group_id, now_ms, out)
 
         return self._answer(token, event, request.group_id)
 
-    def _consumer(
-        self, request: ConsumerHeartbeat, catalogue: TopicCatalogue, now_ms: int, out: Effects
-    ) -> ConsumerGroup:
+    def streams_heartbeat(
+        self, request: StreamsHeartbeat, catalogue: TopicCatalogue, token: Token, now_ms: int
+    ) -> Effects:
+        """StreamsGroupHeartbeat: answered at once."""
+
+        def event(out: Effects) -> None:
+            check_streams_heartbeat(request)
+            self.check_streams_memory(request)
+            out.add(self._heartbeat(StreamsGroup, request, catalogue, token, now_ms))
+
+        return self._answer(token, event, request.group_id)
+
+    def _heartbeat(
+        self,
+        kind: type[ConsumerGroup | StreamsGroup],
+        request: Any,
+        catalogue: TopicCatalogue,
+        token: Token,
+        now_ms: int,
+    ) -> Effects:
+        # A group that cannot take the member in stays as it was, with whoever waits in it.
+        out = Effects()
+        core = self._reconciled(kind, request, catalogue, now_ms, out)
+        core.heartbeat(request, catalogue, token, now_ms, out)
+        self.install(core)
+        return out
+
+    def _reconciled(
+        self,
+        kind: type[ConsumerGroup | StreamsGroup],
+        request: MemberHeartbeat[Any],
+        catalogue: TopicCatalogue,
+        now_ms: int,
+        out: Effects,
+    ) -> ConsumerGroup | StreamsGroup:
         """The group, or one that comes to be if its first member gets in."""
-        slot = self._slots.get(request.group_id)
-        if slot is not None and isinstance(slot.core, ConsumerGroup):
-            return slot.core
-        joins = request.epoch == JOINING_EPOCH
-        if slot is None and joins:
-            self._registry.check_room(request.group_id)
-            return self._registry.fresh_consumer(request.group_id)
-        if slot is not None and joins and not slot.core.roster.members:
-            settings, epoch = slot.core.settings, hand_over(slot.core, out)
-            return ConsumerGroup(request.group_id, settings, slot.core.stats, epoch=epoch)
-        if slot is not None and joins and isinstance(slot.core, ClassicGroup):
-            return upgrade(slot.core, catalogue, now_ms, out)
-        raise GroupNotFoundError(f"there is no consumer group {request.group_id!r}")
+        group_id = request.group_id
+        core = None if group_id not in self.slots else self.slots[group_id].core
+        if isinstance(core, kind):
+            return core
+        if request.epoch == JOINING_EPOCH:
+            if core is None:
+                self.check_room(group_id)
+                return self.fresh(kind, group_id)
+            if not core.roster.members:
+                return kind(group_id, core.settings, core.stats, epoch=hand_over(core, out))
+            if kind is ConsumerGroup and isinstance(core, ClassicGroup):
+                return upgrade(core, catalogue, now_ms, out)
+        kind_name = "consumer" if kind is ConsumerGroup else "Streams"
+        reason = "" if core is None else ", but a group of another kind with this name"
+        raise GroupNotFoundError(f"there is no {kind_name} group {group_id!r}{reason}")
 
     def _downgrade_if_due(self, group_id: str, now_ms: int, out: Effects) -> None:
-        slot = self._slots.get(group_id)
+        slot = self.slots.get(group_id)
         if slot is not None and isinstance(slot.core, ConsumerGroup) and may_downgrade(slot.core):
-            self._registry.install(downgrade(slot.core, now_ms, out))
-        self._registry.touch(group_id)
+            self.install(downgrade(slot.core, now_ms, out))
+        self.touch(group_id)
 
     # --- Offsets -------------------------------------------------------------------------------
 
@@ -251,7 +284,7 @@ class GroupCoordinator(StreamsCoordination):
 
             def stage(item: OffsetToCommit) -> None:
                 slot.offsets.stage(producer_id, item, now_ms, out)
-                self._registry.transactions.setdefault(producer_id, set()).add(request.group_id)
+                self.transactions.setdefault(producer_id, set()).add(request.group_id)
 
             _, refused = self._commit_each(request, token, stage, out)
             slot.core.stats.committed(accepted=0, refused=refused)
@@ -261,15 +294,15 @@ class GroupCoordinator(StreamsCoordination):
     def complete_transaction(self, producer_id: int, *, commit: bool) -> Effects:
         """A producer's transaction has ended: what it staged counts, or never was."""
         out = Effects()
-        for group_id in sorted(self._registry.transactions.pop(producer_id, ())):
-            slot = self._slots.get(group_id)
+        for group_id in sorted(self.transactions.pop(producer_id, ())):
+            slot = self.slots.get(group_id)
             if slot is not None:
                 accepted = slot.offsets.complete(producer_id, out, commit=commit)
                 slot.core.stats.committed(accepted=accepted, refused=0)
         return out
 
     def _slot_for_commit(self, request: CommitRequest) -> Slot:
-        slot = self._slots.get(request.group_id)
+        slot = self.slots.get(request.group_id)
         if slot is not None:
             return slot
         if request.generation_or_epoch > NO_GENERATION:
@@ -277,13 +310,13 @@ class GroupCoordinator(StreamsCoordination):
                 f"there is no group {request.group_id!r}, so it has no generation "
                 f"{request.generation_or_epoch}: join again"
             )
-        self._registry.check_room(request.group_id)
-        return self._registry.install(self._registry.fresh_classic(request.group_id))
+        self.check_room(request.group_id)
+        return self.install(self.fresh(ClassicGroup, request.group_id))
 
     def commit_refused(self, group_id: str) -> None:
         """A whole commit was refused, here or before it came here."""
-        slot = self._slots.get(group_id)
-        stats = self._registry.stats if slot is None else slot.core.stats
+        slot = self.slots.get(group_id)
+        stats = self.stats if slot is None else slot.core.stats
         stats.committed(accepted=0, refused=1)
 
     @staticmethod
@@ -310,19 +343,19 @@ class GroupCoordinator(StreamsCoordination):
 
     def resume(self, now_ms: int) -> None:
         """After the last `load`, before the first event."""
-        self._registry.resume(now_ms)
+        super().resume(now_ms)
         self._sweep_at_ms = now_ms + self.settings.offsets_check_interval_ms
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None when nothing waits for time to pass."""
-        deadlines = (self._registry.timers.next_ms(), self._sweep_at_ms)
+        deadlines = (self.timers.next_ms(), self._sweep_at_ms)
         return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now_ms: int) -> Effects:
         """Do everything whose time has come. Groups that wait for nothing cost nothing."""
         out = Effects()
-        for group_id in self._registry.timers.due(now_ms):
-            slot = self._slots.get(group_id)
+        for group_id in self.timers.due(now_ms):
+            slot = self.slots.get(group_id)
             if slot is not None:
                 slot.core.tick(now_ms, out)
                 self._downgrade_if_due(group_id, now_ms, out)
@@ -338,9 +371,9 @@ class GroupCoordinator(StreamsCoordination):
         """
         out = Effects()
         error = CoordinatorUnavailableError("the coordinator of the group moves: find it again")
-        for slot in self._slots.values():
+        for slot in self.slots.values():
             slot.core.abandon(error, out)
-        self._registry.clear()
+        self.clear()
         self._sweep_at_ms = None
         return out
 

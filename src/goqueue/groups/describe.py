@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import ClassicState
@@ -15,8 +15,6 @@ from goqueue.groups.streams.group import StreamsGroup
 if TYPE_CHECKING:
     from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
-
-STREAMS_PROTOCOL_TYPE: Final = "streams"
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 
@@ -68,24 +66,6 @@ class ClassicDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerMemberDescription:
-    """One member of a KIP-848 group."""
-
-    member_id: str
-    instance_id: str | None
-    rack_id: str | None
-    epoch: int
-    client_id: str
-    client_host: str
-    subscribed_names: frozenset[str]
-    subscribed_regex: str
-    assigned: frozenset[TopicIdPartition]
-    target: frozenset[TopicIdPartition]
-    is_classic: bool = False
-    """It speaks the classic protocol, and its epoch is its generation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerDescription:
     """A KIP-848 group."""
 
@@ -94,7 +74,7 @@ class ConsumerDescription:
     epoch: int
     target_epoch: int
     assignor: str
-    members: tuple[ConsumerMemberDescription, ...]
+    members: tuple[ConsumerMember, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +116,17 @@ def type_of(group: Group) -> GroupType:
 
 def list_group(group: Group) -> GroupListing:
     """The line of one group."""
-    if not isinstance(group, ClassicGroup):
-        is_streams = isinstance(group, StreamsGroup)
-        return GroupListing(
-            group_id=group.group_id,
-            group_type=type_of(group),
-            protocol_type=STREAMS_PROTOCOL_TYPE if is_streams else PROTOCOL_TYPE,
-            state=group.state.value,
-            generation=group.epoch,
-            member_count=len(group.roster.members),
-        )
+    group_type = type_of(group)
+    if isinstance(group, ClassicGroup):
+        protocol_type, generation = group.roster.protocol_type or "", group.generation
+    else:
+        protocol_type, generation = group_type.value, group.epoch
     return GroupListing(
         group_id=group.group_id,
-        group_type=GroupType.CLASSIC,
-        protocol_type=group.roster.protocol_type or "",
+        group_type=group_type,
+        protocol_type=protocol_type,
         state=group.state.value,
-        generation=group.generation,
+        generation=generation,
         member_count=len(group.roster.members),
     )
 
@@ -186,21 +161,5 @@ def describe_consumer(group: ConsumerGroup) -> ConsumerDescription:
         epoch=group.epoch,
         target_epoch=group.target_epoch,
         assignor=group.assignor,
-        members=tuple(map(_describe_member, group.roster.members.values())),
-    )
-
-
-def _describe_member(member: ConsumerMember) -> ConsumerMemberDescription:
-    return ConsumerMemberDescription(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        epoch=member.epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_names=member.subscribed_names,
-        subscribed_regex=member.subscribed_regex,
-        assigned=member.assigned,
-        target=member.target,
-        is_classic=member.classic is not None,
+        members=tuple(group.roster.members.values()),
     )

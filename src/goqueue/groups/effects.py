@@ -59,3 +59,8 @@ class Effects:
     def reply(self, token: Token, result: Result | GroupError) -> None:
         """Answer one request."""
         self.replies.append(Reply(token, result))
+
+    def add(self, other: Effects) -> None:
+        """Take over what a part of the event stores and answers."""
+        self.persist += other.persist
+        self.replies += other.replies

@@ -8,12 +8,15 @@ readable; a change that this cannot express takes a new version byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.effects import Entry
+from goqueue.groups.messages import ClassicProtocols, UserEndpoint
+from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.streams.topology import Topology
 from goqueue.model.errors import CorruptGroupStateError, UnsupportedFormatError
 
@@ -27,10 +30,6 @@ _HEADER_BYTES: Final = 2
 
 PartitionsByTopic: TypeAlias = tuple[tuple[UUID, tuple[int, ...]], ...]
 """Partitions grouped by topic and sorted, so that equal sets have equal bytes."""
-
-
-MemberStateName: TypeAlias = Literal["stable", "unrevoked", "unreleased"]
-"""How far a KIP-848 member is on its way to its target."""
 
 
 class OffsetKey(NamedTuple):
@@ -76,29 +75,23 @@ class PendingOffsetKey(NamedTuple):
     partition: int
 
 
-class OffsetValue(msgspec.Struct, frozen=True, array_like=True):
-    """A committed offset. `expire_at_ms` is set only by clients that ask for a retention."""
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """Where a group goes on reading, with what the committer noted."""
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_at_ms: int
     expire_at_ms: int | None = None
+    """Set only by clients that ask for a retention of their own."""
 
-
-class ClassicMemberValue(msgspec.Struct, frozen=True, array_like=True):
-    """A member of a classic generation, with its metadata for the chosen protocol."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-    assignment: bytes
-    carried_generation: int | None = None
-    """Set while a group that was a KIP-848 one has not had its first classic generation."""
+    def is_expired(self, now_ms: int, retention_ms: int, from_ms: int | None) -> bool:
+        """Whether the offset is too old; `from_ms` is when its group stopped using it, if ever."""
+        if from_ms is None:
+            return False
+        if self.expire_at_ms is not None:
+            return now_ms >= self.expire_at_ms
+        return now_ms - max(from_ms, self.committed_at_ms) >= retention_ms
 
 
 class ClassicGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="classic"):
@@ -109,7 +102,7 @@ class ClassicGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="class
     protocol_name: str | None
     leader_id: str | None
     state_since_ms: int
-    members: tuple[ClassicMemberValue, ...]
+    members: tuple[ClassicMember, ...]
 
 
 class ConsumerGroupValue(msgspec.Struct, frozen=True, array_like=True, tag="consumer"):
@@ -153,21 +146,14 @@ class StreamsMemberValue(msgspec.Struct, frozen=True, array_like=True):
     rebalance_timeout_ms: int
     topology_epoch: int
     process_id: str
-    endpoint: tuple[str, int] | None
+    endpoint: UserEndpoint | None
     tags: tuple[tuple[str, str], ...]
     epoch: int
     previous_epoch: int
-    state: MemberStateName
+    state: MemberState
     assigned: TasksByRole
     pending_revocation: TasksByRole
     target: TasksByRole
-
-
-class ClassicProtocolsValue(msgspec.Struct, frozen=True, array_like=True):
-    """What a member that speaks the classic protocol said of itself in its newest JoinGroup."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
 
 
 class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
@@ -183,11 +169,11 @@ class ConsumerMemberValue(msgspec.Struct, frozen=True, array_like=True):
     server_assignor: str | None
     epoch: int
     previous_epoch: int
-    state: MemberStateName
+    state: MemberState
     assigned: PartitionsByTopic
     pending_revocation: PartitionsByTopic
     target: PartitionsByTopic
-    classic: ClassicProtocolsValue | None = None
+    classic: ClassicProtocols | None = None
     """Set for a member that speaks the classic protocol."""
 
 
@@ -195,7 +181,9 @@ Key: TypeAlias = (
     OffsetKey | GroupKey | MemberKey | PendingOffsetKey | StreamsMemberKey | TopologyKey
 )
 GroupValue: TypeAlias = ClassicGroupValue | ConsumerGroupValue | StreamsGroupValue
-Value: TypeAlias = OffsetValue | GroupValue | ConsumerMemberValue | StreamsMemberValue | Topology
+Value: TypeAlias = (
+    CommittedOffset | GroupValue | ConsumerMemberValue | StreamsMemberValue | Topology
+)
 
 
 class DecodedEntry(NamedTuple):
@@ -216,10 +204,10 @@ _KINDS: Final[dict[int, type[Key]]] = {
 _KIND_BYTES: Final = {kind: bytes([VERSION, number]) for number, kind in _KINDS.items()}
 _KEY_DECODERS: Final = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS.values()}
 _VALUE_DECODERS: Final[dict[type[Key], msgspec.msgpack.Decoder[Value]]] = {
-    OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+    OffsetKey: msgspec.msgpack.Decoder(CommittedOffset),
     GroupKey: msgspec.msgpack.Decoder(GroupValue),
     MemberKey: msgspec.msgpack.Decoder(ConsumerMemberValue),
-    PendingOffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+    PendingOffsetKey: msgspec.msgpack.Decoder(CommittedOffset),
     StreamsMemberKey: msgspec.msgpack.Decoder(StreamsMemberValue),
     TopologyKey: msgspec.msgpack.Decoder(Topology),
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from goqueue.groups.auto_commit import AutoCommit
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -20,7 +21,6 @@ from goqueue.groups.messages import (
     ConsumerHeartbeat,
     OffsetToCommit,
 )
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.errors import (
     FencedMemberEpochError,
     GroupError,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from goqueue.groups.describe import ConsumerMemberDescription
+    from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.groups.messages import ConsumerHeartbeatResult, PartitionOutcomes
     from goqueue.groups.service import Groups
     from goqueue.partitions.batch_opener import BatchOpener
@@ -173,7 +173,7 @@ class Memberships:
         }
         self._members = {key: member for key, member in self._members.items() if key in alive}
 
-    def _known(self, group_id: str) -> tuple[ConsumerMemberDescription, ...]:
+    def _known(self, group_id: str) -> tuple[ConsumerMember, ...]:
         try:
             return self._services.groups.coordinator(group_id).describe_consumer(group_id).members
         except GroupError:

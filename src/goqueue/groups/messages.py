@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from goqueue.groups.streams.assignor import Task
+from goqueue.model.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.configured import Status
     from goqueue.groups.streams.topology import InternalTopic, Topology
     from goqueue.model.errors import GroupError
-    from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
+    from goqueue.model.topic_partition import TopicPartition
+
+T = TypeVar("T")
 
 NO_GENERATION: Final = -1
 JOINING_EPOCH: Final = 0
@@ -140,12 +144,12 @@ class Done:
 DONE: Final = Done()
 
 
-# --- The KIP-848 protocol ----------------------------------------------------------------------
+# --- Members that the broker leads to a target (KIP-848 and KIP-1071) ---------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeat:
-    """A member joins, stays or goes; a field that is None says "as before"."""
+class MemberHeartbeat(Generic[T]):
+    """A member joins, stays or leaves; a field that is None says "as before"."""
 
     group_id: str
     member_id: str
@@ -155,10 +159,31 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     rebalance_timeout_ms: int = -1
+    owned: frozenset[T] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """The member tells everything, so it wants to hear everything."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResult(Generic[T]):
+    """The member's epoch, and its assignment when that is news."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assignment: frozenset[T] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat(MemberHeartbeat[TopicIdPartition]):
+    """From a member of the KIP-848 protocol, which owns partitions."""
+
     subscribed_names: frozenset[str] | None = None
     subscribed_regex: str | None = None
     server_assignor: str | None = None
-    owned: frozenset[TopicIdPartition] | None = None
     classic: ClassicProtocols | None = None
     """Set when a JoinGroup of the classic protocol is what joins a KIP-848 group."""
     session_timeout_ms: int | None = None
@@ -172,16 +197,8 @@ class ConsumerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeatResult:
-    """The member's epoch, and its assignment when that is news."""
-
-    member_id: str
-    epoch: int
-    heartbeat_interval_ms: int
-    assignment: frozenset[TopicIdPartition] | None
-
-
-# --- The Streams protocol (KIP-1071) -----------------------------------------------------------
+class ConsumerHeartbeatResult(HeartbeatResult[TopicIdPartition]):
+    """To a member of the KIP-848 protocol."""
 
 
 class UserEndpoint(NamedTuple):
@@ -192,19 +209,10 @@ class UserEndpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsHeartbeat:
-    """A member joins, stays or goes; a field that is None says "as before"."""
+class StreamsHeartbeat(MemberHeartbeat[Task]):
+    """From a member of the Streams protocol, which owns tasks."""
 
-    group_id: str
-    member_id: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
     topology: Topology | None = None
-    owned: frozenset[Task] | None = None
     process_id: str | None = None
     endpoint: UserEndpoint | None = None
     tags: tuple[tuple[str, str], ...] | None = None
@@ -224,14 +232,10 @@ class EndpointPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsHeartbeatResult:
-    """The member's epoch, and its tasks and the endpoints when they are news."""
+class StreamsHeartbeatResult(HeartbeatResult[Task]):
+    """To a member of the Streams protocol; the endpoints when they are news."""
 
-    member_id: str
-    epoch: int
-    heartbeat_interval_ms: int
     statuses: tuple[Status, ...] = ()
-    assignment: frozenset[Task] | None = None
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
     missing_topics: tuple[InternalTopic, ...] = ()
@@ -281,7 +285,6 @@ class GroupOutcomes:
 
 
 Result: TypeAlias = (
-    "JoinResult | SyncResult | LeaveResult | Done | ConsumerHeartbeatResult"
-    " | StreamsHeartbeatResult"
+    "JoinResult | SyncResult | LeaveResult | Done | HeartbeatResult[Any]"
     " | PartitionOutcomes | GroupOutcomes"
 )

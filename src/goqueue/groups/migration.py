@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.classic.group import ClassicGroup
-from goqueue.groups.classic.roster import ClassicMember
-from goqueue.groups.consumer.classic_members import by_topic_id
-from goqueue.groups.consumer.group import ConsumerGroup
+from goqueue.groups.classic.member import ClassicMember
+from goqueue.groups.consumer.group import ConsumerGroup, by_topic_id
 from goqueue.groups.consumer.member import ConsumerMember
 from goqueue.groups.consumer.protocol import (
     PROTOCOL_TYPE,
@@ -24,7 +23,6 @@ from goqueue.groups.consumer.protocol import (
     read_subscription,
 )
 from goqueue.groups.messages import ClassicProtocols
-from goqueue.groups.streams.group import StreamsGroup
 from goqueue.model.errors import GroupNotFoundError, RebalanceInProgressError
 
 if TYPE_CHECKING:
@@ -39,9 +37,10 @@ _KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperati
 
 def hand_over(group: Group, out: Effects) -> int:
     """Make place for a group of another kind where one has no members; returns its last epoch."""
-    if isinstance(group, StreamsGroup):
-        out.persist.extend(group.forget())
-    return group.generation if isinstance(group, ClassicGroup) else group.epoch
+    if isinstance(group, ClassicGroup):
+        return group.generation
+    out.persist.extend(group.forget())
+    return group.epoch
 
 
 def upgrade(
@@ -61,7 +60,7 @@ def upgrade(
     successor = ConsumerGroup(group.group_id, group.settings, group.stats, epoch=group.generation)
     taken: set[TopicIdPartition] = set()
     for member in group.roster.members.values():
-        if not member.is_new:
+        if member.member_id not in group.roster.new:
             converted = _to_consumer(group, member, catalogue, frozenset(taken))
             taken |= converted.assigned
             successor.adopt(converted, now_ms)
@@ -121,7 +120,7 @@ def may_downgrade(group: ConsumerGroup) -> bool:
 def downgrade(group: ConsumerGroup, now_ms: int, out: Effects) -> ClassicGroup:
     """A classic group with the members of a KIP-848 one, which rebalances at once."""
     successor = ClassicGroup(group.group_id, group.settings, group.stats)
-    out.persist.extend(group.forget_members())
+    out.persist.extend(group.forget())
     members = [
         ClassicMember(
             member.member_id,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goqueue.groups.effects import OffsetMove
-from goqueue.groups.encoding import OffsetKey, OffsetValue, PendingOffsetKey, put, remove
+from goqueue.groups.encoding import CommittedOffset, OffsetKey, PendingOffsetKey, put, remove
 from goqueue.model.errors import InvariantError, OffsetMetadataTooLargeError
 from goqueue.model.topic_partition import TopicPartition
 
@@ -16,43 +15,6 @@ if TYPE_CHECKING:
     from goqueue.groups.effects import Effects, Entry
     from goqueue.groups.messages import OffsetToCommit
     from goqueue.groups.settings import GroupSettings
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """Where a group goes on reading, with what the committer noted."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_at_ms: int
-    expire_at_ms: int | None = None
-    """Set only by clients that ask for a retention of their own."""
-
-    def to_value(self) -> OffsetValue:
-        """What is stored: everything."""
-        return OffsetValue(
-            self.offset, self.leader_epoch, self.metadata, self.committed_at_ms, self.expire_at_ms
-        )
-
-    @classmethod
-    def from_value(cls, value: OffsetValue) -> CommittedOffset:
-        """An offset as it was stored."""
-        return cls(
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.committed_at_ms,
-            value.expire_at_ms,
-        )
-
-    def is_expired(self, now_ms: int, retention_ms: int, from_ms: int | None) -> bool:
-        """Whether the offset is too old; `from_ms` is when its group stopped using it, if ever."""
-        if self.expire_at_ms is not None:
-            return from_ms is not None and now_ms >= self.expire_at_ms
-        if from_ms is None:
-            return False
-        return now_ms - max(from_ms, self.committed_at_ms) >= retention_ms
 
 
 class OffsetStore:
@@ -108,7 +70,7 @@ class OffsetStore:
         before = None if known is None else known.offset
         out.moves.append(OffsetMove(self.group_id, part, before, offset.offset, is_reset))
         self.committed[part] = offset
-        out.persist.append(put(OffsetKey(self.group_id, *part), offset.to_value()))
+        out.persist.append(put(OffsetKey(self.group_id, *part), offset))
 
     def _drop(self, part: TopicPartition, out: Effects) -> None:
         del self.committed[part]
@@ -125,7 +87,7 @@ class OffsetStore:
         part, offset = self._checked(item, now_ms, None)
         self._pending.setdefault(producer_id, {})[part] = offset
         key = PendingOffsetKey(self.group_id, producer_id, *part)
-        out.persist.append(put(key, offset.to_value()))
+        out.persist.append(put(key, offset))
 
     def complete(self, producer_id: int, out: Effects, *, commit: bool) -> int:
         """End a producer's transaction: what it staged counts, or never was.
@@ -188,33 +150,33 @@ class OffsetStore:
 
     # --- Loading and dumping -------------------------------------------------------------------
 
-    def load(self, part: TopicPartition, value: OffsetValue | None) -> None:
+    def load(self, part: TopicPartition, value: CommittedOffset | None) -> None:
         """Take over a stored offset, or that there is none."""
         if value is None:
             self.committed.pop(part, None)
         else:
-            self.committed[part] = CommittedOffset.from_value(value)
+            self.committed[part] = value
 
     def load_pending(
-        self, producer_id: int, part: TopicPartition, value: OffsetValue | None
+        self, producer_id: int, part: TopicPartition, value: CommittedOffset | None
     ) -> None:
         """Take over a stored offset of an open transaction, or that there is none."""
         staged = self._pending.setdefault(producer_id, {})
         if value is None:
             staged.pop(part, None)
         else:
-            staged[part] = CommittedOffset.from_value(value)
+            staged[part] = value
         if not staged:
             del self._pending[producer_id]
 
     def dump(self) -> Iterator[Entry]:
         """Everything, as the entries that would load it."""
         for part, offset in list(self.committed.items()):
-            yield put(OffsetKey(self.group_id, *part), offset.to_value())
+            yield put(OffsetKey(self.group_id, *part), offset)
         for producer_id, staged in list(self._pending.items()):
             for part, offset in list(staged.items()):
                 key = PendingOffsetKey(self.group_id, producer_id, *part)
-                yield put(key, offset.to_value())
+                yield put(key, offset)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` where the state contradicts itself."""

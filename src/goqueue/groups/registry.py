@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from goqueue.groups.classic.group import ClassicGroup
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.group import ConsumerGroup
-from goqueue.groups.describe import GroupType, type_of
+from goqueue.groups.describe import type_of
 from goqueue.groups.encoding import (
     ClassicGroupValue,
-    ConsumerMemberValue,
     GroupKey,
-    GroupValue,
     MemberKey,
     OffsetKey,
-    OffsetValue,
+    PendingOffsetKey,
     StreamsGroupValue,
-    StreamsMemberKey,
-    StreamsMemberValue,
     TopologyKey,
     decode,
     remove,
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
 
     from goqueue.groups.describe import Group
     from goqueue.groups.effects import Effects, Entry
+    from goqueue.groups.encoding import CommittedOffset, GroupValue, StreamsMemberKey, Value
     from goqueue.groups.member_memory import MemberMemory
     from goqueue.groups.messages import (
         ConsumerHeartbeat,
@@ -50,6 +47,8 @@ if TYPE_CHECKING:
     )
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.streams.topology import Topology
+
+G = TypeVar("G", bound=ClassicGroup | ConsumerGroup | StreamsGroup)
 
 
 @dataclass(slots=True)
@@ -63,6 +62,11 @@ class Slot:
     def is_useless(self) -> bool:
         """Nobody would notice if it were gone."""
         return self.core.is_empty and not self.offsets
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the log knows more of it than offsets."""
+        return not isinstance(self.core, ClassicGroup) or self.core.stored is not None
 
 
 class GroupRegistry:
@@ -87,23 +91,9 @@ class GroupRegistry:
 
     # --- Slots ---------------------------------------------------------------------------------
 
-    def fresh_classic(self, group_id: str) -> ClassicGroup:
+    def fresh(self, kind: type[G], group_id: str) -> G:
         """A group that is not in the registry yet."""
-        settings = self.settings_of(group_id)
-        return ClassicGroup(group_id, settings, self._stats(group_id, GroupType.CLASSIC))
-
-    def fresh_consumer(self, group_id: str) -> ConsumerGroup:
-        """A group that is not in the registry yet."""
-        settings = self.settings_of(group_id)
-        return ConsumerGroup(group_id, settings, self._stats(group_id, GroupType.CONSUMER))
-
-    def fresh_streams(self, group_id: str) -> StreamsGroup:
-        """A group that is not in the registry yet."""
-        settings = self.settings_of(group_id)
-        return StreamsGroup(group_id, settings, self._stats(group_id, GroupType.STREAMS))
-
-    def _stats(self, group_id: str, group_type: GroupType) -> GroupStats:
-        return GroupStats(self.stats, group_id, group_type)
+        return kind(group_id, self.settings_of(group_id), GroupStats(self.stats, group_id))
 
     def check_room(self, group_id: str) -> None:
         """Refuse a further group that is one too many.
@@ -121,12 +111,12 @@ class GroupRegistry:
                 f"there are {len(self.slots)} groups, as many as the settings allow: delete some"
             )
 
-    def check_join(self, request: JoinRequest) -> None:
+    def check_join_memory(self, request: JoinRequest) -> None:
         """Refuse a member of the classic protocol for which there is no room, or raise nothing."""
         texts = (request.member_id, request.instance_id, request.client_id, request.client_host)
         self._check_member(request, held_by(texts, request.protocols))
 
-    def check_heartbeat(self, request: ConsumerHeartbeat) -> None:
+    def check_consumer_memory(self, request: ConsumerHeartbeat) -> None:
         """The same for KIP-848. Only a heartbeat that says something makes the group hold more."""
         if request.epoch != JOINING_EPOCH and request.subscribed_names is None:
             return
@@ -139,7 +129,7 @@ class GroupRegistry:
         )
         self._check_member(request, held_by(texts, names=request.subscribed_names))
 
-    def check_streams_heartbeat(self, request: StreamsHeartbeat) -> None:
+    def check_streams_memory(self, request: StreamsHeartbeat) -> None:
         """Refuse a member of a Streams group for which, or for whose topology, there is no room."""
         if request.epoch != JOINING_EPOCH:
             return
@@ -164,7 +154,7 @@ class GroupRegistry:
             before_bytes = slot.core.member_bytes(request.member_id, request.instance_id)
         self.memory.check_member(request.group_id, size_bytes, before_bytes)
 
-    def check_assignments(self, core: Group, request: SyncRequest) -> None:
+    def check_assignment_memory(self, core: Group, request: SyncRequest) -> None:
         """Refuse assignments of a leader for which there is no room."""
         if isinstance(core, ClassicGroup) and request.assignments:
             before = sum(len(member.assignment) for member in core.roster.members.values())
@@ -203,13 +193,11 @@ class GroupRegistry:
         """Remove a group with its offsets, here and in the log."""
         slot = self.slots.pop(group_id)
         slot.offsets.clear(out)
+        is_stored = slot.is_stored
         if isinstance(slot.core, ClassicGroup):
-            is_stored = slot.core.stored is not None
             slot.core.transition_to(ClassicState.DEAD, now_ms)
         else:
-            is_stored = True
             slot.core.is_dead = True
-        if isinstance(slot.core, StreamsGroup):
             out.persist.extend(slot.core.forget())
         if is_stored:
             out.persist.append(remove(GroupKey(group_id)))
@@ -233,76 +221,65 @@ class GroupRegistry:
         """
         for entry in entries:
             key, value = decode(entry)
-            if isinstance(key, OffsetKey):
-                offsets = self._loading(key.group_id).offsets
-                offsets.load(
-                    TopicPartition(key.topic, key.partition), cast("OffsetValue | None", value)
-                )
-            elif isinstance(key, GroupKey):
+            if isinstance(key, GroupKey):
                 self._load_group(key.group_id, cast("GroupValue | None", value))
-            elif isinstance(key, MemberKey):
-                self._load_member(key, cast("ConsumerMemberValue | None", value))
-            elif isinstance(key, StreamsMemberKey):
-                streams = self._loading_streams(key.group_id, is_there=value is not None)
-                if streams is not None:
-                    streams.load_member(key.member_id, cast("StreamsMemberValue | None", value))
-            elif isinstance(key, TopologyKey):
-                streams = self._loading_streams(key.group_id, is_there=value is not None)
-                if streams is not None:
-                    streams.set_topology(cast("Topology | None", value))
-            else:
-                part = TopicPartition(key.topic, key.partition)
+            elif isinstance(key, OffsetKey | PendingOffsetKey):
                 offsets = self._loading(key.group_id).offsets
-                offsets.load_pending(key.producer_id, part, cast("OffsetValue | None", value))
+                part = TopicPartition(key.topic, key.partition)
+                offset = cast("CommittedOffset | None", value)
+                if isinstance(key, OffsetKey):
+                    offsets.load(part, offset)
+                else:
+                    offsets.load_pending(key.producer_id, part, offset)
+            else:
+                self._load_part(key, value)
 
     def _loading(self, group_id: str) -> Slot:
         slot = self.slots.get(group_id)
-        return slot if slot is not None else self.install(self.fresh_classic(group_id))
+        return slot if slot is not None else self.install(self.fresh(ClassicGroup, group_id))
 
     def _load_group(self, group_id: str, value: GroupValue | None) -> None:
         slot = self._loading(group_id)
         if value is None:
-            slot.core = self.fresh_classic(group_id)
+            slot.core = self.fresh(ClassicGroup, group_id)
         elif isinstance(value, ClassicGroupValue):
             slot.core = ClassicGroup.load(
                 group_id, value, self.settings_of(group_id), slot.core.stats
             )
         elif isinstance(value, StreamsGroupValue):
-            if not isinstance(slot.core, StreamsGroup):
-                slot.core = self.fresh_streams(group_id)
-            slot.core.load_group(value)
+            self._loading_as(StreamsGroup, slot).load_group(value)
         else:
-            if not isinstance(slot.core, ConsumerGroup):
-                slot.core = self.fresh_consumer(group_id)
-            slot.core.load_group(value)
+            self._loading_as(ConsumerGroup, slot).load_group(value)
 
-    def _load_member(self, key: MemberKey, value: ConsumerMemberValue | None) -> None:
+    def _load_part(
+        self, key: MemberKey | StreamsMemberKey | TopologyKey, value: Value | None
+    ) -> None:
+        """A member or topology; its entry may come before the newest one of its group."""
         slot = self._loading(key.group_id)
-        if not isinstance(slot.core, ConsumerGroup):
-            if value is None:
-                return
-            # Compaction may have left a member's entry before the newest one of its group.
-            slot.core = self.fresh_consumer(key.group_id)
-        slot.core.load_member(key.member_id, value)
+        kind: type[ConsumerGroup | StreamsGroup] = (
+            ConsumerGroup if isinstance(key, MemberKey) else StreamsGroup
+        )
+        if value is None and not isinstance(slot.core, kind):
+            return
+        if isinstance(key, TopologyKey):
+            topology = cast("Topology | None", value)
+            self._loading_as(StreamsGroup, slot).set_topology(topology)
+        else:
+            self._loading_as(kind, slot).load_member(key.member_id, value)
 
-    def _loading_streams(self, group_id: str, *, is_there: bool) -> StreamsGroup | None:
-        """The Streams group that an entry is part of; None where it only says what is gone."""
-        slot = self._loading(group_id)
-        if not isinstance(slot.core, StreamsGroup):
-            if not is_there:
-                return None
-            # Compaction may have left a part of the group before the newest entry of the group.
-            slot.core = self.fresh_streams(group_id)
+    def _loading_as(self, kind: type[G], slot: Slot) -> G:
+        if not isinstance(slot.core, kind):
+            slot.core = self.fresh(kind, slot.core.group_id)
         return slot.core
 
     def resume(self, now_ms: int) -> None:
         """Loading is over: sessions begin anew, and what was removed for good is dropped."""
         for group_id, slot in list(self.slots.items()):
-            stored = not isinstance(slot.core, ClassicGroup) or slot.core.stored is not None
-            if slot.is_useless and not stored:
+            if slot.is_useless and not slot.is_stored:
                 del self.slots[group_id]
             else:
                 slot.core.resume(now_ms)
+            slot.core.stats.group_type = type_of(slot.core)
             for producer_id in slot.offsets.pending_producers:
                 self.transactions.setdefault(producer_id, set()).add(group_id)
             self.touch(group_id)

@@ -38,6 +38,11 @@ class LeaveReason(StrEnum):
     SYNC_TIMEOUT = "sync_timeout"
     GROUP_FULL = "group_full"
 
+    @property
+    def rebalance_reason(self) -> RebalanceReason:
+        """Of the rebalance that the departure of a member sets off."""
+        return RebalanceReason.MEMBER_LEFT if self is LeaveReason.LEFT else RebalanceReason(self)
+
 
 @dataclass(slots=True)
 class GroupStats:

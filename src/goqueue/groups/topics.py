@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
+
+TopicsSeen: TypeAlias = "tuple[tuple[str, UUID, int], ...]"
+"""Name, id and partition count of each topic that a target was computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +28,11 @@ class TopicCatalogue:
 
     version: int = 0
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+
+    def seen(self, names: Iterable[str]) -> TopicsSeen:
+        """Everything about topics that a target depends on; missing ones are left out."""
+        return tuple(
+            (name, self.topics[name].topic_id, self.topics[name].partition_count)
+            for name in sorted(names)
+            if name in self.topics
+        )

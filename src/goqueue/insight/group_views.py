@@ -118,7 +118,7 @@ def view_group(services: GroupServices, group_id: str) -> GroupView:
                 member.client_id,
                 member.client_host,
                 _named(services, member.assigned),
-                GroupType.CLASSIC if member.is_classic else GroupType.CONSUMER,
+                GroupType.CLASSIC if member.classic else GroupType.CONSUMER,
             )
             for member in group.members
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.groups.offsets import CommittedOffset
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.errors import TopicError
 from goqueue.model.lag import PartitionLag, counted_partitions
 from goqueue.model.topic_partition import TopicPartition

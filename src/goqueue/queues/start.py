@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from goqueue.groups.offsets import CommittedOffset
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.iso_duration import iso_duration_ms
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.partition import Isolation

@@ -227,7 +227,7 @@ class TestTheGate:
     @pytest.mark.parametrize("target", ClassicState)
     def test_only_legal_moves_are_made(self, state: ClassicState, target: ClassicState) -> None:
         group = ClassicGroup("g", GroupSettings(), GroupStats())
-        group.state = state
+        group._state = state
         if target in LEGAL_MOVES[state]:
             group.transition_to(target, 7)
             assert (group.state, group.state_since_ms) == (target, 7)

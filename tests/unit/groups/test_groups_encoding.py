@@ -8,6 +8,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.consumer.protocol import (
     assigned_partitions,
     encode_assignment,
@@ -17,13 +18,12 @@ from goqueue.groups.coordinator import GroupCoordinator
 from goqueue.groups.effects import Entry
 from goqueue.groups.encoding import (
     ClassicGroupValue,
-    ClassicMemberValue,
+    CommittedOffset,
     ConsumerGroupValue,
     ConsumerMemberValue,
     GroupKey,
     MemberKey,
     OffsetKey,
-    OffsetValue,
     PendingOffsetKey,
     by_topic,
     decode,
@@ -31,6 +31,7 @@ from goqueue.groups.encoding import (
     put,
     remove,
 )
+from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import CorruptGroupStateError, StorageError, UnsupportedFormatError
 from unit.groups.group_driver import encode_subscription
@@ -43,7 +44,7 @@ parts = st.frozensets(st.tuples(st.builds(UUID, int=st.integers(0, 9)), st.integ
     by_topic
 )
 classic_member = st.builds(
-    ClassicMemberValue,
+    ClassicMember,
     text,
     maybe_text,
     text,
@@ -56,11 +57,11 @@ classic_member = st.builds(
 entries = st.one_of(
     st.tuples(
         st.builds(OffsetKey, text, text, number),
-        st.builds(OffsetValue, big, number, text, big, st.none() | big),
+        st.builds(CommittedOffset, big, number, text, big, st.none() | big),
     ),
     st.tuples(
         st.builds(PendingOffsetKey, text, big, text, number),
-        st.builds(OffsetValue, big, number, text, big, st.none() | big),
+        st.builds(CommittedOffset, big, number, text, big, st.none() | big),
     ),
     st.tuples(
         st.builds(GroupKey, text),
@@ -101,7 +102,7 @@ entries = st.one_of(
             maybe_text,
             number,
             number,
-            st.sampled_from(["stable", "unrevoked", "unreleased"]),
+            st.sampled_from(list(MemberState)),
             parts,
             parts,
             parts,
@@ -161,7 +162,7 @@ class TestRefusals:
             decode(Entry(entry.key, b"\x02" + entry.value[1:]))
 
     def test_a_value_that_does_not_decode_is_named_by_its_key(self) -> None:
-        entry = put(OffsetKey("g", "t", 3), OffsetValue(1, 1, "", 1))
+        entry = put(OffsetKey("g", "t", 3), CommittedOffset(1, 1, "", 1))
         with pytest.raises(CorruptGroupStateError, match="partition=3"):
             decode(Entry(entry.key, b"\x01\xc1"))
 

@@ -101,7 +101,10 @@ class TestUpgrade:
         with pytest.raises(RebalanceInProgressError):
             driver.result(waiting)
         members = driver.coordinator.describe_consumer("g").members
-        assert {each.member_id: each.is_classic for each in members} == {old: True, "new": False}
+        assert {each.member_id: each.classic is not None for each in members} == {
+            old: True,
+            "new": False,
+        }
 
     def test_an_id_that_the_classic_group_gave_out_is_good_for_the_new_one(
         self, driver: Driver

@@ -162,7 +162,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     @rule(count=st.integers(0, 1))
     def set_standbys(self, count: int) -> None:
         with contextlib.suppress(KeyError):
-            group = self.driver.coordinator._slots["g"].core
+            group = self.driver.coordinator.slots["g"].core
             group.settings = replace(group.settings, streams_standby_count=count)
 
     @rule()

@@ -6,23 +6,20 @@ cooperative clients differ only in those bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from goqueue.groups.classic.join import ClassicJoin
-from goqueue.groups.classic.rebalance import GroupTimer, TimerKind
-from goqueue.groups.classic.roster import ClassicMember
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE
+from goqueue.groups.core import GroupTimer, TimerKind
 from goqueue.groups.encoding import GroupKey, put
 from goqueue.groups.messages import DONE, NO_GENERATION, LeaveResult
 from goqueue.groups.stats import LeaveReason, RebalanceReason
 from goqueue.model.errors import (
     GroupError,
-    GroupSubscribedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     InvariantError,
-    NonEmptyGroupError,
     RebalanceInProgressError,
     UnknownMemberError,
 )
@@ -30,7 +27,7 @@ from goqueue.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.groups.consumer.group import ConsumerGroup
+    from goqueue.groups.classic.member import ClassicMember
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.encoding import ClassicGroupValue
     from goqueue.groups.messages import (
@@ -40,9 +37,9 @@ if TYPE_CHECKING:
         LeavingMember,
         SyncRequest,
     )
+    from goqueue.groups.reconciled.group import ReconciledGroup
     from goqueue.groups.settings import GroupSettings
     from goqueue.groups.stats import GroupStats
-    from goqueue.groups.streams.group import StreamsGroup
 
 
 class ClassicGroup(ClassicJoin):
@@ -60,10 +57,10 @@ class ClassicGroup(ClassicJoin):
         group = cls(group_id, settings, stats)
         group.generation = value.generation
         group.protocol_name = value.protocol_name
-        group.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
+        group._state = ClassicState.STABLE if value.members else ClassicState.EMPTY
         group.state_since_ms = value.state_since_ms
         for member in value.members:
-            group.roster.add(ClassicMember.from_value(member), value.protocol_type)
+            group.roster.add(member, value.protocol_type)
         group.roster.protocol_type = value.protocol_type
         group.roster.leader_id = value.leader_id
         group.subscribed = group.roster.subscribed_topics(value.protocol_name)
@@ -72,7 +69,7 @@ class ClassicGroup(ClassicJoin):
         return group
 
     @classmethod
-    def in_place_of(cls, group: ConsumerGroup | StreamsGroup, out: Effects) -> ClassicGroup:
+    def in_place_of(cls, group: ReconciledGroup[Any, Any], out: Effects) -> ClassicGroup:
         """A classic group in place of an empty one of another kind; its generations count on."""
         successor = cls(group.group_id, group.settings, group.stats)
         successor.generation = group.epoch
@@ -92,7 +89,7 @@ class ClassicGroup(ClassicJoin):
         self.protocol_name = self.roster.elect_protocol()
         self.subscribed = self.roster.subscribed_topics(self.protocol_name)
         self._partitions = self._read_assignments()
-        self.state, self.state_since_ms = ClassicState.STABLE, now_ms
+        self._state, self.state_since_ms = ClassicState.STABLE, now_ms
         self._store(out)
         self._rebalance(RebalanceReason.MEMBER_LEFT, now_ms, out)
 
@@ -175,14 +172,10 @@ class ClassicGroup(ClassicJoin):
         if leaving.member_id in self.roster.pending:
             self._forget_pending(leaving.member_id, now_ms, out)
             return None
-        member_id = leaving.member_id
-        if not member_id and leaving.instance_id is not None:
-            member_id = self.roster.static_ids.get(leaving.instance_id, "")
         try:
-            member = self.roster.get(member_id, leaving.instance_id)
+            self._forget(self._leaving(leaving), LeaveReason.LEFT, out)
         except GroupError as error:
             return error
-        self._forget(member, LeaveReason.LEFT, out)
         return None
 
     def _member_of_generation(
@@ -227,23 +220,9 @@ class ClassicGroup(ClassicJoin):
                 f"group {self.group_id!r} awaits its assignment: commit after the sync"
             )
 
-    def check_delete(self) -> None:
-        """Let the group be deleted, or raise `NonEmptyGroupError`."""
-        if self.state is not ClassicState.EMPTY:
-            raise NonEmptyGroupError(
-                f"group {self.group_id!r} has {len(self.roster.members)} members: stop them first"
-            )
-
-    def check_delete_offset(self, topic: str) -> None:
-        """Let the offsets of a topic be deleted, or raise."""
-        if self.state is ClassicState.EMPTY:
-            return
-        if self.subscribed is None:
-            self.check_delete()
-        elif topic in self.subscribed:
-            raise GroupSubscribedError(
-                f"group {self.group_id!r} reads {topic!r}: its offsets are in use"
-            )
+    def reads(self, topic: str) -> bool:
+        """Whether the members subscribe to the topic, as far as that is known."""
+        return self.state is not ClassicState.EMPTY and topic in (self.subscribed or ())
 
     def expires_from(self, topic: str) -> int | None:
         """The earliest moment from which offsets of a topic grow old; None while they are used."""
@@ -251,7 +230,7 @@ class ClassicGroup(ClassicJoin):
             return 0 if self.roster.protocol_type is None else self.state_since_ms
         if self.state is not ClassicState.STABLE or self.subscribed is None:
             return None
-        return None if topic in self.subscribed else 0
+        return None if self.reads(topic) else 0
 
     def abandon(self, error: GroupError, out: Effects) -> None:
         """Answer everyone who waits; the group is not used any more."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from goqueue.groups.classic.rebalance import ClassicRebalance, GroupTimer, TimerKind
-from goqueue.groups.classic.roster import ClassicMember
+from goqueue.groups.classic.member import ClassicMember
+from goqueue.groups.classic.rebalance import ClassicRebalance
 from goqueue.groups.classic.state import ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, subscribed_topics
+from goqueue.groups.core import GroupTimer, TimerKind
 from goqueue.groups.stats import LeaveReason, RebalanceReason
 from goqueue.model.errors import (
     FencedInstanceError,
@@ -109,6 +110,7 @@ class ClassicJoin(ClassicRebalance):
         """Take in a member that was not in the group, and rebalance."""
         member = ClassicMember.from_join(member_id, request)
         self.roster.add(member, request.protocol_type)
+        self.roster.new.add(member_id)
         self.stats.joined()
         self._grew = True
         self._park_join(member, token, out)
@@ -157,7 +159,6 @@ class ClassicJoin(ClassicRebalance):
             for member_id, parts in (self._partitions or {}).items()
         }
         self.roster.replace_static(member, new_id)
-        member.is_new = False  # a retry replaces it, so there is no need to drop it while it waits
 
     def _subscription_changes(self, member: ClassicMember, request: JoinRequest) -> bool:
         """Whether a returning consumer reads other topics than before.

@@ -14,73 +14,50 @@ has brought its assignments, and only then are the assignments told (`_settle`).
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from goqueue.groups.assignors import diff_assignments
-from goqueue.groups.classic.roster import ClassicMember, Roster
+from goqueue.groups.classic.roster import ClassicRoster
 from goqueue.groups.classic.state import LEGAL_MOVES, ClassicState
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, assigned_partitions
+from goqueue.groups.core import GroupCore, GroupTimer, TimerKind
 from goqueue.groups.encoding import ClassicGroupValue, GroupKey, put
 from goqueue.groups.messages import JoinResult, SyncResult
 from goqueue.groups.stats import GroupStats, LeaveReason, RebalanceReason
-from goqueue.groups.timers import Timers
 from goqueue.model.errors import InvariantError, RebalanceInProgressError, UnknownMemberError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from goqueue.groups.classic.member import ClassicMember
     from goqueue.groups.effects import Effects, Entry, Token
     from goqueue.groups.settings import GroupSettings
     from goqueue.model.errors import GroupError
     from goqueue.model.topic_partition import TopicPartition
 
 
-class TimerKind(Enum):
-    """What a deadline of a group is about."""
-
-    SESSION = auto()
-    PENDING = auto()
-    JOIN = auto()
-    SYNC = auto()
-
-
-class GroupTimer(NamedTuple):
-    """One deadline; JOIN and SYNC belong to the group and name no member."""
-
-    kind: TimerKind
-    member_id: str = ""
-
-
 _JOIN_TIMER = GroupTimer(TimerKind.JOIN)
 _SYNC_TIMER = GroupTimer(TimerKind.SYNC)
 
-_EXPIRY_REASONS = {
-    LeaveReason.LEFT: RebalanceReason.MEMBER_LEFT,
-    LeaveReason.SESSION_TIMEOUT: RebalanceReason.SESSION_TIMEOUT,
-    LeaveReason.SYNC_TIMEOUT: RebalanceReason.SYNC_TIMEOUT,
-}
 
-
-class ClassicRebalance:
+class ClassicRebalance(GroupCore):
     """The state of a classic group and its phases; `ClassicGroup` adds the requests.
 
     `generation` counts the rebalances that began. It grows by one in `_begin_generation` and never
     otherwise; whoever names another one is a zombie.
     """
 
+    roster: ClassicRoster
+
     def __init__(self, group_id: str, settings: GroupSettings, stats: GroupStats) -> None:
-        self.group_id = group_id
-        self.settings = settings
-        self.stats = stats
-        self.roster = Roster()
-        self.state = ClassicState.EMPTY
+        super().__init__(group_id, settings, stats)
+        self.roster = ClassicRoster()
+        self._state = ClassicState.EMPTY
         self.state_since_ms = 0
         self.generation = 0
         self.protocol_name: str | None = None
         self.subscribed: frozenset[str] | None = None
         """The topics that this generation reads; None when that cannot be known."""
-        self.timers: Timers[GroupTimer] = Timers()
         self.stored: Entry | None = None
         """What the log holds of this group: the newest finished rebalance."""
         self._was_empty = False
@@ -91,13 +68,9 @@ class ClassicRebalance:
         self._partitions: Mapping[str, frozenset[TopicPartition]] | None = None
 
     @property
-    def held_bytes(self) -> int:
-        """What the members say and are assigned."""
-        return self.roster.held.total
-
-    def member_bytes(self, member_id: str, instance_id: str | None) -> int:
-        """The part of one member, or of the process that has its instance id."""
-        return self.roster.held.of(self.roster.static_ids.get(instance_id or "", member_id))
+    def state(self) -> ClassicState:
+        """Changed by `transition_to` alone."""
+        return self._state
 
     # --- The gate ------------------------------------------------------------------------------
 
@@ -105,7 +78,7 @@ class ClassicRebalance:
         """Make one of the legal moves; there is no other way to change the state."""
         if state not in LEGAL_MOVES[self.state]:
             raise InvariantError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
-        self.state = state
+        self._state = state
         self.state_since_ms = now_ms
 
     # --- Preparing -----------------------------------------------------------------------------
@@ -201,7 +174,7 @@ class ClassicRebalance:
             token = roster.joining.pop(member.member_id, None)
             if token is not None:
                 out.reply(token, self._join_result(member))
-            member.is_new = False
+            roster.new.discard(member.member_id)
             member.carried_generation = None
             self._heard_from(member, now_ms)
             roster.unsynced.add(member.member_id)
@@ -263,18 +236,16 @@ class ClassicRebalance:
 
     def _store(self, out: Effects) -> None:
         """The line that makes a finished rebalance durable; replies of these effects wait."""
-        self.stored = put(GroupKey(self.group_id), self._to_value())
-        out.persist.append(self.stored)
-
-    def _to_value(self) -> ClassicGroupValue:
-        return ClassicGroupValue(
+        value = ClassicGroupValue(
             self.generation,
             self.roster.protocol_type,
             self.protocol_name,
             self.roster.leader_id,
             self.state_since_ms,
-            tuple(member.to_value() for member in self.roster.members.values()),
+            tuple(self.roster.members.values()),
         )
+        self.stored = put(GroupKey(self.group_id), value)
+        out.persist.append(self.stored)
 
     def _count_moves(self, now_ms: int) -> None:
         before, self._partitions = self._partitions, self._read_assignments()
@@ -316,7 +287,7 @@ class ClassicRebalance:
     ) -> None:
         """Take a member out and rebalance without it."""
         self._forget(member, reason, out)
-        self._rebalance(_EXPIRY_REASONS[reason], now_ms, out)
+        self._rebalance(reason.rebalance_reason, now_ms, out)
 
     def _dismiss_waiting(self, member_id: str, error: GroupError, out: Effects) -> None:
         for waiting in (self.roster.joining, self.roster.syncing):
@@ -335,12 +306,8 @@ class ClassicRebalance:
         waits = member_id in self.roster.joining or member_id in self.roster.syncing
         # While its request is parked here a member cannot send heartbeats. A new one is dropped
         # nevertheless: its client may have retried under another id and be gone for good.
-        if member.is_new or not waits:
+        if member_id in self.roster.new or not waits:
             self._remove(member, LeaveReason.SESSION_TIMEOUT, now_ms, out)
-
-    def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do."""
-        return self.timers.next_ms()
 
     def tick(self, now_ms: int, out: Effects) -> None:
         """Do everything whose time has come."""

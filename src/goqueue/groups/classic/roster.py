@@ -3,114 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from goqueue.groups.classic.member import ClassicMember
 from goqueue.groups.consumer.protocol import PROTOCOL_TYPE, subscribed_topics
-from goqueue.groups.encoding import ClassicMemberValue
-from goqueue.groups.member_memory import HeldBytes, held_by
-from goqueue.groups.messages import JoinedMember, Protocol
-from goqueue.model.errors import FencedInstanceError, InvariantError, UnknownMemberError
+from goqueue.groups.member_memory import held_by
+from goqueue.groups.messages import JoinedMember
+from goqueue.groups.roster import Roster
+from goqueue.model.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from goqueue.groups.effects import Token
-    from goqueue.groups.messages import JoinRequest
+    from goqueue.groups.messages import JoinRequest, Protocol
 
 
-@dataclass(slots=True)
-class ClassicMember:
-    """One member, as it described itself in its newest join."""
+class ClassicRoster(Roster[ClassicMember]):
+    """Also who waits for what, and which protocols all members can run."""
 
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[Protocol, ...]
-    assignment: bytes = b""
-    carried_generation: int | None = None
-    """The epoch that the member had reached in the KIP-848 group that this group was before. It
-    speaks for it until the next generation begins."""
-    is_new: bool = False
-    """Its first join has not been answered yet, so it cannot send heartbeats."""
-
-    @classmethod
-    def from_join(cls, member_id: str, request: JoinRequest) -> ClassicMember:
-        """A member that was not in the group before."""
-        return cls(
-            member_id,
-            request.instance_id,
-            request.client_id,
-            request.client_host,
-            request.session_timeout_ms,
-            request.rebalance_timeout_ms,
-            request.protocols,
-            is_new=True,
-        )
-
-    @classmethod
-    def from_value(cls, value: ClassicMemberValue) -> ClassicMember:
-        """A member as it was stored."""
-        return cls(
-            value.member_id,
-            value.instance_id,
-            value.client_id,
-            value.client_host,
-            value.session_timeout_ms,
-            value.rebalance_timeout_ms,
-            tuple(Protocol(name, metadata) for name, metadata in value.protocols),
-            value.assignment,
-            value.carried_generation,
-        )
-
-    def to_value(self) -> ClassicMemberValue:
-        """What of the member is stored."""
-        return ClassicMemberValue(
-            self.member_id,
-            self.instance_id,
-            self.client_id,
-            self.client_host,
-            self.session_timeout_ms,
-            self.rebalance_timeout_ms,
-            tuple((name, metadata) for name, metadata in self.protocols),
-            self.assignment,
-            self.carried_generation,
-        )
-
-    @property
-    def held_bytes(self) -> int:
-        """What the member costs."""
-        texts = (self.member_id, self.instance_id, self.client_id, self.client_host)
-        return held_by(texts, self.protocols, assignment=self.assignment)
-
-    def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member says to the leader under a protocol."""
-        return next((data for name, data in self.protocols if name == protocol_name), b"")
-
-
-@dataclass(slots=True)
-class Roster:
-    """Members by id in the order they joined, and the indexes that must agree with them."""
-
-    members: dict[str, ClassicMember] = field(default_factory=dict)
-    static_ids: dict[str, str] = field(default_factory=dict)
-    """Instance id to the member id that holds it now."""
-    leader_id: str | None = None
-    protocol_type: str | None = None
-    pending: set[str] = field(default_factory=set)
-    """Ids that were handed out and have not come back with a join."""
-    joining: dict[str, Token] = field(default_factory=dict)
-    """Members whose join waits for the generation to begin."""
-    syncing: dict[str, Token] = field(default_factory=dict)
-    """Members whose sync waits for the leader's assignment."""
-    unsynced: set[str] = field(default_factory=set)
-    """Members of this generation that have not asked for their assignment."""
-    _support: Counter[str] = field(default_factory=Counter)
-    """Protocol name to the number of members that can run it."""
-    held: HeldBytes = field(default_factory=HeldBytes)
+    def __init__(self) -> None:
+        super().__init__()
+        self.leader_id: str | None = None
+        self.protocol_type: str | None = None
+        self.pending: set[str] = set()
+        """Ids that were handed out and have not come back with a join."""
+        self.new: set[str] = set()
+        """Members whose first join is not answered yet, so they cannot send heartbeats."""
+        self.joining: dict[str, Token] = {}
+        """Members whose join waits for the generation to begin."""
+        self.syncing: dict[str, Token] = {}
+        """Members whose sync waits for the leader's assignment."""
+        self.unsynced: set[str] = set()
+        """Members of this generation that have not asked for their assignment."""
+        self._support: Counter[str] = Counter()
+        """Protocol name to the number of members that can run it."""
 
     def add(self, member: ClassicMember, protocol_type: str | None) -> None:
         """Take a member in; the first one leads and decides the type."""
@@ -150,6 +77,7 @@ class Roster:
         self._support.subtract({name for name, _ in member.protocols})
         self._support += Counter()  # drops the names that nobody supports any more
         self.unsynced.discard(member_id)
+        self.new.discard(member_id)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         return member
@@ -180,34 +108,10 @@ class Roster:
             self.static_ids[member.instance_id] = new_id
         if self.leader_id == old_id:
             self.leader_id = new_id
+        self.new.discard(old_id)  # a retry replaces it: no need to drop it while it waits
         if old_id in self.unsynced:
             self.unsynced.discard(old_id)
             self.unsynced.add(new_id)
-
-    def get(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request speaks for.
-
-        Raises:
-            UnknownMemberError: the group does not know the member or the instance.
-            FencedInstanceError: another process has the instance id now.
-        """
-        if instance_id is not None:
-            holder = self.static_ids.get(instance_id)
-            if holder is None:
-                raise UnknownMemberError(
-                    f"no member has the instance id {instance_id!r}: join the group again"
-                )
-            if holder != member_id:
-                raise FencedInstanceError(
-                    f"the instance id {instance_id!r} belongs to {holder!r} now, not to "
-                    f"{member_id!r}: two processes share it; give each its own"
-                )
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberError(
-                f"{member_id!r} is not a member of the group: join again without a member id"
-            )
-        return member
 
     def can_run_with(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a member with these protocols fits in with all members."""
@@ -256,23 +160,17 @@ class Roster:
         """The longest that any member may take to join again."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
-    def check_invariants(self) -> None:
+    def check_invariants(self) -> None:  # type: ignore[override] # it knows who is expected
         """Raise `InvariantError` where the indexes and the members disagree."""
+        super().check_invariants(self.pending)
         ids = self.members.keys()
-        static = {m.instance_id: m.member_id for m in self.members.values()}
-        static.pop(None, None)
         support = Counter(name for m in self.members.values() for name in dict(m.protocols))
-        if static != self.static_ids:
-            raise InvariantError(f"static members {static} are indexed as {self.static_ids}")
         if (self.leader_id is None) != (not ids) or (ids and self.leader_id not in ids):
             raise InvariantError(f"the leader {self.leader_id} is not one of {list(ids)}")
-        if not (self.joining.keys() <= ids and self.syncing.keys() <= ids and self.unsynced <= ids):
+        waiting = {*self.joining, *self.syncing, *self.unsynced, *self.new}
+        if not waiting <= ids:
             raise InvariantError("somebody who is not a member waits for a reply")
         if self.pending & ids:
             raise InvariantError("a member is still listed as pending")
-        held = {member_id: m.held_bytes for member_id, m in self.members.items()}
-        held |= {member_id: held_by([member_id]) for member_id in self.pending}
-        if held != self.held.as_dict() or sum(held.values()) != self.held.total:
-            raise InvariantError("the bytes of members are not what is counted")
         if support != self._support:
             raise InvariantError(f"protocol support is {support}, counted as {self._support}")

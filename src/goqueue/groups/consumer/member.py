@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goqueue.groups.encoding import (
-    ClassicProtocolsValue,
-    ConsumerMemberValue,
-    by_topic,
-    flatten,
-)
+from goqueue.groups.encoding import ConsumerMemberValue, by_topic, flatten
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols, Protocol
-from goqueue.groups.reconciliation import MemberState, Reconciling
+from goqueue.groups.messages import JOINING_EPOCH, ClassicProtocols
+from goqueue.groups.reconciled.member import Reconciling, updated_by
 from goqueue.model.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -24,11 +19,6 @@ if TYPE_CHECKING:
 class ConsumerMember(Reconciling[TopicIdPartition]):
     """A member; what it owns are partitions."""
 
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
     subscribed_names: frozenset[str] = field(default_factory=frozenset)
     subscribed_regex: str = ""
     server_assignor: str | None = None
@@ -57,31 +47,22 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
         A member that joins says what it reads: what its former process read is no part of that.
         """
         is_joining = request.epoch == JOINING_EPOCH
-        names = frozenset[str]() if is_joining else self.subscribed_names
-        regex = "" if is_joining else self.subscribed_regex
-        return replace(
+        names, regex = request.subscribed_names, request.subscribed_regex
+        if names is None:
+            names = frozenset() if is_joining else self.subscribed_names
+        if regex is None:
+            regex = "" if is_joining else self.subscribed_regex
+        return updated_by(
             self,
-            instance_id=self.instance_id if request.instance_id is None else request.instance_id,
-            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            rebalance_timeout_ms=(
-                self.rebalance_timeout_ms
-                if request.rebalance_timeout_ms == -1
-                else request.rebalance_timeout_ms
-            ),
-            subscribed_names=names
-            if request.subscribed_names is None
-            else request.subscribed_names,
-            subscribed_regex=regex
-            if request.subscribed_regex is None
-            else request.subscribed_regex,
+            request,
+            subscribed_names=names,
+            subscribed_regex=regex,
             server_assignor=request.server_assignor or self.server_assignor,
             classic=request.classic,
             session_timeout_ms=request.session_timeout_ms or self.session_timeout_ms,
         )
 
-    def subscribes_like(self, other: ConsumerMember) -> bool:
+    def is_assigned_like(self, other: ConsumerMember) -> bool:
         """Whether two members read the same topics for the same reasons."""
         return (
             self.subscribed_names == other.subscribed_names
@@ -101,11 +82,11 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
             self.server_assignor,
             self.epoch,
             self.previous_epoch,
-            self.state.value,
+            self.state,
             by_topic(self.assigned),
             by_topic(self.pending_revocation),
             by_topic(self.target),
-            self.classic and ClassicProtocolsValue(*self.classic),
+            self.classic,
         )
 
     @classmethod
@@ -123,14 +104,9 @@ class ConsumerMember(Reconciling[TopicIdPartition]):
             server_assignor=value.server_assignor,
             epoch=value.epoch,
             previous_epoch=value.previous_epoch,
-            state=MemberState(value.state),
+            state=value.state,
             assigned=flatten(value.assigned),
             pending_revocation=flatten(value.pending_revocation),
             target=flatten(value.target),
-            classic=None if value.classic is None else _protocols(value.classic),
+            classic=value.classic,
         )
-
-
-def _protocols(value: ClassicProtocolsValue) -> ClassicProtocols:
-    protocols = tuple(Protocol(name, metadata) for name, metadata in value.protocols)
-    return ClassicProtocols(value.session_timeout_ms, protocols)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS, MemberSpec
 from goqueue.groups.topics import TopicCatalogue
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from goqueue.groups.consumer.member import ConsumerMember
+    from goqueue.groups.topics import TopicsSeen
     from goqueue.model.topic_partition import TopicIdPartition
-
-TopicsSeen: TypeAlias = "tuple[tuple[str, UUID, int], ...]"
-"""Name, id and partition count of each topic that a target was computed from."""
 
 
 class Subscriptions:
@@ -75,11 +73,7 @@ class Subscriptions:
 
     def seen(self, members: Iterable[ConsumerMember]) -> TopicsSeen:
         """Everything about topics that the target of these members depends on."""
-        names = frozenset().union(*(self.names(member) for member in members))
-        topics = self.catalogue.topics
-        return tuple(
-            (name, topics[name].topic_id, topics[name].partition_count) for name in sorted(names)
-        )
+        return self.catalogue.seen(frozenset().union(*(self.names(member) for member in members)))
 
 
 def preferred_assignor(members: Iterable[ConsumerMember]) -> str:

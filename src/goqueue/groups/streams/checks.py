@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from goqueue.groups.messages import JOINING_EPOCH, LEAVING_EPOCH
+from goqueue.groups.reconciled.checks import check_member_heartbeat
 from goqueue.groups.streams.topology import check_topology
 from goqueue.model.errors import InvalidGroupRequestError
 
@@ -22,23 +23,11 @@ def check_streams_heartbeat(request: StreamsHeartbeat) -> None:
         InvalidGroupRequestError: a field is missing, empty or out of range.
         InvalidTopologyError: the topology contradicts itself.
     """
-    for name, text in (
-        ("group id", request.group_id),
-        ("member id", request.member_id),
-        ("rack id", request.rack_id),
-        ("process id", request.process_id),
-    ):
-        if text == "":
-            raise InvalidGroupRequestError(f"the {name} is empty: leave it out or give one")
+    check_member_heartbeat(request, (LEAVING_EPOCH,), process_id=request.process_id)
     if request.instance_id is not None:
         raise InvalidGroupRequestError(
             f"instance id {request.instance_id!r}: Streams groups have no static members; remove "
             "group.instance.id or set group.protocol=classic"
-        )
-    if request.epoch < LEAVING_EPOCH:
-        raise InvalidGroupRequestError(
-            f"the member epoch is {request.epoch}; it is 0 to join, -1 to leave, else the one of "
-            "the newest reply"
         )
     if request.tags is not None and len(request.tags) > _MAX_TAGS:
         raise InvalidGroupRequestError(f"{len(request.tags)} client tags, at most {_MAX_TAGS}")
@@ -49,13 +38,6 @@ def check_streams_heartbeat(request: StreamsHeartbeat) -> None:
 
 
 def _check_joining(request: StreamsHeartbeat) -> None:
-    if request.rebalance_timeout_ms < 0:
-        raise InvalidGroupRequestError("the first heartbeat must give a rebalance timeout")
-    if request.owned is None or request.owned:
-        raise InvalidGroupRequestError(
-            "the first heartbeat must list its tasks, and have none: give up all of them before "
-            "joining"
-        )
     if request.process_id is None:
         raise InvalidGroupRequestError("the first heartbeat must give a process id")
     if request.topology is None:

@@ -1,40 +1,313 @@
-"""A Streams group (KIP-1071): what members and administrators may do with it besides heartbeats."""
+"""A Streams group (KIP-1071): one heartbeat does it all, and the broker assigns tasks.
+
+The group epoch grows whenever members, topology, topics or settings change.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from goqueue.groups.messages import NO_GENERATION, EndpointPartitions, LeaveResult
-from goqueue.groups.streams.assignor import Role
-from goqueue.groups.streams.membership import StreamsMembership
-from goqueue.model.errors import (
-    GroupSubscribedError,
-    NonEmptyGroupError,
-    StaleMemberEpochError,
-    UnknownMemberError,
+from goqueue.groups.encoding import GroupKey, StreamsGroupValue, TopologyKey, put, remove
+from goqueue.groups.messages import (
+    EndpointPartitions,
+    LeaveResult,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
 )
+from goqueue.groups.reconciled.group import ReconciledGroup
+from goqueue.groups.stats import LeaveReason, RebalanceReason
+from goqueue.groups.streams.assignor import Role, TaskMember, assign_tasks
+from goqueue.groups.streams.configured import ConfiguredTopology, Status, StatusCode, configure
+from goqueue.groups.streams.member import StreamsMember
+from goqueue.groups.streams.roster import StreamsRoster
+from goqueue.model.errors import InvalidGroupRequestError, InvariantError, UnknownMemberError
 from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from goqueue.groups.effects import Effects, Token
-    from goqueue.groups.messages import (
-        CommitRequest,
-        HeartbeatRequest,
-        LeaveRequest,
-        SyncRequest,
-        UserEndpoint,
-    )
+    from goqueue.groups.effects import Effects, Entry, Token
+    from goqueue.groups.messages import LeaveRequest, UserEndpoint
+    from goqueue.groups.settings import GroupSettings
+    from goqueue.groups.stats import GroupStats
     from goqueue.groups.streams.assignor import Task
-    from goqueue.model.errors import GroupError
+    from goqueue.groups.streams.topology import Topology
+    from goqueue.groups.topics import TopicCatalogue, TopicsSeen
 
 
-class StreamsGroup(StreamsMembership):
-    """What offsets and administration ask of a Streams group."""
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a target is computed from, besides members and topology; another one is a rebalance."""
+
+    topics: TopicsSeen = ()
+    is_ready: bool = False
+    """There are tasks to assign: topics fit the topology, and the first members had their time."""
+    standby_count: int = 0
+
+
+class StreamsGroup(ReconciledGroup[StreamsMember, StreamsHeartbeat]):
+    """Topology, tasks and endpoints."""
+
+    roster: StreamsRoster
+    member_type = StreamsMember
+
+    def __init__(
+        self, group_id: str, settings: GroupSettings, stats: GroupStats, *, epoch: int = 0
+    ) -> None:
+        super().__init__(group_id, settings, stats, epoch=epoch)
+        self.roster = StreamsRoster(group_id)
+        self.topology: Topology | None = None
+        self.topology_bytes = 0
+        """What it costs to keep the topology: counted once, as it is asked for at every event."""
+        self.configured = ConfiguredTopology()
+        """The topology against the newest topics; not stored, as it follows from both."""
+        self.basis = Basis()
+        self.delayed_until_ms = 0
+        """Until then an empty group waits for more members. Not stored: a restart is delay
+        enough."""
+        self.endpoint_epoch = 0
+        """Grows whenever `endpoints` would answer otherwise."""
+        self.shutdown_by: str | None = None
+        """The member that asked all others to stop; in force until the group is empty."""
+        self._configured_from: tuple[int, Topology | None] = (-1, None)
+        """The catalogue and topology that `configured` follows from."""
+        self._topology_changed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Topics fit the topology, so there are tasks."""
+        return self.basis.is_ready
+
+    @property
+    def held_bytes(self) -> int:
+        """What the members say, and the topology."""
+        return super().held_bytes + self.topology_bytes
+
+    def _session_timeout_ms(self, member: StreamsMember) -> int:
+        del member
+        return self.settings.streams_session_timeout_ms
+
+    # --- What is stored ------------------------------------------------------------------------
+
+    def entry(self) -> Entry:
+        """What is stored of the group besides its members and topology."""
+        basis = self.basis
+        return put(
+            GroupKey(self.group_id),
+            StreamsGroupValue(
+                self.epoch,
+                self.target_epoch,
+                basis.topics,
+                basis.is_ready,
+                basis.standby_count,
+                self.empty_since_ms,
+            ),
+        )
+
+    def load_group(self, value: StreamsGroupValue) -> None:
+        """Take over what was stored of the group."""
+        self.epoch = value.epoch
+        self.target_epoch = value.target_epoch
+        self.basis = Basis(value.topics, value.is_ready, value.standby_count)
+        self.empty_since_ms = value.empty_since_ms
+
+    def set_topology(self, topology: Topology | None) -> None:
+        """Take over a topology, or that there is none."""
+        self.topology = topology
+        self.topology_bytes = 0 if topology is None else topology.held_bytes
+
+    def dump(self) -> Iterator[Entry]:
+        """The group, its topology and its members, as the entries that would load them."""
+        if self.topology is not None:
+            yield put(TopologyKey(self.group_id), self.topology)
+        yield from super().dump()
+
+    def forget(self) -> Iterator[Entry]:
+        """What removes all but the group itself from the log, when it becomes another kind."""
+        if self.topology is not None:
+            yield remove(TopologyKey(self.group_id))
+        yield from super().forget()
+
+    def _finish(self, now_ms: int, out: Effects) -> None:
+        super()._finish(now_ms, out)
+        if self._topology_changed and self.topology is not None:
+            out.persist.append(put(TopologyKey(self.group_id), self.topology))
+        self._topology_changed = False
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` where the state contradicts itself."""
+        super().check_invariants()
+        if self.topology_bytes != (0 if self.topology is None else self.topology.held_bytes):
+            raise InvariantError("the bytes of the topology are not what is counted")
+
+    # --- Heartbeats ----------------------------------------------------------------------------
+
+    def _result(self, member_id: str, epoch: int) -> StreamsHeartbeatResult:
+        return StreamsHeartbeatResult(
+            member_id=member_id,
+            epoch=epoch,
+            heartbeat_interval_ms=self.settings.streams_heartbeat_interval_ms,
+            endpoint_epoch=self.endpoint_epoch,
+        )
+
+    def _answer(
+        self, member: StreamsMember, request: StreamsHeartbeat, now_ms: int
+    ) -> StreamsHeartbeatResult:
+        has_newest = request.endpoint_epoch == self.endpoint_epoch
+        return replace(
+            self._result(member.member_id, member.epoch),
+            statuses=tuple(self._statuses(member, now_ms)),
+            missing_topics=self.configured.missing,
+            endpoints=None if has_newest else self.endpoints(),
+        )
+
+    def _statuses(self, member: StreamsMember, now_ms: int) -> Iterator[Status]:
+        if self._is_stale(member):
+            newest = self.topology.epoch if self.topology is not None else -1
+            detail = f"topology epoch {member.topology_epoch}, the group has {newest}"
+            yield Status(StatusCode.STALE_TOPOLOGY, detail)
+        if self.configured.problem is not None:
+            yield self.configured.problem
+        elif self._is_delayed(now_ms):
+            left_ms = self.delayed_until_ms - now_ms
+            detail = f"waiting up to {left_ms} ms for more members"
+            yield Status(StatusCode.ASSIGNMENT_DELAYED, detail)
+        if self.shutdown_by is not None:
+            detail = f"member {self.shutdown_by} asked all members to shut down"
+            yield Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+
+    def _ask_to_stop(self, request: StreamsHeartbeat) -> None:
+        if request.wants_shutdown and self.shutdown_by is None:
+            self.shutdown_by = request.member_id
+
+    def _find(self, request: StreamsHeartbeat) -> StreamsMember:
+        member = super()._find(request)
+        if member.process_id and request.process_id not in {None, member.process_id}:
+            raise InvalidGroupRequestError(
+                f"{member.member_id!r} is of process {member.process_id!r}, its heartbeat says "
+                f"{request.process_id!r}: join again with epoch 0"
+            )
+        return member
+
+    def _joining(self, request: StreamsHeartbeat) -> StreamsMember:
+        """The member as it was before it joined: itself, or nobody."""
+        known = self.roster.members.get(request.member_id)
+        if known is None:
+            return self._new_member(request.member_id)
+        is_same = known.process_id == request.process_id
+        return known if is_same else StreamsMember(member_id=request.member_id)
+
+    def _take_in(self, before: StreamsMember, request: StreamsHeartbeat, now_ms: int) -> None:
+        self._ask_to_stop(request)
+        known = self.roster.members.get(before.member_id)
+        if self.is_empty:
+            self.delayed_until_ms = now_ms + self.settings.streams_initial_rebalance_delay_ms
+        elif known is not None and known is not before:
+            # Another process under the same member id: what the last one had is free.
+            self._remove(before.member_id, LeaveReason.LEFT, now_ms)
+            known = None
+        member = before.updated_by(request)
+        if member.endpoint != before.endpoint:
+            self.endpoint_epoch += 1
+        self._put(member, known, now_ms)
+
+    # --- Topology, epochs and targets ----------------------------------------------------------
+
+    def _follow(self, request: StreamsHeartbeat, catalogue: TopicCatalogue, now_ms: int) -> None:
+        """Hold the topology against the newest topics; where the basis moves, so does the epoch."""
+        self._take_topology(request.topology, now_ms)
+        if self.topology is None:
+            return
+        source = (catalogue.version, self.topology)
+        topics = self.basis.topics
+        if self._configured_from != source:
+            self._configured_from = source
+            before, self.configured = self.configured, configure(self.topology, catalogue)
+            topics = catalogue.seen(
+                {name for each in self.topology.subtopologies for name in each.topics}
+            )
+            if before != self.configured:
+                self.endpoint_epoch += 1
+        is_ready = self.configured.is_ready and not self._is_delayed(now_ms)
+        basis = Basis(topics, is_ready, self.settings.streams_standby_count)
+        if basis != self.basis:
+            self.basis = basis
+            self._is_changed = True
+            if self.epoch == self.target_epoch:
+                self._bump(RebalanceReason.TOPICS_CHANGED, now_ms)
+
+    def _take_topology(self, topology: Topology | None, now_ms: int) -> None:
+        """Take over a topology that is not older than the group's."""
+        if topology is None or topology == self.topology:
+            return
+        if self.topology is not None and topology.epoch < self.topology.epoch:
+            return
+        self.set_topology(topology)
+        self._topology_changed = True
+        if self.epoch == self.target_epoch:
+            self._bump(RebalanceReason.MEMBER_UPDATED, now_ms)
+
+    def _is_stale(self, member: StreamsMember) -> bool:
+        return self.topology is not None and member.topology_epoch < self.topology.epoch
+
+    def _is_delayed(self, now_ms: int) -> bool:
+        return now_ms < self.delayed_until_ms
+
+    def _target(self) -> Mapping[str, frozenset[Task]]:
+        if not self.basis.is_ready or self.topology is None:
+            return {}
+        members = {
+            member_id: TaskMember(member.process_id, member.target)
+            for member_id, member in self.roster.members.items()
+            if not self._is_stale(member)
+        }
+        return assign_tasks(
+            members,
+            self.configured.task_counts,
+            self.topology.stateful_ids,
+            self.basis.standby_count,
+        )
+
+    def _reconcile(self, request: StreamsHeartbeat, now_ms: int) -> StreamsMember:
+        before = self.roster.members[request.member_id]
+        after = super()._reconcile(request, now_ms)
+        if after.assigned != before.assigned:
+            self.endpoint_epoch += 1
+        return after
+
+    # --- Members that go -----------------------------------------------------------------------
+
+    def _leave(self, request: StreamsHeartbeat, now_ms: int) -> None:
+        self._speaker(request)
+        self._ask_to_stop(request)
+        super()._leave(request, now_ms)
+
+    def _remove(self, member_id: str, reason: LeaveReason, now_ms: int) -> None:
+        super()._remove(member_id, reason, now_ms)
+        self.endpoint_epoch += 1
+        if self.is_empty:
+            self.shutdown_by = None
+
+    def leave(self, request: LeaveRequest, token: Token, now_ms: int, out: Effects) -> None:
+        """Nobody here can be taken out with LeaveGroup."""
+        del now_ms
+        refused = ((each, self.no_classic_member(each.member_id)) for each in request.members)
+        out.reply(token, LeaveResult(tuple(refused)))
+
+    def no_classic_member(self, member_id: str) -> UnknownMemberError:
+        """The refusal of everything that members of the classic protocol ask."""
+        return UnknownMemberError(
+            f"{self.group_id!r} is a Streams group without members of the classic protocol, such "
+            f"as {member_id!r}: set group.protocol=streams, or choose another application.id"
+        )
 
     # --- What tasks read -----------------------------------------------------------------------
+
+    def reads(self, topic: str) -> bool:
+        """Whether the group has members, and its topology reads the topic."""
+        return not self.is_empty and any(topic in each for each in self._sources().values())
 
     def partitions_of(self, tasks: Iterable[Task]) -> frozenset[TopicPartition]:
         """The partitions that tasks read; those of topics that are gone are left out."""
@@ -71,112 +344,3 @@ class StreamsGroup(StreamsMembership):
             )
             for endpoint, found in sorted(tasks.items())
         )
-
-    # --- Requests of the classic protocol ------------------------------------------------------
-
-    def leave(self, request: LeaveRequest, token: Token, now_ms: int, out: Effects) -> None:
-        """Nobody here can be taken out with LeaveGroup."""
-        del now_ms
-        out.reply(
-            token,
-            LeaveResult(
-                tuple((each, self._no_classic_member(each.member_id)) for each in request.members)
-            ),
-        )
-
-    def sync(self, request: SyncRequest, token: Token, now_ms: int, out: Effects) -> None:
-        """Nobody here is assigned anything with SyncGroup.
-
-        Raises:
-            UnknownMemberError: always.
-        """
-        del token, now_ms, out
-        raise self._no_classic_member(request.member_id)
-
-    def classic_heartbeat(
-        self, request: HeartbeatRequest, token: Token, now_ms: int, out: Effects
-    ) -> None:
-        """Nobody here sends a Heartbeat of the classic protocol.
-
-        Raises:
-            UnknownMemberError: always.
-        """
-        del token, now_ms, out
-        raise self._no_classic_member(request.member_id)
-
-    def _no_classic_member(self, member_id: str) -> UnknownMemberError:
-        return UnknownMemberError(
-            f"{self.group_id!r} is a Streams group without members of the classic protocol, such "
-            f"as {member_id!r}: set group.protocol=streams, or choose another application.id"
-        )
-
-    # --- Offsets and administration ------------------------------------------------------------
-
-    def check_commit(
-        self, request: CommitRequest, now_ms: int, *, is_transactional: bool = False
-    ) -> None:
-        """Let a commit through, or raise.
-
-        Without a member it is let through while the group is empty, or from a transactional
-        producer that does not know its group.
-
-        Raises:
-            UnknownMemberError: there is no such member.
-            StaleMemberEpochError: the member is at another epoch.
-        """
-        del now_ms  # only heartbeats keep a session alive
-        epoch = request.generation_or_epoch
-        if epoch <= NO_GENERATION and self.is_empty:
-            return
-        names_member = bool(request.member_id) or request.instance_id is not None
-        if is_transactional and epoch <= NO_GENERATION and not names_member:
-            return
-        self._check_member(request.member_id, epoch)
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Let a member read its group's offsets, or raise; others need not name themselves.
-
-        Raises:
-            UnknownMemberError: there is no such member.
-            StaleMemberEpochError: the member is at another epoch.
-        """
-        if member_id is None and epoch <= NO_GENERATION:
-            return
-        self._check_member(member_id or "", epoch)
-
-    def _check_member(self, member_id: str, epoch: int) -> None:
-        member = self._get(member_id)
-        if member.epoch != epoch:
-            raise StaleMemberEpochError(
-                f"{member_id!r} is at epoch {member.epoch}, not {epoch}: ask again with the epoch "
-                "of the newest heartbeat"
-            )
-
-    def check_delete(self) -> None:
-        """Let the group be deleted, or raise `NonEmptyGroupError`."""
-        if not self.is_empty:
-            raise NonEmptyGroupError(
-                f"group {self.group_id!r} has {len(self.roster.members)} members: stop them first"
-            )
-
-    def reads(self, topic: str) -> bool:
-        """Whether the group has members, and its topology reads the topic."""
-        return not self.is_empty and any(topic in each for each in self._sources().values())
-
-    def check_delete_offset(self, topic: str) -> None:
-        """Let the offsets of a topic be deleted, or raise `GroupSubscribedError`."""
-        if self.reads(topic):
-            raise GroupSubscribedError(
-                f"group {self.group_id!r} reads {topic!r}: its offsets are in use"
-            )
-
-    def expires_from(self, topic: str) -> int | None:
-        """The earliest moment from which offsets of a topic grow old; None while they are used."""
-        if self.is_empty:
-            return self.empty_since_ms
-        return None if self.reads(topic) else 0
-
-    def abandon(self, error: GroupError, out: Effects) -> None:
-        """Nobody ever waits in this protocol, so there is only time to stop."""
-        del error, out
-        self.timers.clear()

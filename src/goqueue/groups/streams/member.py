@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from goqueue.groups.encoding import StreamsMemberValue, TasksByRole
 from goqueue.groups.member_memory import held_by
-from goqueue.groups.messages import UserEndpoint
-from goqueue.groups.reconciliation import MemberState, Reconciling
+from goqueue.groups.reconciled.member import Reconciling, updated_by
 from goqueue.groups.streams.assignor import Role, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.groups.messages import StreamsHeartbeat
+    from goqueue.groups.messages import StreamsHeartbeat, UserEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember(Reconciling[Task]):
     """A member; what it owns are tasks."""
 
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     """Of the topology that it joined with."""
     process_id: str = ""
@@ -48,13 +43,10 @@ class StreamsMember(Reconciling[Task]):
 
     def updated_by(self, request: StreamsHeartbeat) -> StreamsMember:
         """The member with what it says of itself; silence keeps what it said before."""
-        timeout_ms, topology = request.rebalance_timeout_ms, request.topology
-        return replace(
+        topology = request.topology
+        return updated_by(
             self,
-            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+            request,
             topology_epoch=self.topology_epoch if topology is None else topology.epoch,
             process_id=self.process_id if request.process_id is None else request.process_id,
             endpoint=self.endpoint if request.endpoint is None else request.endpoint,
@@ -78,7 +70,7 @@ class StreamsMember(Reconciling[Task]):
             self.tags,
             self.epoch,
             self.previous_epoch,
-            self.state.value,
+            self.state,
             by_role(self.assigned),
             by_role(self.pending_revocation),
             by_role(self.target),
@@ -95,11 +87,11 @@ class StreamsMember(Reconciling[Task]):
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             topology_epoch=value.topology_epoch,
             process_id=value.process_id,
-            endpoint=None if value.endpoint is None else UserEndpoint(*value.endpoint),
+            endpoint=value.endpoint,
             tags=value.tags,
             epoch=value.epoch,
             previous_epoch=value.previous_epoch,
-            state=MemberState(value.state),
+            state=value.state,
             assigned=_tasks(value.assigned),
             pending_revocation=_tasks(value.pending_revocation),
             target=_tasks(value.target),

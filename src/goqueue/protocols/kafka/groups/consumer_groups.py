@@ -12,7 +12,7 @@ from goqueue.protocols.kafka.registry import ApiKey, api
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.groups.describe import ConsumerMemberDescription
+    from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _CLASSIC_MEMBER: Final = 0
@@ -81,7 +81,7 @@ class ConsumerGroupsApi:
             "members": [self._member(member) for member in group.members],
         }
 
-    def _member(self, member: ConsumerMemberDescription) -> dict[str, Any]:
+    def _member(self, member: ConsumerMember) -> dict[str, Any]:
         topics = self._broker.topics.catalogue.by_id
         return {
             "member_id": member.member_id,
@@ -94,5 +94,5 @@ class ConsumerGroupsApi:
             "subscribed_topic_regex": member.subscribed_regex or None,
             "assignment": with_names(sorted(member.assigned), topics),
             "target_assignment": with_names(sorted(member.target), topics),
-            "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+            "member_type": _CLASSIC_MEMBER if member.classic else _CONSUMER_MEMBER,
         }

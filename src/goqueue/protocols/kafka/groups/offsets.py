@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.model.topic_partition import TopicPartition

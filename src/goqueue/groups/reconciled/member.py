@@ -7,14 +7,17 @@ owned are the partitions of a KIP-848 group, or the tasks of a Streams group.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goqueue.model.errors import FencedMemberEpochError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from goqueue.groups.messages import MemberHeartbeat
 
 T = TypeVar("T")
 
@@ -31,10 +34,15 @@ class MemberState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciling(Generic[T]):
+class Reconciling(ABC, Generic[T]):
     """Never changed in place: an event puts a new value where the old one was."""
 
     member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
     epoch: int = 0
     """The target epoch that the member has reached; 0 before the first, -2 for a static member
     that is away and will be back."""
@@ -51,12 +59,44 @@ class Reconciling(Generic[T]):
         """Everything that is kept from others."""
         return self.assigned | self.pending_revocation
 
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """What the member says of itself; what it owns is what there is anyway."""
+
+    @abstractmethod
+    def is_assigned_like(self, other: Any) -> bool:
+        """Whether an assignor can tell two members apart only by what they have."""
+
+    @abstractmethod
+    def to_value(self) -> Any:
+        """What of the member is stored: everything."""
+
+    @classmethod
+    @abstractmethod
+    def from_value(cls, member_id: str, value: Any) -> Any:
+        """A member as it was stored."""
+
     def has_reached(self, target_epoch: int) -> bool:
         """Nothing is left to do for the member."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
-M = TypeVar("M", bound=Reconciling)  # type: ignore[type-arg] # a bound cannot name another variable
+M = TypeVar("M", bound=Reconciling[Any])
+
+
+def updated_by(member: M, request: MemberHeartbeat[Any], **said: Any) -> M:
+    """The member with what every heartbeat says, and `said`; silence keeps what it said before."""
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        **said,
+    )
 
 
 def reconcile(
