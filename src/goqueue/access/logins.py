@@ -23,12 +23,10 @@ class Login(Protocol):
     @property
     def user(self) -> str:
         """Who the client says it is; true once `is_done`."""
-        ...
 
     @property
     def is_done(self) -> bool:
         """Whether the client has proven who it is."""
-        ...
 
     async def step(self, message: bytes) -> bytes:
         """Take the client's next message and return ours.
@@ -36,7 +34,6 @@ class Login(Protocol):
         Raises:
             AuthenticationFailedError: the attempt has failed, and the text says why to us alone.
         """
-        ...
 
 
 def begin_login(users: Users, mechanism: Mechanism) -> Login:

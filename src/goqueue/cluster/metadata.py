@@ -146,11 +146,9 @@ class MetadataStore(Protocol):
 
     async def get(self, key: str) -> Entry | None:
         """The newest committed state of one key."""
-        ...
 
     async def range(self, prefix: str) -> Snapshot:
         """Every key that starts with `prefix`; the empty prefix is every key."""
-        ...
 
     async def transact(
         self, conditions: Sequence[Condition], operations: Sequence[Operation]
@@ -161,7 +159,6 @@ class MetadataStore(Protocol):
             InvalidMetadataRequestError: over a limit, or two operations on one key.
             SessionLapsedError: a `Put` names a session that has ended.
         """
-        ...
 
     def watch(self, prefix: str, after: Revision) -> AsyncIterator[Changes]:
         """Every later change of the keys under `prefix`, in order and without gaps, for ever.
@@ -170,11 +167,9 @@ class MetadataStore(Protocol):
             MetadataCompactedError: changes after that revision have been forgotten, at the start
                 or because the watcher was too slow.
         """
-        ...
 
     async def open_session(self, ttl_ms: int) -> SessionId:
         """Start a session that ends by itself `ttl_ms` after its last heartbeat."""
-        ...
 
     async def keep_alive(self, session: SessionId) -> None:
         """Move the session's deadline to a full `ttl_ms` from now.
@@ -182,19 +177,15 @@ class MetadataStore(Protocol):
         Raises:
             SessionLapsedError: it ended before this call.
         """
-        ...
 
     async def end_session(self, session: SessionId) -> None:
         """End it now: its keys go away in one transaction. One that has ended is fine."""
-        ...
 
     async def status(self) -> StoreStatus:
         """How the store is."""
-        ...
 
     async def close(self) -> None:
         """Finish what was begun and let go of the file or the connection; watchers are told."""
-        ...
 
 
 def encode_key(key: str) -> bytes:

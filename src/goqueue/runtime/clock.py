@@ -15,15 +15,12 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump when the machine's clock is set."""
-        ...
 
     def monotonic_s(self) -> float:
         """Seconds since an arbitrary moment; never goes back."""
-        ...
 
     def boottime_s(self) -> float:
         """Seconds since an arbitrary moment; never goes back, goes on in a suspended machine."""
-        ...
 
 
 class SystemClock:

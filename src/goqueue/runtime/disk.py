@@ -40,39 +40,30 @@ class DiskFile(Protocol):
     @property
     def path(self) -> Path:
         """Where the file was when it was opened."""
-        ...
 
     def fileno(self) -> int:
         """The descriptor, for `sendfile`; it stays open as long as this object does."""
-        ...
 
     def size(self) -> int:
         """The length of the file in bytes."""
-        ...
 
     def read(self, position: int, length: int) -> bytes:
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
-        ...
 
     def read_cached(self, position: int, length: int) -> bytes | bytearray | None:
         """Like `read`, but None when that would have to wait for the disk."""
-        ...
 
     def write(self, position: int, data: Bytes) -> None:
         """All of `data` at `position`, or an error; in the page cache, not yet on the disk."""
-        ...
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        ...
 
     def close(self) -> None:
         """Give the descriptor back; closing twice is harmless."""
-        ...
 
 
 class Disk(Protocol):
@@ -80,65 +71,51 @@ class Disk(Protocol):
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> DiskFile:
         """Open a file; `create` makes it when it is missing."""
-        ...
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; a folder that is not there has none."""
-        ...
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file of that name."""
-        ...
 
     def size(self, path: Path) -> int:
         """The length of a file that need not be open."""
-        ...
 
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in milliseconds since the Unix epoch."""
-        ...
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Say when a file was last written."""
-        ...
 
     def make_folder(self, folder: Path) -> None:
         """Make the folder and its parents, and their names durable; there already is fine."""
-        ...
 
     def create_folder(self, folder: Path) -> list[Path]:
         """Make the folder and its parents without waiting for the disk; returns those it made.
 
         Each is durable after `sync_folder` of its parent.
         """
-        ...
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it; durable after `sync_folder`."""
-        ...
 
     def remove(self, path: Path) -> None:
         """Remove a file; gone already is fine."""
-        ...
 
     def remove_folder(self, folder: Path) -> None:
         """Remove a folder with all that is in it; gone already is fine."""
-        ...
 
     def sync_folder(self, folder: Path) -> None:
         """Return when all names made, changed and removed in the folder are on the disk."""
-        ...
 
     def sync_all(self, folder: Path) -> bool:
         """Return when all that was written to any file, and all names, are on the disk.
 
         False when this disk cannot do that for the file system of `folder`; nothing is synced then.
         """
-        ...
 
     def usage(self, folder: Path) -> DiskUsage:
         """How large the disk is that holds the folder, and what is left of it."""
-        ...
 
 
 def translate(error: OSError, doing: str, path: Path) -> DiskError:

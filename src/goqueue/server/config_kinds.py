@@ -42,15 +42,12 @@ class Kind(Protocol[_T]):
     @property
     def expected(self) -> str:
         """What a value must be, to follow "expected"."""
-        ...
 
     def parse(self, raw: object) -> _T:
         """The value of a text, or of what YAML made of one; raises `MismatchError`."""
-        ...
 
     def render(self, value: _T) -> str:
         """A text that `parse` reads as this value."""
-        ...
 
 
 class Address(NamedTuple):

@@ -51,7 +51,6 @@ class Due(Protocol):
 
         It is told whether all files are on the disk already. None when there is nothing to flush.
         """
-        ...
 
 
 class FlushSchedule:

@@ -37,7 +37,6 @@ class Openable(Protocol):
 
     def rest(self) -> None:
         """Give the descriptors back."""
-        ...
 
 
 def open_segments_within(descriptor_limit: int | None) -> int:

@@ -35,11 +35,9 @@ class Exporter(Protocol):
 
     def export(self, entries: list[Entry]) -> None:
         """Take entries; in a thread. Raises whatever it likes: they are lost then."""
-        ...
 
     def close(self) -> None:
         """Take no more; what is under way may be cut off."""
-        ...
 
 
 class Feed:

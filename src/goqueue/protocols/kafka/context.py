@@ -61,30 +61,24 @@ class Peer(Protocol):
     @property
     def host(self) -> str:
         """The client's address."""
-        ...
 
     @property
     def listener_name(self) -> str:
         """Which listener accepted it; answers name that listener's advertised address."""
-        ...
 
     @property
     def session(self) -> Session:
         """What lasts as long as the connection."""
-        ...
 
     @property
     def is_open(self) -> bool:
         """Whether an answer could still reach the client."""
-        ...
 
     def grant_answer_bytes(self, wanted_bytes: int) -> int:
         """How much of a large answer may be read into memory now; it is counted until sent."""
-        ...
 
     def refuse(self, detail: str) -> None:
         """Close the connection of a client that may not stay, once it has its answer."""
-        ...
 
 
 class RequestContext:

@@ -2,11 +2,11 @@
 
 A family is any object or module whose functions carry `@api`:
 
-    class GroupApi:
+    class GroupApi(BrokerApi):
         @api(ApiKey.HEARTBEAT, 0, 4)
         async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response: ...
 
-`Registry(GroupApi(...), ...)` collects them; the ApiVersions answer is derived from the result.
+`Registry(GroupApi(broker), ...)` collects them; the ApiVersions answer is derived from the result.
 
 A handler may be a coroutine function, or a plain function that returns its answer at once, or a
 future of it. The plain kind costs no task: about two microseconds less for each request, which is
@@ -24,12 +24,13 @@ from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.schemas import versions
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.wire.kafka.error_codes import ErrorCode
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.primitives import Cursor
 
-__all__ = ["ApiKey", "ApiSpec", "Endpoint", "Registry", "api", "declared_specs"]
+__all__ = ["ApiKey", "ApiSpec", "BrokerApi", "Endpoint", "Registry", "api", "declared_specs"]
 
 Handler: TypeAlias = "Callable[[RequestContext, Any], Response | Awaitable[Response | None] | None]"
 """None answers nothing at all: a Produce request with acks=0."""
@@ -97,6 +98,13 @@ def api(
         return function
 
     return stamp
+
+
+class BrokerApi:
+    """A family of handlers over one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
 
 class Registry:

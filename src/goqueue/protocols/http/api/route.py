@@ -1,6 +1,6 @@
 """How a handler is declared: `@route` on a method of a family of handlers.
 
-    class TopicRoutes:
+    class TopicRoutes(BrokerRoutes):
         @route("GET", "/topics/{topic}", tag="topics")
         async def describe(self, path: TopicPath) -> TopicInfo:
             '''What a topic looks like now.'''
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
     from goqueue.protocols.http.api.dialects import Dialect
 
 KILOBYTE: Final = 1024
@@ -27,6 +28,13 @@ DEFAULT_BODY_BYTES: Final = 1024 * KILOBYTE
 _ROUTES: Final = "__http_routes__"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class BrokerRoutes:
+    """A family of handlers over one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
 
 @dataclass(frozen=True, slots=True)

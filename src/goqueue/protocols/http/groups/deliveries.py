@@ -11,7 +11,7 @@ from goqueue.protocols.http.api.codecs import duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath
 from goqueue.protocols.http.api.problems import kind_of
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import by_partition, by_topic
 from goqueue.protocols.http.groups.ack_shapes import (
     AckBatchBody,
@@ -37,7 +37,6 @@ from goqueue.queues.members import QueueMember
 from goqueue.queues.views import committable
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.groups.membership import Member
     from goqueue.model.errors import GoQueueError
 
@@ -48,11 +47,8 @@ _STEP_MS: Final = 500
 """How long a poll waits before it sends a heartbeat, and takes over what was assigned to it."""
 
 
-class DeliveryRoutes:
+class DeliveryRoutes(BrokerRoutes):
     """Messages that are delivered to a member of a group, and what it says of them."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     # --- Getting messages ------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from goqueue.insight.group_views import list_groups, view_group
 from goqueue.insight.lag import group_lag
 from goqueue.model.errors import UnknownMemberError
 from goqueue.protocols.http.api.paths import GroupPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import (
     doc,
 )
@@ -32,7 +32,6 @@ from goqueue.protocols.http.groups.queue_settings_shapes import settings_shape
 from goqueue.queues.views import queue_views
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.groups.stats import GroupStats
     from goqueue.insight.group_views import GroupLine as GroupLineView
     from goqueue.insight.group_views import GroupView
@@ -48,11 +47,8 @@ class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
     member_id: Annotated[str | None, doc("All members, if left out.")] = None
 
 
-class GroupRoutes:
+class GroupRoutes(BrokerRoutes):
     """Groups."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("GET", "/groups", tag=_TAG)
     async def list_all(self) -> GroupList:

@@ -14,7 +14,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.codecs import time_ms
 from goqueue.protocols.http.api.errors import AtFieldError, FieldError
 from goqueue.protocols.http.api.paths import GroupPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.topic_maps import committed_by_topic, lag_by_topic
 from goqueue.protocols.http.groups.group_shapes import (
     ALL_PARTITIONS,
@@ -30,17 +30,13 @@ from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.broker.broker import Broker
     from goqueue.groups.messages import PartitionOutcomes
 
 _TAG: Final = "offsets"
 
 
-class OffsetRoutes:
+class OffsetRoutes(BrokerRoutes):
     """Committed offsets."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("POST", "/groups/{group}/offsets", tag=_TAG)
     async def commit(self, path: GroupPath, body: CommitBody) -> Committed:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.messages.message_shapes import PurgedPartition, PurgedTopic
-
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
 
 _TAG: Final = "messages"
 
@@ -29,11 +26,8 @@ class PurgeMessagesQuery(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class PurgeRoutes:
+class PurgeRoutes(BrokerRoutes):
     """Purging."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("DELETE", "/topics/{topic}/messages", tag=_TAG)
     async def purge(self, path: TopicPath, query: PurgeMessagesQuery) -> PurgedTopic:

@@ -16,7 +16,7 @@ from goqueue.protocols.http.api.codecs import (
 )
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import PartitionPath, TopicPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_READ_BYTES, MAX_READ_WAIT_MS
 from goqueue.protocols.http.messages.message_shapes import (
@@ -30,7 +30,6 @@ from goqueue.reading.positions import EARLIEST, LATEST, Anchor, Position, offset
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.reading.stored_messages import MessagesRead
 
 _MORE_ROUNDS: Final = 4
@@ -63,11 +62,8 @@ class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
     encoding: OutEncoding = "auto"
 
 
-class MessageRoutes:
+class MessageRoutes(BrokerRoutes):
     """Reading."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("GET", "/topics/{topic}/partitions/{partition}/messages", tag=_TAG)
     async def read(self, path: PartitionPath, query: ReadQuery) -> ReadAnswer:

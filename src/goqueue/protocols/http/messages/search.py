@@ -11,7 +11,7 @@ from goqueue.insight.decoding import Decoded, decode_values
 from goqueue.protocols.http.api.codecs import Time, time_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import Offset, PartitionNumber, doc
 from goqueue.protocols.http.limits import MAX_SEARCH_RESULTS
 from goqueue.protocols.http.messages.message_shapes import (
@@ -26,7 +26,6 @@ from goqueue.reading.searching import Wanted
 from goqueue.reading.time_range import Span
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.reading.searching import Hit
     from goqueue.records import Headers, Record
     from goqueue.topics.catalogue import Topic
@@ -92,11 +91,8 @@ class SearchAnswer(msgspec.Struct):
     scanned: Annotated[int, doc("Messages that were looked at for this answer.", 1200)]
 
 
-class SearchRoutes:
+class SearchRoutes(BrokerRoutes):
     """Browsing."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("GET", "/topics/{topic}/search", tag=_TAG)
     async def search(self, path: TopicPath, query: SearchQuery) -> SearchAnswer:

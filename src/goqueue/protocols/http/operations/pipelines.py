@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from goqueue.model.limits import MAX_PIPELINE_REPORT_BYTES
 from goqueue.model.pipeline_reports import PipelineFields, PipelineReport
 from goqueue.protocols.http.api.errors import FieldError
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import doc
 from goqueue.protocols.http.operations.operation_shapes import PipelineList, PipelineRemoved
-
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
 
 _TAG: Final = "pipelines"
 _LONGEST_INTERVAL_MS: Final = 24 * 3600 * 1000
@@ -35,11 +32,8 @@ class PipelineBody(PipelineFields, kw_only=True, frozen=True):
     ] = 10_000
 
 
-class PipelineRoutes:
+class PipelineRoutes(BrokerRoutes):
     """Reports of pipelines."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("PUT", "/pipelines/{name}", tag=_TAG, max_body_bytes=MAX_PIPELINE_REPORT_BYTES)
     async def put(self, path: PipelinePath, body: PipelineBody) -> PipelineReport:

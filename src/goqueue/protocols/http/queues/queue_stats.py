@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from goqueue.insight.group_views import is_listed
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import LANES, GroupName, TopicName, doc
 from goqueue.protocols.http.queues.queue_stats_shapes import (
     Dead,
@@ -26,7 +26,6 @@ from goqueue.queues.views import lane_views, queue_views
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
     from goqueue.partitions.tallies import Tally
     from goqueue.queues.delivery.group import QueueGroup
@@ -42,11 +41,8 @@ class PriorityQuery(msgspec.Struct, forbid_unknown_fields=True):
     group: Annotated[GroupName | None, doc("Only this one.")] = None
 
 
-class QueueStatsRoutes:
+class QueueStatsRoutes(BrokerRoutes):
     """Statistics of queue groups."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("GET", "/reliability/stats", tag=_TAG)
     async def reliability(self) -> ReliabilityStats:

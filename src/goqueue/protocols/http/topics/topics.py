@@ -10,7 +10,7 @@ from goqueue.groups.assignments import check_assignments
 from goqueue.model.limits import MAX_TOPIC_PARTITIONS
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import TopicPath
-from goqueue.protocols.http.api.route import route
+from goqueue.protocols.http.api.route import BrokerRoutes, route
 from goqueue.protocols.http.api.shapes import TopicName, doc
 from goqueue.protocols.http.topics.topic_shapes import (
     Deleted,
@@ -24,7 +24,6 @@ from goqueue.protocols.http.topics.topic_shapes import (
 from goqueue.topics.setting_table import LISTED
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
 
 _HOUR_MS: Final = 3_600_000
@@ -87,11 +86,8 @@ class ListTopics(msgspec.Struct, forbid_unknown_fields=True):
     internal: Annotated[bool, doc("Those that the broker keeps for itself, too.")] = False
 
 
-class TopicRoutes:
+class TopicRoutes(BrokerRoutes):
     """Topics."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @route("POST", "/topics", tag=_TAG, status=201)
     async def create(self, body: CreateTopic) -> TopicInfo:

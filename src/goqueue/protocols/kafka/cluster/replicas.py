@@ -9,24 +9,20 @@ from kio.schema.errors import ErrorCode
 from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _ELECTION_TYPES: Final = range(2)
 """Of the preferred replica, and of any that is left."""
 
 
-class ReplicasApi:
+class ReplicasApi(BrokerApi):
     """Answers who asks for another leader or other replicas."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.ELECT_LEADERS, 0, 2)
     def elect_leaders(self, ctx: RequestContext, request: Struct) -> Response:

@@ -16,8 +16,6 @@ from goqueue.protocols.kafka.registry import ApiKey, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.configs.entries import Resources
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
@@ -77,42 +75,36 @@ class AdminConfigsApi:
     @api(ApiKey.ALTER_CONFIGS, 0, 2)
     async def alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Replace everything that was set for a resource."""
-        results = []
-        times = Counter(map(_name_of, request.resources))
-        async for resource in in_turns(once_each(request.resources, key=_name_of)):
-            if times[_name_of(resource)] > 1:
-                results.append(_objected(resource, _REPEATED))
-            else:
-                results.append(await _outcome(resource, self._replace(resource, request)))
-        return {"responses": results}
+        return await self._alter(request, incremental=False)
 
     @api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
     async def incremental_alter_configs(self, ctx: RequestContext, request: Struct) -> Response:
         """Change some settings of a resource and leave the others."""
-        results = []
+        return await self._alter(request, incremental=True)
+
+    async def _alter(self, request: Struct, *, incremental: bool) -> Response:
         times = Counter(map(_name_of, request.resources))
+        results = []
         async for resource in in_turns(once_each(request.resources, key=_name_of)):
-            objection = _REPEATED if times[_name_of(resource)] > 1 else _objection(resource)
+            answer = _resource(resource)
+            objection = _objection(resource) if incremental else None
+            if times[_name_of(resource)] > 1:
+                objection = _REPEATED
             if objection is not None:
-                results.append(_objected(resource, objection))
+                answer.update(error_code=ErrorCode.invalid_request, error_message=objection)
             else:
-                results.append(await _outcome(resource, self._change(resource, request)))
+                try:
+                    await self._of(resource).alter(
+                        resource, incremental=incremental, dry=request.validate_only
+                    )
+                except GoQueueError as error:
+                    answer.update(error_code=code_for(error), error_message=str(error))
+            results.append(answer)
         return {"responses": results}
-
-    async def _replace(self, resource: Struct, request: Struct) -> None:
-        await self._of(resource).replace(resource, dry=request.validate_only)
-
-    async def _change(self, resource: Struct, request: Struct) -> None:
-        await self._of(resource).change(resource, dry=request.validate_only)
 
 
 def _name_of(resource: Struct) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
-
-
-def _objected(resource: Struct, objection: str) -> dict[str, Any]:
-    code = ErrorCode.invalid_request
-    return {**_resource(resource), "error_code": code, "error_message": objection}
 
 
 def _objection(resource: Struct) -> str | None:
@@ -126,15 +118,6 @@ def _objection(resource: Struct) -> str | None:
         if change.value is None and change.config_operation != DELETE:
             return f"{change.name} is given no value"
     return None
-
-
-async def _outcome(resource: Struct, change: Awaitable[None]) -> dict[str, Any]:
-    try:
-        await change
-    except GoQueueError as error:
-        answer = {"error_code": code_for(error), "error_message": str(error)}
-        return {**_resource(resource), **answer}
-    return _resource(resource)
 
 
 def _resource(resource: Struct) -> dict[str, Any]:

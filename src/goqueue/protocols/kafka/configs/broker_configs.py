@@ -19,8 +19,6 @@ from goqueue.protocols.kafka.configs.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.broker.broker import Broker
     from goqueue.configs.broker_configs import BrokerConfigs
     from goqueue.wire.kafka.reading import Struct
@@ -63,19 +61,15 @@ class BrokerResources:
             if not row.setting.is_hidden or len(configs.layers(row.name)) > 1
         ]
 
-    async def replace(self, resource: Struct, *, dry: bool) -> None:
-        """AlterConfigs."""
-        await self._configure(self._level(resource.resource_name), given(resource), dry=dry)
-
-    async def change(self, resource: Struct, *, dry: bool) -> None:
-        """IncrementalAlterConfigs."""
+    async def alter(self, resource: Struct, *, incremental: bool, dry: bool) -> None:
+        """Replace the settings of the node or of the cluster, or change some of them."""
         level, configs = self._level(resource.resource_name), self._broker.configs
-        overrides = changed(resource, configs.overrides(level), _kind_of, configs.text)
-        await self._configure(level, overrides, dry=dry)
-
-    async def _configure(self, level: Level, overrides: Mapping[str, str], *, dry: bool) -> None:
+        if incremental:
+            overrides = changed(resource, configs.overrides(level), _kind_of, configs.text)
+        else:
+            overrides = given(resource)
         if dry:
-            self._broker.configs.check(level, overrides)
+            configs.check(level, overrides)
         else:
             await self._broker.configure(level, overrides)
 

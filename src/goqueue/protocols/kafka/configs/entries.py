@@ -10,6 +10,8 @@ from goqueue.topics.setting import items
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from goqueue.queues.share.settings import ShareSetting
+    from goqueue.topics.setting import Setting
     from goqueue.wire.kafka.reading import Struct
 
 TOPIC: Final = 2
@@ -27,25 +29,6 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
 
-class Described(Protocol):
-    """What a setting tells of itself."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Its type."""
-        ...
-
-    @property
-    def documentation(self) -> str:
-        """What it does."""
-        ...
-
-
 class Synonym(NamedTuple):
     """One value of a setting: under which name it was given, and where."""
 
@@ -58,20 +41,14 @@ class Resources(Protocol):
     """Everything of one type that has settings."""
 
     def describe(self, name: str) -> list[dict[str, Any]]:
-        """The settings of one resource, as DescribeConfigs tells them."""
-        ...
+        """The settings of one resource, as DescribeConfigs reports them."""
 
-    async def replace(self, resource: Struct, *, dry: bool) -> None:
-        """AlterConfigs: what is not named goes back to its default."""
-        ...
-
-    async def change(self, resource: Struct, *, dry: bool) -> None:
-        """IncrementalAlterConfigs: what is not named stays as it is."""
-        ...
+    async def alter(self, resource: Struct, *, incremental: bool, dry: bool) -> None:
+        """Change settings; those not named stay if incremental, else go back to their defaults."""
 
 
 def described(
-    setting: Described, synonyms: Sequence[Synonym], *, read_only: bool = False
+    setting: Setting | ShareSetting, synonyms: Sequence[Synonym], *, read_only: bool = False
 ) -> dict[str, Any]:
     """One setting for DescribeConfigs; the first synonym is in force."""
     return {

@@ -36,19 +36,15 @@ class GroupSection(Protocol):
     @property
     def names(self) -> Collection[str]:
         """What its settings are called."""
-        ...
 
     def describe(self, group_id: str) -> list[dict[str, Any]]:
         """Every setting of a group, whether it exists or not."""
-        ...
 
     def has_any(self, group_id: str) -> bool:
         """Whether something was set for a group."""
-        ...
 
     async def change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
         """Change some settings, or say whether that could be done."""
-        ...
 
 
 class GroupResources:
@@ -65,28 +61,16 @@ class GroupResources:
         _check_name(name)
         return [config for section in self._sections for config in section.describe(name)]
 
-    async def replace(self, resource: Struct, *, dry: bool) -> None:
-        """AlterConfigs."""
-        group_id, asked = resource.resource_name, given(resource)
+    async def alter(self, resource: Struct, *, incremental: bool, dry: bool) -> None:
+        """Make all changes or none: each section is asked before the first one acts."""
+        group_id = resource.resource_name
+        asked = _changes(resource) if incremental else given(resource)
         self._check_names(group_id, asked)
         changes: dict[str, str | None] = {}
         for section in self._sections:
-            if section.has_any(group_id):
+            if not incremental and section.has_any(group_id):
                 changes.update(dict.fromkeys(section.names))
-        await self._change(group_id, {**changes, **asked}, dry=dry)
-
-    async def change(self, resource: Struct, *, dry: bool) -> None:
-        """IncrementalAlterConfigs."""
-        changes: dict[str, str | None] = {}
-        for each in resource.configs:
-            if each.config_operation not in {SET, DELETE}:
-                raise InvalidTopicConfigError(f"{each.name} is not a list: set it as a whole")
-            changes[each.name] = each.value if each.config_operation == SET else None
-        self._check_names(resource.resource_name, changes)
-        await self._change(resource.resource_name, changes, dry=dry)
-
-    async def _change(self, group_id: str, changes: Mapping[str, str | None], *, dry: bool) -> None:
-        """Make all changes or none: each section is asked before the first one acts."""
+        changes.update(asked)
         of_sections = [
             (section, {name: changes[name] for name in changes if name in section.names})
             for section in self._sections
@@ -176,6 +160,15 @@ class ShareSection:
             self._configs.changed(group_id, changes)
         else:
             await self._configs.configure(group_id, changes)
+
+
+def _changes(resource: Struct) -> dict[str, str | None]:
+    for each in resource.configs:
+        if each.config_operation not in {SET, DELETE}:
+            raise InvalidTopicConfigError(f"{each.name} is not a list: set it as a whole")
+    return {
+        each.name: each.value if each.config_operation == SET else None for each in resource.configs
+    }
 
 
 def _check_name(group_id: str) -> None:

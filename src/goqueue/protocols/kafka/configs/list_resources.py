@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.protocols.kafka.configs.entries import BROKER, GROUP, TOPIC
-from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.registry import ApiKey, BrokerApi, api
 from goqueue.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _BROKER_LOGGER: Final = 8
@@ -20,11 +19,8 @@ _KNOWN: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
 _TYPES_FROM: Final = 1
 
 
-class ConfigResourcesApi:
+class ConfigResourcesApi(BrokerApi):
     """Lists the resources that DescribeConfigs can be asked for."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1)
     def list_config_resources(self, ctx: RequestContext, request: Struct) -> Response:

@@ -17,8 +17,6 @@ from goqueue.protocols.kafka.configs.entries import (
 from goqueue.topics.setting_table import LISTED, SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from goqueue.broker.broker import Broker
     from goqueue.topics.catalogue import Topic
     from goqueue.topics.setting import Setting
@@ -48,17 +46,14 @@ class TopicResources:
             return [*found, Synonym(setting.name, value, SOURCE_DEFAULT)]
         return found + layers_of(self._broker.configs, name, dynamic=not topic.is_internal)
 
-    async def replace(self, resource: Struct, *, dry: bool) -> None:
-        """AlterConfigs."""
-        await self._configure(resource.resource_name, given(resource), dry=dry)
-
-    async def change(self, resource: Struct, *, dry: bool) -> None:
-        """IncrementalAlterConfigs."""
-        settings = self._broker.topics.catalogue.topic(resource.resource_name).settings
-        overrides = changed(resource, settings.overrides, _kind_of, settings.text)
-        await self._configure(resource.resource_name, overrides, dry=dry)
-
-    async def _configure(self, name: str, overrides: Mapping[str, str], *, dry: bool) -> None:
+    async def alter(self, resource: Struct, *, incremental: bool, dry: bool) -> None:
+        """Replace the settings of a topic, or change some of them."""
+        name = resource.resource_name
+        if incremental:
+            settings = self._broker.topics.catalogue.topic(name).settings
+            overrides = changed(resource, settings.overrides, _kind_of, settings.text)
+        else:
+            overrides = given(resource)
         if dry:
             self._broker.topics.plan_settings(name, overrides)
         else:

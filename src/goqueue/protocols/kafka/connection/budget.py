@@ -29,11 +29,9 @@ class Waiter(Protocol):
 
     def update_reading(self) -> None:
         """The reason to wait is gone."""
-        ...
 
     def give_way(self) -> None:
         """Close, and give back the bytes of the half-sent frame at once: others need them."""
-        ...
 
 
 class RequestBudget:

@@ -22,15 +22,12 @@ class Owned(Protocol):
 
     def sweep(self, now: float, *, patience_s: float) -> bool:
         """Close if a deadline has passed; whether it was closed."""
-        ...
 
     def drain(self) -> None:
         """Read no more; close when what is under way has been answered."""
-        ...
 
     def abort(self) -> None:
         """Close now, whatever is unsent."""
-        ...
 
 
 class Owner(Protocol):
@@ -43,16 +40,12 @@ class Owner(Protocol):
 
     def admit(self, connection: Owned) -> bool:
         """Whether there is room for one more."""
-        ...
 
     def forget(self, connection: Owned, reason: CloseReason) -> None:
         """The connection is gone."""
-        ...
 
     def report(self, now: float, host: str, why: str) -> None:
         """Say why a connection is closed."""
-        ...
 
     def keep(self, future: asyncio.Future[Any]) -> None:
         """Hold a handler that runs on after its connection is gone."""
-        ...

@@ -8,10 +8,9 @@ from goqueue.groups.messages import ConsumerHeartbeat
 from goqueue.model.errors import GroupError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import by_topic_id, describe_groups, with_names
-from goqueue.protocols.kafka.registry import ApiKey, api
+from goqueue.protocols.kafka.registry import ApiKey, BrokerApi, api
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.groups.consumer.member import ConsumerMember
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
@@ -19,11 +18,8 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-class ConsumerGroupsApi:
+class ConsumerGroupsApi(BrokerApi):
     """Members of groups whose assignment the broker computes."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:

@@ -13,12 +13,11 @@ from goqueue.insight.lag import committed_offsets
 from goqueue.model.errors import GoQueueError, GroupError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 _TOPIC_IDS_FROM: Final = 10
@@ -31,11 +30,8 @@ _OFFSETS_A_COMMIT: Final = 1000
 """Offsets stored at once; of a request with more, each part is stored for itself."""
 
 
-class GroupOffsetsApi:
+class GroupOffsetsApi(BrokerApi):
     """Keeps consumers' places."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     # --- OffsetCommit ----------------------------------------------------------------------------
 

@@ -11,13 +11,12 @@ from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.model.errors import GroupError, InvalidTopologyError
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.groups.describing import describe_groups
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from goqueue.broker.broker import Broker
     from goqueue.groups.messages import EndpointPartitions, StreamsHeartbeatResult
     from goqueue.groups.streams.assignor import Task
     from goqueue.groups.streams.describe import StreamsMemberDescription
@@ -25,11 +24,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
 
 
-class StreamsGroupsApi:
+class StreamsGroupsApi(BrokerApi):
     """Members of Streams groups, and what administrators see of these."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0)
     async def heartbeat(self, ctx: RequestContext, request: Struct) -> Response:

@@ -12,12 +12,11 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.records.fetch import isolation_of
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns, in_turns, once_each
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Isolation, Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.storage.lookup import TimestampHit
@@ -54,11 +53,8 @@ def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
     }
 
 
-class OffsetsApi:
+class OffsetsApi(BrokerApi):
     """Finds and moves the ends of partitions."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     # --- ListOffsets -----------------------------------------------------------------------------
 

@@ -11,23 +11,19 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.access.operations import TOPIC_OPERATIONS
 from goqueue.protocols.kafka.errors import code_for
 from goqueue.protocols.kafka.limits import MAX_DESCRIBED_PARTITIONS
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.topics.catalogue import check_name
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.topics.catalogue import Topic
     from goqueue.wire.kafka.frames import Response
     from goqueue.wire.kafka.reading import Struct
 
 
-class TopicPartitionsApi:
+class TopicPartitionsApi(BrokerApi):
     """Describes the partitions of topics in pages, in the order of the topics' names."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
     def describe(self, ctx: RequestContext, request: Struct) -> Response:

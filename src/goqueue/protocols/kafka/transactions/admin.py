@@ -11,7 +11,7 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.protocols.kafka.errors import ErrorCode, code_for
 from goqueue.protocols.kafka.limits import MAX_PATTERN_CHARS
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import TransactionFilter
 from goqueue.transactions.states import TransactionState
@@ -19,7 +19,6 @@ from goqueue.transactions.transaction import by_topic
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.protocols.kafka.context import RequestContext, Response, Struct
     from goqueue.transactions.messages import TransactionView
 
@@ -34,11 +33,8 @@ def _listed(line: TransactionView) -> dict[str, Any]:
     }
 
 
-class TransactionAdminApi:
+class TransactionAdminApi(BrokerApi):
     """Shows transactions, and ends them."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.LIST_TRANSACTIONS, 0, 2)
     async def list_transactions(self, ctx: RequestContext, request: Struct) -> Response:

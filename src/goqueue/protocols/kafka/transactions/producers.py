@@ -10,14 +10,13 @@ from kio.schema.errors import ErrorCode
 from goqueue.model.errors import GoQueueError, InvalidTransactionRequestError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.kafka.errors import code_for
-from goqueue.protocols.kafka.registry import api
+from goqueue.protocols.kafka.registry import BrokerApi, api
 from goqueue.protocols.kafka.transactions.fenced_codes import known_to
 from goqueue.protocols.kafka.turns import Each, encode_in_turns
 from goqueue.transactions.messages import Identity, InitRequest
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
     from goqueue.partitions.partition import Partition
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.wire.kafka.frames import Response
@@ -35,11 +34,8 @@ def _refused(ctx: RequestContext, request: Struct, code: ErrorCode) -> Response:
     }
 
 
-class ProducersApi:
+class ProducersApi(BrokerApi):
     """Gives producers their identity."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     @api(ApiKey.INIT_PRODUCER_ID, 0, 5, on_error=_refused)
     async def init_producer_id(self, ctx: RequestContext, request: Struct) -> Response:
