@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from support.http_api import HttpApi
 
 
+CONFLUENT = {"SchemaIn", "SchemaOut", "VersionOut", "LevelOut"}
+
+
 @pytest.fixture
 def document(api: HttpApi) -> dict[str, Any]:
     found: dict[str, Any] = api.get("/openapi.json")
@@ -218,3 +221,27 @@ def test_the_postman_collection_holds_every_operation(
         if item["request"]["method"] == "GET" and not any(not q["disabled"] for q in url["query"]):
             status = api.ask("GET", "/" + "/".join(steps)).status
             assert status in {200, 307, 404}, item["name"]
+
+
+def _fields(schema: Any) -> set[str]:
+    """The names of all fields of a schema, however deep."""
+    if isinstance(schema, list):
+        return {name for each in schema for name in _fields(each)}
+    if not isinstance(schema, dict):
+        return set()
+    inner = {name for each in schema.values() for name in _fields(each)}
+    properties = schema.get("properties")
+    return inner | (set(properties) if isinstance(properties, dict) else set())
+
+
+def test_fields_are_written_in_snake_case(document: dict[str, Any]) -> None:
+    """Except two that are older than the rule, and the registry's, which are Confluent's."""
+    ours = {
+        name: schema
+        for name, schema in document["components"]["schemas"].items()
+        if name not in CONFLUENT
+    }
+    others = {
+        each for each in _fields(list(ours.values())) if not re.fullmatch(r"[a-z0-9_]+", each)
+    }
+    assert others == {"deliverAt", "publishedAt"}

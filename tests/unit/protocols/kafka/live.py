@@ -108,7 +108,7 @@ class SmallApi:
     @api(ApiKey.SASL_AUTHENTICATE, 0, 2)
     def authenticate(self, ctx: RequestContext, request: Any) -> Response:
         ctx.peer.session.authenticate(f"User:{request.auth_bytes.decode()}")
-        return {"auth_bytes": ctx.principal.encode(), "session_lifetime_ms": 0}
+        return {"auth_bytes": ctx.peer.session.principal.encode(), "session_lifetime_ms": 0}
 
 
 def registry_of(*families: object) -> Registry:

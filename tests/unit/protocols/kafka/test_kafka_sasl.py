@@ -34,7 +34,7 @@ class Echo:
 
     @api(ApiKey.FIND_COORDINATOR, 0, 2)
     def echo(self, ctx, request):
-        return {"error_code": 0, "node_id": 1, "host": ctx.principal, "port": 9}
+        return {"error_code": 0, "node_id": 1, "host": ctx.peer.session.principal, "port": 9}
 
 
 @asynccontextmanager
