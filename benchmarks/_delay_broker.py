@@ -68,7 +68,7 @@ async def lateness_ms(broker: Broker, count: int) -> list[float]:
     await asyncio.sleep((base_ms - broker.clock.now_ms()) / 1000 + 3)
     return [
         float(record.timestamp_ms - int(dict(record.headers)["goqueue-deliver-at"] or b""))
-        for chunk in partition.log.chunks(first)
+        for chunk in partition.chunks(first)
         for position, info in walk(chunk.data)
         if info.base_offset >= first
         for record in decode_rows(chunk.data, position)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks._logs import KB, batch_of, open_files, own_memory_bytes, run_loop
 from benchmarks.harness import ROOT
 from goqueue.storage.config import Fsync, LogConfig
-from goqueue.storage.flush import Flusher
+from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.log import Log
 from goqueue.storage.naming import CHECKPOINT
 

@@ -55,7 +55,7 @@ def _forget(log: Log) -> None:
 
 def read_all(log: Log) -> int:
     """Every byte through the log, with its checksums; returns how many there were."""
-    return sum(len(chunk.data) for chunk in log.chunks(0, MB))
+    return sum(len(chunk.data) for chunk in log.chunks(0, max_bytes=MB))
 
 
 def pread_all(log: Log) -> int:
@@ -71,7 +71,7 @@ def pread_all(log: Log) -> int:
 def newest(log: Log) -> dict[bytes | None, Record]:
     """The last record of each key, by reading everything."""
     latest: dict[bytes | None, Record] = {}
-    for chunk in log.chunks(0, MB):
+    for chunk in log.chunks(0, max_bytes=MB):
         for position, _ in walk(chunk.data):
             for record in decode_rows(chunk.data, position):
                 latest[record.key] = record

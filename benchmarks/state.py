@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from benchmarks._turns import expect
 from benchmarks.harness import Run, benchmark
@@ -26,6 +26,8 @@ from goqueue.runtime.disk import SystemDisk
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
+
+    from goqueue.storage.disk_log import DiskLog
 
 LEASES: Final = 400_000
 DEAD: Final = 1_000_000
@@ -131,6 +133,7 @@ async def _partitions(run: Run, broker: Broker) -> None:
     for _ in range(RECORDS // 1000):
         partition.append(batch, peek(batch))
         await asyncio.sleep(0)
-    partition.log._fail(DiskError("as if the disk had refused"))  # noqa: SLF001
+    log = cast("DiskLog", partition._log)  # noqa: SLF001
+    log.flush_failed(DiskError("as if the disk had refused"))
     _report(run, "a failed log recovers", await _slowest_turn_ms(partition.recover()))
-    expect(partition.log.failure is None, "the log has recovered")
+    expect(partition.failure is None, "the log has recovered")

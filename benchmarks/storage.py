@@ -32,7 +32,7 @@ from benchmarks._turns import Turns, expect
 from benchmarks.harness import Run, benchmark, peak_rss_bytes, reset_peak_rss, timed
 from goqueue.storage.compaction.compaction import compact
 from goqueue.storage.config import Fsync, LogConfig
-from goqueue.storage.flush import Flusher
+from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.log import Log
 
 # --- Append ------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def _report_memory(run: Run, big: KilledLog) -> None:
     first, last = big.first, big.last
     log = Log(big.folder)
     segments = len(log.segments)
-    chunks = log.chunks(0, MB)
+    chunks = log.chunks(0, max_bytes=MB)
     read = len(next(chunks).data)  # the first one also warms up what every reader shares
     gc.collect()
     reset_peak_rss()

@@ -166,7 +166,7 @@ class Truth:
         log.check_invariants()
         assert log.end_offset == RECORDS
         offsets: list[int] = []
-        for chunk in log.chunks(0, 8 * 1024 * 1024):
+        for chunk in log.chunks(0, max_bytes=8 * 1024 * 1024):
             for at, info in walk(chunk.data):
                 offsets += self._offsets(info, chunk.data[at : at + info.size_bytes])
         assert offsets == sorted(set(offsets)), "out of order, or one twice"

@@ -114,7 +114,7 @@ def stored(broker: delay_worker.Broker) -> list[Record]:
     return [
         record
         for number in range(PARTITIONS)
-        for chunk in broker.partitions.partition(TopicPartition(TOPIC, number)).log.chunks(0)
+        for chunk in broker.partitions.partition(TopicPartition(TOPIC, number)).chunks(0)
         for position, _ in walk(chunk.data)
         for record in decode_rows(chunk.data, position)
     ]

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from goqueue.storage.config import Fsync, LogConfig
-from goqueue.storage.flush import Flusher
+from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.log import Log
 from support.batches import batch
 

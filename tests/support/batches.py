@@ -35,7 +35,7 @@ def values(log: Log, offset: int = 0, max_bytes: int = 1 << 20) -> list[tuple[in
     """Everything readable from an offset on, as (offset, value); damage is skipped."""
     return [
         (record.offset, record.value)
-        for chunk in log.chunks(offset, max_bytes)
+        for chunk in log.chunks(offset, max_bytes=max_bytes)
         for position, _ in walk(chunk.data)
         for record in decode_rows(chunk.data, position)
         if record.offset >= offset

@@ -14,6 +14,7 @@ from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.runtime.disk import SystemDisk
 from support.clocks import ManualClock
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -45,7 +46,7 @@ async def running_broker(
         else:
             await broker.delays.halt()
             for partition in broker.partitions:
-                await partition.flusher.stop()
+                await disk_log(partition).flusher.stop()
     finally:
         broker.executor.shutdown()
         await store.close()

@@ -44,6 +44,7 @@ from goqueue.server.node import Node
 from goqueue.transactions.messages import InitRequest
 from support.batches import garbage_batch
 from support.brokers import publish, publish_checked
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ async def _publish_and_fetch(broker: Broker) -> None:
     for offset in (partition.log_start, partition.log_end):
         read = PartitionRead(partition.id, offset, 1 << 20)
         await broker.fetcher.fetch(FetchRequest([read], max_wait_ms=0))
-    partition.log.find_time(0)
+    partition.find_time(0)
     await broker.create_topic("trimmed", 1, {"internal.segment.bytes": "1024"})
     for _ in range(20):
         publish(broker, "trimmed", b"." * 200)
@@ -164,14 +165,14 @@ async def _flush(node: Node, clock: ManualClock) -> None:
     RefusingFile.refuses = True
     try:
         with pytest.raises(LogFailedError):
-            await partition.flusher.flush()
+            await disk_log(partition).flusher.flush()
         with pytest.raises(LogFailedError):
             publish(broker, "failing", b"z")
     finally:
         RefusingFile.refuses = False
     clock.advance(3_600_000)
     await node.maintenance.recover()
-    assert partition.log.failure is None
+    assert partition.failure is None
 
 
 def _join(group_id: str) -> JoinRequest:

@@ -204,7 +204,7 @@ class Courier:
                 ended = tuple(each.delayed_id for each in messages)
                 gone.append(Ended(topic_id, DelayedState.EXPIRED, ended))
                 continue
-            if partition.log.failure is not None:
+            if partition.failure is not None:
                 self._postpone(each.delayed_id for each in messages)
                 continue
             batches += self._intents(topic, partition, messages, len(batches))
@@ -278,7 +278,7 @@ class Courier:
             logger.warning("%s takes no delayed messages for now: %s", partition.id, error)
             self._to_release.append(intent)
             return 0
-        self._sent.append(_Sent(intent, partition, placed.end_offset, partition.log.recovery))
+        self._sent.append(_Sent(intent, partition, placed.end_offset, partition.recovery))
         self._on_fired(topic, partition.id.partition, placed.first_offset, messages)
         return len(records)
 
@@ -313,7 +313,7 @@ class Courier:
         for partition, mine in known.items():
             first = min(intent.from_offset for intent in mine)
             found = self._required_handover().found(partition, first)
-            report, end = partition.log.recovery, partition.log_end
+            report, end = partition.recovery, partition.log_end
             for intent in mine:
                 if intent.base_sequence in found:
                     self._sent.append(_Sent(intent, partition, end, report))
@@ -325,7 +325,7 @@ class Courier:
         settled: list[_Sent] = []
         open_before, self._sent = self._sent, []
         for each in open_before:
-            if each.partition.log.recovery is not each.recovery and not each.partition.is_closed:
+            if each.partition.recovery is not each.recovery and not each.partition.is_closed:
                 self._look_again(each)
             elif self._required_handover().is_settled(each.partition, each.end_offset):
                 settled.append(each)
@@ -349,13 +349,12 @@ class Courier:
 
     def _look_again(self, sent: _Sent) -> None:
         """The partition's log has recovered since: what was appended may have been lost with it."""
-        log = sent.partition.log
-        if log.failure is not None:
+        if sent.partition.failure is not None:
             self._sent.append(sent)
             return
         found = self._required_handover().found(sent.partition, sent.intent.from_offset)
         if sent.intent.base_sequence in found:
-            self._sent.append(sent._replace(recovery=log.recovery))
+            self._sent.append(sent._replace(recovery=sent.partition.recovery))
         else:
             self._to_release.append(sent.intent)
 

@@ -115,7 +115,7 @@ def _numbers_in(partition: Partition, known: SequencedBatch) -> Iterable[int]:
     if known.first_offset < partition.log_start:
         return everything
     try:
-        region = partition.log.read(known.first_offset, 1)
+        region = partition.read(known.first_offset, 1)
         if region is None:
             return everything
         data = region.load().data

@@ -233,7 +233,7 @@ class Delays:
         self._services.metrics.counter(names.DELAYED_FIRED, topic.name).add(count)
         self._services.measures.topic(topic.name).messages_published.add(count)
         place = TopicPartition(topic.name, partition)
-        lanes = self._services.partitions.partition(place).state.lanes.counts(first, first + count)
+        lanes = self._services.partitions.partition(place).lanes.counts(first, first + count)
         self._services.measures.prioritised(topic.name, lanes, count)
         if self._services.delay_traces.is_on:
             self._services.delay_traces.ready(topic, partition, first, messages)

@@ -14,7 +14,6 @@ from goqueue.metrics import names
 from goqueue.model.errors import GroupNotFoundError, UnknownTopicError
 from goqueue.queues.delivery.settings import Mode
 from goqueue.queues.views import queue_views
-from goqueue.storage.compaction.compaction import dirty_ratio
 from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from goqueue.queues.service import Queues
     from goqueue.runtime.clock import Clock
     from goqueue.schemas.service import Schemas
-    from goqueue.storage.log import Log
     from goqueue.topics.catalogue import Topics
     from goqueue.transactions.service import Transactions
 
@@ -103,11 +101,11 @@ class BrokerGauges:
             except UnknownTopicError:
                 continue  # it is gone since it was listed
             count += len(partitions)
-            failed += sum(1 for each in partitions if each.log.failure is not None)
+            failed += sum(1 for each in partitions if each.failure is not None)
             _put_topic(samples, topic.name, partitions)
             for partition in partitions:
-                while partition.log.stats.time_lookups_s:
-                    time_lookups.observe(partition.log.stats.time_lookups_s.pop())
+                for took_s in partition.take_lookup_times():
+                    time_lookups.observe(took_s)
             yield
         # Every partition has one replica, this one, which leads; see `Partition`.
         samples.put(names.PARTITION_COUNT, count)
@@ -185,6 +183,7 @@ _COUNTS: Final[tuple[tuple[GaugeName | CounterName, str | None], ...]] = (
     (names.INDEX_LOOKUPS, "time"),
     (names.INDEX_REBUILDS, None),
 )
+"""The metrics of `LogFacts`, in its order."""
 
 
 def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) -> None:
@@ -196,17 +195,17 @@ def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) ->
             _put_places(samples, topic, str(partition.id.partition), values)
     elif partitions:
         _put_places(samples, topic, "", [sum(values) for values in zip(*places, strict=True)])
-    for partition in partitions:
+    facts = [partition.facts() for partition in partitions]
+    for partition, each in zip(partitions, facts, strict=True):
         number = str(partition.id.partition)
-        if len(partition.log.segments) > 1 or number == "0" or samples.partition_label:
-            ratio = dirty_ratio(partition.log)
-            samples.put(names.COMPACTION_DIRTY_RATIO, ratio, topic, number)
+        if each.segment_count > 1 or number == "0" or samples.partition_label:
+            samples.put(names.COMPACTION_DIRTY_RATIO, each.dirty_ratio, topic, number)
     samples.put(
         names.SNAPSHOT_SIZE,
         sum(each.snapshot_bytes for each in partitions),
         SnapshotKind.PRODUCERS.label,
     )
-    counts = zip(*(_counts(partition.log) for partition in partitions), strict=True)
+    counts = zip(*(each[: len(_COUNTS)] for each in facts), strict=True)
     for (name, kind), values in zip(_COUNTS, counts, strict=bool(partitions)):
         labels = (topic,) if kind is None else (topic, kind)
         samples.put(name, sum(values), *labels)
@@ -214,28 +213,13 @@ def _put_topic(samples: Samples, topic: str, partitions: Sequence[Partition]) ->
 
 def _places(partition: Partition) -> tuple[int, ...]:
     """In the order of `_PLACES`."""
-    log = partition.log
-    return log.size_bytes, log.start_offset, log.end_offset, partition.high_watermark
+    sizes = partition.size_bytes, partition.log_start, partition.log_end
+    return *sizes, partition.high_watermark
 
 
 def _put_places(samples: Samples, topic: str, number: str, values: Iterable[int]) -> None:
     for name, value in zip(_PLACES, values, strict=True):
         samples.put(name, value, topic, number)
-
-
-def _counts(log: Log) -> tuple[int, ...]:
-    """In the order of `_COUNTS`."""
-    stats, segments = log.stats, log.segments
-    return (
-        len(segments),
-        1 if segments.active else 0,
-        stats.bytes_written,
-        stats.segments_created,
-        stats.segments_deleted,
-        stats.offset_lookups,
-        stats.time_lookups,
-        stats.index_rebuilds + sum(segment.index_rebuilds for segment in segments),
-    )
 
 
 def _assigned(coordinator: GroupCoordinator, group: GroupListing) -> int:

@@ -101,18 +101,13 @@ async def take_inventory(services: OverviewServices, connections: int) -> Invent
     failed: list[tuple[str, str]] = []
     for topic in services.topics.catalogue.by_name.values():
         found = services.partitions.of_topic(topic)
-        logs = [each.log for each in found]
-        failed += [
-            (f"{topic.name}-{number}", str(log.failure))
-            for number, log in enumerate(logs)
-            if log.failure is not None
-        ]
+        failed += [(str(each.id), str(each.failure)) for each in found if each.failure is not None]
         if topic.is_internal:
             continue
         topics += 1
-        partitions += len(logs)
+        partitions += len(found)
         messages += sum(each.message_count for each in found)
-        size_bytes += sum(log.size_bytes for log in logs)
+        size_bytes += sum(each.size_bytes for each in found)
     groups = list_groups(services)
     in_flight, retrying = _queued(services)
     transactions = services.transactions.list(_OPEN)

@@ -46,7 +46,7 @@ def failed_logs(partitions: Partitions) -> str | None:
 
     A write that fails shows here at once: its log refuses appends until it has recovered.
     """
-    failed = [(partition.id, partition.log.failure) for partition in partitions.failed()]
+    failed = [(partition.id, partition.failure) for partition in partitions.failed()]
     if not failed:
         return None
     place, failure = failed[0]

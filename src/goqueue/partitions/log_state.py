@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from goqueue.model.errors import DamagedRangeError
+    from goqueue.partitions.partition_log import PartitionLog
     from goqueue.partitions.sequences import SequencedBatch
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.log import Log
     from goqueue.storage.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class LogState:
     @classmethod
     def rebuilt(
         cls,
-        log: Log,
+        log: PartitionLog,
         snapshot: Snapshot | None,
         now_ms: int,
         on_damage: Callable[[DamagedRangeError], None] | None = None,

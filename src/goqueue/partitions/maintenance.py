@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.metrics import names
-from goqueue.model.errors import DiskFullError, GoQueueError, LogFailedError
+from goqueue.model.errors import DiskFullError, GoQueueError
 from goqueue.partitions.upkeep import (
     DiskState,
     MaintenanceSettings,
     RetrySchedule,
-    checkpoint_due,
     disk_state,
 )
 from goqueue.runtime.free_memory import LOOK_S, FreeMemory
-from goqueue.runtime.tasks import PeriodicTasks, in_thread
-from goqueue.storage.compaction.cleanable import cleanable
-from goqueue.storage.compaction.compaction import Compaction
-from goqueue.storage.retention import next_look_ms
+from goqueue.runtime.tasks import PeriodicTasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -170,19 +165,19 @@ class Maintenance:
 
     async def _expire(self, partition: Partition, settings: TopicSettings) -> int:
         """Apply retention to one partition, and note when it needs the next look."""
-        now_ms, log = self._node.clock.now_ms(), partition.log
+        now_ms = self._node.clock.now_ms()
         changed_ms = self._node.producer_idle_ms()
         idle_ms = self._settings.producer_idle_ms if changed_ms is None else changed_ms
-        partition.state.forget_idle(now_ms - idle_ms)
+        partition.forget_idle(now_ms - idle_ms)
         retention_ms = settings.retention_ms if settings.deletes else None
         retention_bytes = settings.retention_bytes if settings.deletes else None
-        segments_before = log.stats.segments_created
+        segments_before = partition.facts().segments_created
         dropped = await partition.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
         if partition.is_closed:
             return dropped  # there is no next look
-        if log.stats.segments_created > segments_before:
+        if partition.facts().segments_created > segments_before:
             self._marks.compaction.touch(partition.id)  # what was sealed may be dirty
-        next_ms = next_look_ms(log.segments, now_ms, log.config, retention_ms)
+        next_ms = partition.next_expiry_ms(now_ms, retention_ms)
         heard_ms = partition.sequences.oldest_heard_ms
         if heard_ms is not None:
             forget_ms = heard_ms + idle_ms + 1
@@ -201,11 +196,11 @@ class Maintenance:
         count = 0
         marks = self._marks.compaction
         for partition, settings in self._marked(marks):
-            if not settings.compacts or partition.log.failure is not None:
+            if not settings.compacts or partition.failure is not None:
                 continue
             now_ms = self._clock_guard.steady_ms()
             try:
-                found = cleanable(partition.log, settings.compaction_limits, now_ms)
+                found = partition.cleanable(settings.compaction_limits, now_ms)
                 marks.look_at(partition.id, found.next_ms)
                 if found.is_due:
                     await self._compact(partition, settings, found.until)
@@ -230,26 +225,14 @@ class Maintenance:
     async def _compact(
         self, partition: Partition, settings: TopicSettings, until: int
     ) -> CompactionStats | None:
-        async with partition.upkeep:
-            if partition.is_closed:
-                return None
-            compaction = Compaction(
-                partition.log,
-                self._clock_guard.steady_ms(),
-                until=min(until, partition.last_stable),
-                tombstone_ms=settings.number("delete.retention.ms"),
-                aborted=partition.transactions.frozen(),
-            )
-            await in_thread(self._node.executor, compaction.build, compaction.cancel)
-            with suppress(LogFailedError):  # the first step speaks of it
-                await partition.flusher.checkpoint()  # or that step would, and stop everyone
-            await partition.flusher.settle()
-            with closing(compaction.steps()) as steps:
-                for _ in steps:
-                    await asyncio.sleep(0)
-                    await partition.flusher.settle()
-        self._report_compaction(partition.id, compaction.stats)
-        return compaction.stats
+        stats = await partition.compact(
+            self._clock_guard.steady_ms(),
+            until=until,
+            tombstone_ms=settings.number("delete.retention.ms"),
+        )
+        if stats is not None:
+            self._report_compaction(partition.id, stats)
+        return stats
 
     def _report_compaction(self, partition_id: TopicPartition, stats: CompactionStats) -> None:
         metrics = self._node.metrics
@@ -274,7 +257,7 @@ class Maintenance:
         count = 0
         marks = self._marks.checkpoints
         for partition, _ in self._marked(marks):
-            if checkpoint_due(partition.log):
+            if partition.is_checkpoint_due:
                 try:
                     await partition.checkpoint()
                     count += 1
@@ -322,11 +305,11 @@ class Maintenance:
             await self.check_disk()
         marked = self._marks.failing
         found = [self._find(each) for each in sorted(marked)]
-        failing = [each[0] for each in found if each and each[0].log.failure is not None]
+        failing = [each[0] for each in found if each and each[0].failure is not None]
         marked.intersection_update(partition.id for partition in failing)
         count = 0
         now_s = self._node.clock.monotonic_s()
-        if any(isinstance(partition.log.failure, DiskFullError) for partition in failing):
+        if any(isinstance(partition.failure, DiskFullError) for partition in failing):
             self._notice_room()
         for partition in self._retries.due(failing, now_s):
             try:

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import IntEnum
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.metrics.registry import Metrics
 from goqueue.model.errors import (
-    DiskFullError,
     FencedLeaderEpochError,
     InvariantError,
-    LogFailedError,
     NotLeaderError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
+from goqueue.model.ids import NO_PRODUCER_ID
+from goqueue.partitions.commit import LocalCommit
 from goqueue.partitions.damage import DamageReports
 from goqueue.partitions.due_marks import MaintenanceMarks
 from goqueue.partitions.markers import encode_marker
 from goqueue.partitions.measures import Measures
-from goqueue.partitions.partition_log import rebuilt_state
 from goqueue.partitions.role import ALONE, Following, Leading
 from goqueue.partitions.waiting import Waiters
-from goqueue.records.batch import peek
-from goqueue.runtime.tasks import in_thread
-from goqueue.storage.config import Fsync
-from goqueue.storage.flush import Flusher
-from goqueue.storage.snapshot import Snapshot
-from goqueue.storage.snapshot_kinds import SnapshotKind
+from goqueue.records.batch import DELIVERY, peek
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Sequence
 
+    from goqueue.model.errors import DamagedRangeError, DiskError
     from goqueue.model.topic_partition import TopicPartition
+    from goqueue.partitions.commit import CommitPolicy
     from goqueue.partitions.isolation import PartitionTransactions
     from goqueue.partitions.lane_index import LaneIndex
     from goqueue.partitions.markers import Marker
+    from goqueue.partitions.opening import OpenedLog
     from goqueue.partitions.partition_log import PartitionLog
-    from goqueue.partitions.sequences import ProducerSequences
+    from goqueue.partitions.sequences import ProducerSequences, SequencedBatch
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes
-    from goqueue.storage.checkpoints.book import CheckpointBook
-    from goqueue.storage.config import LogConfig
-    from goqueue.storage.flush_schedule import FlushSchedule
+    from goqueue.storage.compaction.compaction import CompactionStats
+    from goqueue.storage.config import Fsync, LogConfig
+    from goqueue.storage.epochs import LeaderEpochs
+    from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Region
-
-_MAX_SUMMARISED_BYTES: Final = 4096
-"""What follows from a log goes into its summary up to this size; more gets a file of its own."""
 
 
 class Isolation(IntEnum):
@@ -87,18 +80,16 @@ class Partition:
     def __init__(
         self,
         partition_id: TopicPartition,
-        stored: PartitionLog,
+        opened: OpenedLog,
         *,
         clock: Clock,
-        executor: Executor,
         role: Leading | Following = ALONE,
-        schedule: FlushSchedule | None = None,
-        book: CheckpointBook | None = None,
+        commit: Callable[[PartitionLog], CommitPolicy] = LocalCommit,
         measures: Measures | None = None,
         marks: MaintenanceMarks | None = None,
         damage: DamageReports | None = None,
     ) -> None:
-        """Hold the log in `stored` in a role; flushes and summaries may be shared with others."""
+        """Hold a log in a role; `commit` makes what says how far it is committed."""
         self.id = partition_id
         self.damage = damage or DamageReports(Metrics(""))
         self._marks = marks or MaintenanceMarks()
@@ -106,37 +97,39 @@ class Partition:
         self.role = role
         self.is_leading = isinstance(role, Leading)
         self.leader_epoch = role.epoch
-        self.log, self.state, self._snapshots = stored
-        self.log.on_failure = self._note_failure
-        self._book = book
+        self._log, self._rebuild, self._state = opened
+        log, policy = self._log, commit(self._log)
+        log.on_failure = self._note_failure
+        log.on_flushed = self._after_flush
+        log.on_start_moved = self._forget_removed
+        # What others ask the log, and what the policy answers: bound here, not forwarded.
+        self.folder = log.folder
+        self.read, self.chunks, self.offset_before = log.read, log.chunks, log.offset_before
+        self.find_time, self.find_latest_time = log.find_time, log.find_latest_time
+        self.synced = log.flush_to
+        self.facts, self.take_lookup_times = log.facts, log.take_lookup_times
+        self.expire, self.next_expiry_ms = log.expire, log.next_expiry_ms
+        self.delete_before, self.cleanable = log.move_start, log.cleanable
+        self._high_watermark = policy.high_watermark
+        self.is_committed, self.committed = policy.is_committed, policy.committed
         self._measures = measures or Measures(Metrics(""))
-        self.flusher = Flusher(
-            self.log, executor, self._after_flush, self._measures.synced, schedule
-        )
         self.waiters = Waiters()
         self.stable_waiters = Waiters()
         """Readers of committed records: what they cannot see yet does not wake them."""
-        self.upkeep = asyncio.Lock()
-        """Held by whatever works on the files for longer than a moment: one thing at a time, and
-        the partition is neither closed nor deleted under it."""
-        self._removing = asyncio.Lock()
-        """Held while segments are removed: recovery must not meet files that are on their way out,
-        and of two removals the later start counts."""
         self.is_closed = False
         self._clock = clock
-        self._executor = executor
-        self.damage.recovered(partition_id, self.log.recovery)
-        self.damage.snapshots(partition_id, self.log.folder, self._snapshots.damaged)
-        self.opened_at = self.log.end_offset
+        self.damage.recovered(partition_id, self._log.recovery)
+        self.report_damaged_snapshots(self._log.damaged_snapshots)
+        self.opened_at = self._log.end_offset
         """Where the log ended at the start: what lies before may be what a power cut has left."""
         self._visible_to = self.high_watermark
         self._stable_to = self.last_stable
-        if self.log.end_offset > 0:
+        if self._log.end_offset > 0:
             self._mark()
-        if self.log.failure is not None:
+        if self._log.failure is not None:
             self._note_failure()
-        elif self.log.flushed_offset < self.log.end_offset:
-            self.flusher.appended()  # what a crash has left is synced as if it had just come
+        elif self._log.flushed_offset < self._log.end_offset:
+            self._log.flush_soon()  # what a crash has left is synced as if it had just come
 
     # --- Role ------------------------------------------------------------------------------------
 
@@ -169,29 +162,27 @@ class Partition:
     @property
     def log_start(self) -> int:
         """The first record that can be read."""
-        return self.log.start_offset
+        return self._log.start_offset
 
     @property
     def log_end(self) -> int:
         """The next offset to be given."""
-        return self.log.end_offset
+        return self._log.end_offset
 
     @property
     def message_count(self) -> int:
         """Offsets that hold a message; what compaction has removed counts along."""
-        return self.log_end - self.log_start - self.state.hidden.count
+        return self.log_end - self.log_start - self._state.hidden.count
 
     @property
     def high_watermark(self) -> int:
         """Where all readers stop."""
-        if self.log.config.fsync is Fsync.ALWAYS:
-            return max(self.log.flushed_offset, self.log_start)
-        return self.log.end_offset
+        return self._high_watermark()
 
     @property
     def last_stable(self) -> int:
         """Where readers of committed records stop."""
-        transactions = self.state.transactions
+        transactions = self._state.transactions
         if transactions.are_decided:
             return self.high_watermark
         return max(transactions.last_stable(self.high_watermark), self.log_start)
@@ -200,10 +191,55 @@ class Partition:
         """Where this kind of reader stops."""
         return self.last_stable if isolation is Isolation.READ_COMMITTED else self.high_watermark
 
+    # --- How it is -------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> DiskError | None:
+        """Why appends are refused until the log has recovered, if they are."""
+        return self._log.failure
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What the last recovery of the log found and did; another object after each."""
+        return self._log.recovery
+
+    @property
+    def size_bytes(self) -> int:
+        """All readable bytes."""
+        return self._log.size_bytes
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot of what follows from the log."""
+        return self._log.snapshot_bytes
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Which leader wrote which offsets."""
+        return self._log.epochs
+
+    @property
+    def fsync(self) -> Fsync:
+        """When appends reach the disk, by the settings of the topic."""
+        return self._log.config.fsync
+
+    @property
+    def synced_to(self) -> int:
+        """Everything below is on the disk."""
+        return self._log.flushed_offset
+
+    def report_damage(self, damage: DamagedRangeError) -> None:
+        """Records are lost."""
+        self.damage.damaged(self.id, damage)
+
+    def report_damaged_snapshots(self, names: Sequence[str]) -> None:
+        """Snapshots beside the log were passed over."""
+        self.damage.snapshots(self.id, self._log.folder, names)
+
     # --- Writing ---------------------------------------------------------------------------------
 
     def append(self, batch: Bytes, info: BatchInfo) -> Placed:
-        """Store one intact batch, once.
+        """Store one intact batch, once. Of no producer, it may be several, all or none of them.
 
         Readers see it at once, unless the topic wants it on the disk first.
 
@@ -214,16 +250,17 @@ class Partition:
         """
         if not self.is_leading:
             self.check_leading()
-        follows = self.state.follows(info)
-        if follows and (known := self.state.check(info)) is not None:
+        # Most batches are of no interest to what follows from the log.
+        is_noted = info.producer_id != NO_PRODUCER_ID or bool(info.attributes & DELIVERY)
+        if is_noted and (known := self._state.check(info)) is not None:
             return Placed(known.first_offset, known.end_offset, duplicate=True)
-        appended = self.log.append(batch, self.leader_epoch, checked=True)
-        if follows:
+        appended = self._log.append(batch, self.leader_epoch, checked=True)
+        if is_noted:
             placed = info._replace(base_offset=appended.first_offset)
-            self.state.note(placed, batch, self._clock.now_ms())
+            self._state.note(placed, batch, self._clock.now_ms())
         if not self._is_marked:
             self._mark()
-        self.flusher.appended()
+        self._log.flush_soon()
         self._show(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
 
@@ -245,10 +282,10 @@ class Partition:
         newest = max(epoch, self.sequences.epoch_of(producer_id))
         batch = encode_marker(marker, producer_id, newest, coordinator_epoch, now_ms)
         info = peek(batch)
-        appended = self.log.append(batch, self.leader_epoch, checked=True)
-        self.state.note(info._replace(base_offset=appended.first_offset), batch, now_ms)
+        appended = self._log.append(batch, self.leader_epoch, checked=True)
+        self._state.note(info._replace(base_offset=appended.first_offset), batch, now_ms)
         self._mark()
-        self.flusher.appended()
+        self._log.flush_soon()
         self._show(info.size_bytes)
         return Placed(appended.first_offset, appended.end_offset)
 
@@ -262,7 +299,8 @@ class Partition:
         Without a size they look for themselves, and so do readers of committed records when the
         end of a transaction shows them more than what was appended.
         """
-        visible_to, stable_to = self.high_watermark, self.last_stable
+        visible_to = self._high_watermark()
+        stable_to = visible_to if self._state.transactions.are_decided else self.last_stable
         all_was_stable = self._stable_to == self._visible_to
         if visible_to > self._visible_to:
             self._visible_to = visible_to
@@ -275,15 +313,6 @@ class Partition:
     def waiters_for(self, isolation: Isolation) -> Waiters:
         """Where this kind of reader waits for more."""
         return self.stable_waiters if isolation is Isolation.READ_COMMITTED else self.waiters
-
-    def is_durable(self, placed: Placed) -> bool:
-        """Whether an append is as durable as the topic's policy promises, without waiting."""
-        end = placed.end_offset
-        return self.log.flushed_offset >= end or not self.flusher.promises_sync(end)
-
-    async def durable(self, placed: Placed) -> None:
-        """Return when an append is as durable as the topic's policy promises."""
-        await self.flusher.durable(placed.end_offset)
 
     # --- Reading ---------------------------------------------------------------------------------
 
@@ -300,7 +329,7 @@ class Partition:
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRangeError(offset, self.log_start, self.log_end)
         started_s = self._clock.monotonic_s()
-        region = self.log.read(offset, max_bytes, until=self.readable_to(isolation))
+        region = self._log.read(offset, max_bytes, until=self.readable_to(isolation))
         self._measures.offset_lookup_latency.observe(self._clock.monotonic_s() - started_s)
         return region
 
@@ -322,21 +351,25 @@ class Partition:
     @property
     def sequences(self) -> ProducerSequences:
         """The idempotent producers that have written here."""
-        return self.state.sequences
+        return self._state.sequences
 
     @property
     def transactions(self) -> PartitionTransactions:
         """The open and the aborted transactions in the log."""
-        return self.state.transactions
+        return self._state.transactions
 
     @property
     def lanes(self) -> LaneIndex:
         """Which messages are more or less urgent than others."""
-        return self.state.lanes
+        return self._state.lanes
 
-    def _state_now(self) -> Snapshot:
-        last_offset, now_ms = self.log.end_offset - 1, self._clock.now_ms()
-        return Snapshot(SnapshotKind.PRODUCERS, last_offset, now_ms, self.state.dump())
+    def earlier_append(self, info: BatchInfo) -> SequencedBatch | None:
+        """Where the batch of an idempotent producer is already; None when it may be appended.
+
+        Raises:
+            ProducerError: it may not be; see `append`.
+        """
+        return self._state.check(info)
 
     # --- Maintenance -----------------------------------------------------------------------------
 
@@ -352,108 +385,66 @@ class Partition:
     def _note_failure(self) -> None:
         self._marks.failing.add(self.id)
 
-    async def delete_before(self, offset: int) -> int:
-        """Let the log start at `offset`. Returns where it starts now. Raises like the log."""
-        async with self._removing:
-            await self._remove_before(offset)
-        return self.log_start
+    def _forget_removed(self) -> None:
+        self._state.forget_before(self.log_start)
 
-    async def expire(self, *, retention_ms: int | None, retention_bytes: int | None) -> int:
-        """Drop the segments that have outlived the limits; returns how many."""
-        async with self._removing:
-            if self.is_closed:
-                return 0
-            expired = self.log.expired_before(
-                retention_ms=retention_ms, retention_bytes=retention_bytes
-            )
-            return await self._remove_before(expired)
+    async def trim(self, offset: int) -> bool:
+        """Let go the segments that lie wholly before an offset; false when there are none.
 
-    async def _remove_before(self, offset: int) -> int:
-        """Let the log start at `offset`; returns how many segments went.
-
-        On a full disk there may be no room for saying so until something is removed: then all of
-        it happens here and now.
+        Raises:
+            StorageError: the disk refused.
         """
-        before = self.log.stats.segments_deleted
-        removal = self.log.plan_removal(offset)
-        if not removal.is_due:
-            return 0
-        try:
-            await in_thread(self._executor, removal.announce)
-        except DiskFullError:
-            self.log.delete_before(offset)
-        removal.let_go()
-        self.state.forget_before(self.log_start)
-        await in_thread(self._executor, removal.remove_files)
-        return self.log.stats.segments_deleted - before
+        is_due = self._log.has_segments_before(offset)
+        if is_due:
+            await self._log.move_start(offset)
+        return is_due
+
+    def forget_idle(self, before_ms: int) -> None:
+        """Forget the producers that were not heard of since."""
+        self._state.forget_idle(before_ms)
+
+    async def compact(
+        self, now_ms: int, *, until: int, tombstone_ms: int
+    ) -> CompactionStats | None:
+        """Compact what is decided before `until`; None when the partition was closed meanwhile.
+
+        Raises:
+            DiskError, LogFailedError: the disk refused.
+        """
+        return await self._log.compact(
+            now_ms,
+            until=min(until, self.last_stable),
+            tombstone_ms=tombstone_ms,
+            aborted=self.transactions.frozen(),
+        )
 
     def configure(self, config: LogConfig) -> None:
         """Follow other settings from now on, also with what is already in the log."""
-        self.log.configure(config)
+        self._log.configure(config)
         self._mark()
-        if self.log.flushed_offset < self.log.end_offset:
-            self.flusher.appended()  # readers may have to wait for the disk from now on
+        if self._log.flushed_offset < self._log.end_offset:
+            self._log.flush_soon()  # readers may have to wait for the disk from now on
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether something was appended that the next start would have to read."""
+        return self._log.is_save_due
 
     async def checkpoint(self) -> None:
         """Make everything durable, with what lets the next start begin here.
 
-        What follows from the log is written last: a snapshot must not know of batches that a power
-        cut can still take away.
-
         Raises:
             LogFailedError: the log has failed and must recover first.
-            DiskError: the snapshot could not be kept; an older snapshot serves.
+            DiskError: what follows from the log could not be kept; an older snapshot serves.
         """
-        async with self.upkeep:
-            if self.is_closed or self.log.end_offset == 0:
-                return
-            snapshot = self._state_now()
-            if not await self._summarise(snapshot):
-                await self.flusher.checkpoint()
-                await in_thread(self._executor, partial(self._save_snapshot, snapshot))
-
-    async def _summarise(self, snapshot: Snapshot) -> bool:
-        """Enter the log, as it is now, into the book that all logs share, if that is enough.
-
-        The book counts from when it is saved. Raises `LogFailedError` if the disk refuses.
-        """
-        if self._book is None or not self.log.is_summarisable:
-            return False
-        started_s = self._clock.monotonic_s()
-        state = snapshot.encode()
-        if len(state) > _MAX_SUMMARISED_BYTES:
-            return False
-        summary = self.log.summary(state)
-        await self.flusher.flush_to(summary.checkpoint.recovery_point)
-        if not self.log.summarised(summary):
-            return False
-        self._book.put(self.log.folder, summary)
-        self._snapshots.size_bytes = len(state)
-        took_s = self._clock.monotonic_s() - started_s
-        self._measures.snapshot_saved(SnapshotKind.PRODUCERS.label, took_s)
-        return True
-
-    def _save_snapshot(self, snapshot: Snapshot) -> None:
-        started_s = self._clock.monotonic_s()
-        self._snapshots.save(snapshot)
-        took_s = self._clock.monotonic_s() - started_s
-        self._measures.snapshot_saved(SnapshotKind.PRODUCERS.label, took_s)
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """The size of the newest snapshot of what follows from the log."""
-        return self._snapshots.size_bytes
+        await self._log.save(self._state.dump)
 
     async def recover(self) -> None:
         """Bring a failed log back. Raises `DiskError` while the disk still refuses."""
-        async with self.upkeep, self._removing:
-            await self.flusher.stop()
-            if self.is_closed or self.log.failure is None:
-                return
-            self.log.recover()
-            on_damage = partial(self.damage.damaged, self.id)
-            self.state = rebuilt_state(self.log, self._snapshots, self._clock, on_damage)
-            self.damage.snapshots(self.id, self.log.folder, self._snapshots.damaged)
+        state = await self._log.restore(self._rebuild)
+        if state is not None:
+            self._state = state
+            self.report_damaged_snapshots(self._log.damaged_snapshots)
             self._mark()
             self._after_flush()
 
@@ -465,43 +456,23 @@ class Partition:
         Raises:
             DiskError, LogFailedError: the disk refused; the next start recovers the log.
         """
-        async with self.upkeep, self._removing:
-            self.is_closed = True
-            self._wake_all()
-            await self.flusher.stop()
-            if self.log.failure is not None:
-                self.log.let_go()
-                raise LogFailedError(f"it refuses writes: {self.log.failure}")
-            if self.log.end_offset == 0:
-                self.log.let_go()
-                return
-            snapshot = self._state_now()
-            if await self._summarise(snapshot):
-                self.log.let_go()
-            else:
-                await in_thread(self._executor, partial(self._close, snapshot))
-
-    def _close(self, snapshot: Snapshot) -> None:
-        self.log.close()
-        self._snapshots.save(snapshot)
+        self.is_closed = True
+        self._wake_all()
+        await self._log.shut(self._state.dump)
 
     def _wake_all(self) -> None:
         self.waiters.wake()
         self.stable_waiters.wake()
 
     async def delete(self) -> None:
-        """Remove the partition and its files; in a thread, since large files take a while."""
+        """Remove the partition and everything that was stored of it."""
         self.is_closed = True
         self._wake_all()
-        async with self.upkeep, self._removing:
-            await self.flusher.stop()
-            await in_thread(self._executor, self.log.delete)
-            if self._book is not None:
-                self._book.forget(self.log.folder)
+        await self._log.remove()
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` when the watermarks or what lies under them contradict."""
-        self.log.check_invariants()
-        self.state.check_invariants()
+        self._log.check_invariants()
+        self._state.check_invariants()
         if not self.log_start <= self.last_stable <= self.high_watermark <= self.log_end:
             raise InvariantError(f"{self.id}: watermarks out of order")

@@ -16,12 +16,14 @@ from goqueue.model.errors import (
 )
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.partition_log import open_partition_log
 from goqueue.partitions.role import ABSENT
 from goqueue.runtime.tasks import in_thread
 from goqueue.storage.checkpoints.book import CheckpointBook
-from goqueue.storage.flush_schedule import FlushSchedule
+from goqueue.storage.disk_log import LogHost
+from goqueue.storage.flushing.schedule import FlushSchedule
+from goqueue.storage.snapshot_kinds import SnapshotKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from goqueue.partitions.damage import DamageReports
     from goqueue.partitions.due_marks import MaintenanceMarks
     from goqueue.partitions.measures import Measures
-    from goqueue.partitions.partition_log import PartitionLog
+    from goqueue.partitions.opening import OpenedLog
     from goqueue.partitions.role import Role
     from goqueue.runtime.clock import Clock
     from goqueue.storage.checkpoints.summary import LogSummary
@@ -88,6 +90,8 @@ class Partitions:
         self._schedule = FlushSchedule(executor, max_waiting, sync_all)
         self.book = CheckpointBook(self._disk, folder.parent / BOOK_FILE, folder)
         """What the next start need not find out by itself."""
+        saved = partial(measures.snapshot_saved, SnapshotKind.PRODUCERS.label)
+        self._host = LogHost(executor, self._schedule, self.book, measures.synced, saved)
         self._measures = measures
         self._marks = marks
         self._damage = damage
@@ -133,7 +137,7 @@ class Partitions:
     def failed(self) -> list[Partition]:
         """The partitions whose logs refuse appends."""
         marked = map(self._open.get, sorted(self._marks.failing))
-        return [each for each in marked if each is not None and each.log.failure is not None]
+        return [each for each in marked if each is not None and each.failure is not None]
 
     async def open_all(self) -> None:
         """Open every partition of every topic, in threads, recovering those that need it.
@@ -148,7 +152,7 @@ class Partitions:
             for number in range(topic.partition_count)
         ]
 
-        def open_logs(portion: Sequence[tuple[Topic, int]]) -> list[PartitionLog]:
+        def open_logs(portion: Sequence[tuple[Topic, int]]) -> list[OpenedLog]:
             return [self._open_log(topic, number, summaries) for topic, number in portion]
 
         async def open_portion(portion: Sequence[tuple[Topic, int]]) -> None:
@@ -173,25 +177,23 @@ class Partitions:
 
     def _open_log(
         self, topic: Topic, number: int, summaries: Mapping[str, LogSummary]
-    ) -> PartitionLog:
+    ) -> OpenedLog:
         folder = self._folder / topic.name / topic.topic_id.hex / str(number)
-        return open_partition_log(
+        return open_on_disk(
             folder,
             topic.settings.log_config(),
+            self._host,
             shared=self._shared,
             clock=self._clock,
             summary=summaries.get(self.book.name_of(folder)),
             on_damage=partial(self._damage.damaged, TopicPartition(topic.name, number)),
         )
 
-    def _add(self, partition_id: TopicPartition, stored: PartitionLog) -> Partition:
+    def _add(self, partition_id: TopicPartition, stored: OpenedLog) -> Partition:
         partition = self._open[partition_id] = Partition(
             partition_id,
             stored,
             clock=self._clock,
-            executor=self._executor,
-            schedule=self._schedule,
-            book=self.book,
             measures=self._measures,
             marks=self._marks,
             damage=self._damage,
@@ -303,7 +305,7 @@ class Partitions:
         One that cannot be closed does not keep the others open; the next start recovers it.
         """
         partitions = tuple(self)
-        await self._schedule.flush([each.flusher for each in partitions])
+        await self._schedule.flush_all()
         await _in_portions(partitions, self._close_portion, PORTIONS_CLOSING)
         self._open.clear()
         try:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from goqueue.model.topic_partition import TopicPartition
     from goqueue.partitions.partition import Partition
-    from goqueue.storage.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +56,6 @@ def disk_state(used_percent: float, limit_percent: float, warning_points: float)
     if used_percent >= limit_percent - warning_points:
         return DiskState.TIGHT
     return DiskState.ROOMY
-
-
-def checkpoint_due(log: Log) -> bool:
-    """Whether something was appended that the next start would have to scan."""
-    return log.failure is None and log.end_offset > log.store.checkpoint.recovery_point
 
 
 @dataclass(slots=True)

@@ -99,9 +99,9 @@ class Handover:
         Where the policy is to leave it to the operating system, that is at once; where the disk is
         synced now and then, after the next time. What went with its topic needs no more care.
         """
-        if partition.is_closed or partition.log.config.fsync is Fsync.NEVER:
+        if partition.is_closed or partition.fsync is Fsync.NEVER:
             return True
-        return partition.log.failure is None and partition.log.flushed_offset >= end_offset
+        return partition.failure is None and partition.synced_to >= end_offset
 
     def found(self, partition: Partition, from_offset: int) -> set[int]:
         """The sequences of all batches that were handed over and are in the log from there on.
@@ -110,7 +110,7 @@ class Handover:
         """
         return {
             info.base_sequence
-            for chunk in partition.log.chunks(max(from_offset, partition.log_start))
+            for chunk in partition.chunks(max(from_offset, partition.log_start))
             for _, info in walk(chunk.data)
             if info.producer_id == self.producer_id
         }

@@ -192,7 +192,7 @@ class Publisher:
             )
         if info.is_transactional:
             self.verify_transaction(info, request.partition)
-        if topic.settings.validates and not (info.has_producer and partition.state.check(info)):
+        if topic.settings.validates and not (info.has_producer and partition.earlier_append(info)):
             _obey(topic, request.verdict)  # not of what is stored already
         if may_have_delivery_headers(topic.settings, request.batch, info):
             return self._store_opened(topic, partition, request, info)
@@ -213,14 +213,14 @@ class Publisher:
                 check_size(topic, info.size_bytes)
         placed = partition.append(batch, info)
         if info.has_delivery_headers and not placed.duplicate:
-            lanes = partition.state.lanes.counts(placed.first_offset, placed.end_offset)
+            lanes = partition.lanes.counts(placed.first_offset, placed.end_offset)
             self._measures.prioritised(topic.name, lanes, info.count)
-        waits = request.acks is not Acks.NONE and not partition.is_durable(placed)
+        waits = request.acks is not Acks.NONE and not partition.is_committed(placed.end_offset)
         return Published(
             placed,
             partition.log_start,
             append_time_ms,
-            partition.durable(placed) if waits else None,
+            partition.committed(placed.end_offset) if waits else None,
             stored_count=info.count,
         )
 
@@ -234,7 +234,7 @@ class Publisher:
         if found is None:
             records = records_of(request.batch, request.records)
             found = opened(topic.settings, records, self._clock.now_ms())
-        known = partition.state.check(info)
+        known = partition.earlier_append(info)
         if known is not None and (found.later or delayable(found.records)):
             return self._repeated(topic, partition, request, info, found, known=known)
         if found.later:
@@ -258,10 +258,12 @@ class Publisher:
         """Answer a batch that is stored already; from before the start, perhaps not all of it."""
         if self.delays is None:
             raise DelayDisabledError("this broker does not take delayed messages")
-        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        always = partition.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         again: list[Delayed] = [(number, None, due_ms) for number, due_ms in found.later]
         placed = Placed(known.first_offset, known.end_offset, duplicate=True)
-        durable = _both(self.delays.durable(), partition.durable(placed)) if always else None
+        durable = (
+            _both(self.delays.durable(), partition.committed(placed.end_offset)) if always else None
+        )
         if known.first_offset < partition.opened_at:
             restored = self.delays.restore(topic, partition, info, found.records, known)
             durable = _both(restored, durable)
@@ -282,7 +284,7 @@ class Publisher:
         """
         if self.delays is None:
             raise DelayDisabledError("this broker does not take delayed messages")
-        always = partition.log.config.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
+        always = partition.fsync is Fsync.ALWAYS and request.acks is not Acks.NONE
         started_s = self._clock.monotonic_s()
         taken = self.delays.take(topic, request.partition.partition, info, found)
         if self._traces.is_on:
@@ -337,7 +339,7 @@ def _without_delayed(info: BatchInfo, rest: Sequence[Record], *, keeps_places: b
 def _is_stored(partition: Partition, info: BatchInfo) -> bool:
     """Whether a producer sends a batch again; one that is out of order is not stored."""
     try:
-        return info.has_producer and partition.state.check(info) is not None
+        return info.has_producer and partition.earlier_append(info) is not None
     except ProducerError:
         return False
 

@@ -342,7 +342,7 @@ class Deliverer:
             partition = self._services.partitions.partition(each)
             key = self._queues.key(each)
             queue = group.queues[key]
-            queue.follow(partition.state.lanes)
+            queue.follow(partition.lanes)
             if partition.log_start > queue.start:
                 trimmed[key] = [ops.Settled([(queue.start, partition.log_start)])]
             room = None

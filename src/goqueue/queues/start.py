@@ -61,7 +61,7 @@ async def reset_start(
     if ago_ms is not None:
         moment_ms = max(services.clock.now_ms() - ago_ms, 0)
         loop = asyncio.get_running_loop()
-        hit = await loop.run_in_executor(services.executor, partition.log.find_time, moment_ms)
+        hit = await loop.run_in_executor(services.executor, partition.find_time, moment_ms)
         end = partition.readable_to(isolation_of(settings))
         return end if hit is None else min(max(hit.offset, partition.log_start), end)
     if settings.start_at_latest:

@@ -97,7 +97,7 @@ def lane_views(view: QueueView) -> list[LaneView]:
 
 
 def _in_flight(view: QueueView) -> list[int]:
-    lanes, window = view.partition.state.lanes, view.queue.window
+    lanes, window = view.partition.lanes, view.queue.window
     counts = [0] * len(Priority)
     if not len(lanes):
         counts[Priority.NORMAL] = view.in_flight
@@ -109,7 +109,7 @@ def _in_flight(view: QueueView) -> list[int]:
 
 
 def _oldest(view: QueueView, lane: int, until: int) -> int | None:
-    lanes, window = view.partition.state.lanes, view.queue.window
+    lanes, window = view.partition.lanes, view.queue.window
     at = view.committed
     for _ in range(_STEPS):
         run = lanes.next_run(lane, at, until)

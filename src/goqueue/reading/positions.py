@@ -57,6 +57,6 @@ async def offset_of(partition: Partition, position: Position, executor: Executor
             return max(position.number, start)
         case Anchor.TIMESTAMP:
             loop = asyncio.get_running_loop()
-            find = partition.log.find_time
+            find = partition.find_time
             hit = await loop.run_in_executor(executor, find, position.number)
             return end if hit is None else min(hit.offset, end)

@@ -138,7 +138,7 @@ class Search:
         window = await in_thread(
             self._executor,
             lambda: look(
-                partition.log,
+                partition,
                 span,
                 self._wanted,
                 until=until,

@@ -18,10 +18,10 @@ from goqueue.records.batch import walk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.partitions.partition import Partition
     from goqueue.reading.time_range import Span
     from goqueue.records import Headers, Record
     from goqueue.records.batch import BatchInfo
-    from goqueue.storage.log import Log
     from goqueue.storage.region import Chunk
 
 _SLACK_BYTES: Final = 8 * 1024
@@ -97,7 +97,14 @@ class Window(NamedTuple):
 
 
 def look(
-    log: Log, span: Span, wanted: Wanted, *, until: int, size_bytes: int, limit: int, newest: bool
+    partition: Partition,
+    span: Span,
+    wanted: Wanted,
+    *,
+    until: int,
+    size_bytes: int,
+    limit: int,
+    newest: bool,
 ) -> Window:
     """Look at about `size_bytes` at one end of a span, or until there are enough; in a thread.
 
@@ -107,12 +114,12 @@ def look(
         StorageError: the disk refuses.
     """
     end = min(span.end, until)
-    start = max(span.start, log.start_offset)
+    start = max(span.start, partition.log_start)
     if start >= end:
         return Window([], span._replace(start=span.end), None, 0, 0)
     if newest:
-        start = max(log.offset_before(end, size_bytes), start)
-    reading = _Reading(log, start, end)
+        start = max(partition.offset_before(end, size_bytes), start)
+    reading = _Reading(partition, start, end)
     chunks = reading.all(size_bytes) if newest else reading.some(size_bytes)
     batches = [(chunk, *each) for chunk in chunks for each in walk(chunk.data)]
     if newest:
@@ -153,10 +160,10 @@ def _records(
 
 
 class _Reading:
-    """Reads on through a log, over damage and the ends of segments."""
+    """Reads on through a partition, over damage and the ends of segments."""
 
-    def __init__(self, log: Log, at: int, end: int) -> None:
-        self._log = log
+    def __init__(self, partition: Partition, at: int, end: int) -> None:
+        self._partition = partition
         self._end = end
         self.at = at
         self.read_bytes = 0
@@ -174,7 +181,7 @@ class _Reading:
     def _next(self, size_bytes: int) -> Iterator[Chunk]:
         """The next batches; none where they are damaged, which goes on behind the damage."""
         try:
-            region = self._log.read(self.at, size_bytes)
+            region = self._partition.read(self.at, size_bytes)
             chunk = None if region is None else region.load()
         except DamagedRangeError as damage:
             self.at = max(damage.resume_at, self.at + 1)

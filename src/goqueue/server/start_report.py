@@ -50,7 +50,7 @@ def report_start(node: Node, took_s: float) -> None:
 
 def recovery_lines(partitions: Iterable[Partition]) -> list[str]:
     """What recovery scanned in all, and what it found wrong partition by partition."""
-    reports = [(partition.id, partition.log.recovery) for partition in partitions]
+    reports = [(partition.id, partition.recovery) for partition in partitions]
     scanned = sum(report.scanned_bytes for _, report in reports)
     lines = []
     if scanned:

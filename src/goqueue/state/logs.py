@@ -11,17 +11,15 @@ from goqueue.state.clock import StateClock
 from goqueue.state.log import StateLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from goqueue.model.errors import DamagedRangeError, StorageError
+    from goqueue.model.errors import StorageError
     from goqueue.partitions.measures import Measures
     from goqueue.partitions.partition import Partition, Placed
     from goqueue.partitions.partitions import Partitions
     from goqueue.records.batch import BatchInfo
     from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Bytes, Disk
-    from goqueue.storage.region import Chunk
     from goqueue.storage.snapshot_kinds import SnapshotKind
 
 _L = TypeVar("_L", bound=StateLog)
@@ -33,10 +31,12 @@ class CoordinatedPartition:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self.name = str(partition.id)
-        self.folder: Path = partition.log.folder
+        self.folder = partition.folder
         self.append: Callable[[Bytes, BatchInfo], Placed] = partition.append
-        self.synced = partition.flusher.flush_to
-        self.committed = partition.flusher.durable
+        self.is_committed, self.committed = partition.is_committed, partition.committed
+        self.synced, self.chunks, self.trim = partition.synced, partition.chunks, partition.trim
+        self.report_damage = partition.report_damage
+        self.report_damaged_snapshots = partition.report_damaged_snapshots
 
     @property
     def leader_epoch(self) -> int:
@@ -61,43 +61,17 @@ class CoordinatedPartition:
     @property
     def size_bytes(self) -> int:
         """How large the log is."""
-        return self._partition.log.size_bytes
+        return self._partition.size_bytes
 
     @property
     def failure(self) -> StorageError | None:
         """Why the log refuses appends, until it has recovered."""
-        return self._partition.log.failure
+        return self._partition.failure
 
     @property
     def has_lost_tail(self) -> bool:
         """Whether recovery has cut off more than a torn batch."""
-        return self._partition.log.recovery.cut_whole
-
-    def is_committed(self, end_offset: int) -> bool:
-        """Whether everything before an offset is as durable as the topic promises."""
-        partition = self._partition
-        return partition.log.flushed_offset >= end_offset or not partition.flusher.promises_sync(
-            end_offset
-        )
-
-    def chunks(
-        self, start: int, on_damage: Callable[[DamagedRangeError], None], max_bytes: int = 1 << 20
-    ) -> Iterator[Chunk]:
-        """The log from an offset on; damage is told and left out."""
-        return self._partition.log.chunks(start, max_bytes, on_damage)
-
-    async def trim(self, offset: int) -> None:
-        """Let go the segments that lie wholly before an offset. Raises `StorageError`."""
-        if any(each.end_offset <= offset for each in self._partition.log.segments.sealed):
-            await self._partition.delete_before(offset)
-
-    def report_damage(self, damage: DamagedRangeError) -> None:
-        """Records are lost."""
-        self._partition.damage.damaged(self._partition.id, damage)
-
-    def report_damaged_snapshots(self, names: Sequence[str]) -> None:
-        """Snapshots beside the log were passed over."""
-        self._partition.damage.snapshots(self._partition.id, self.folder, names)
+        return self._partition.recovery.cut_whole
 
 
 class StateLogs:

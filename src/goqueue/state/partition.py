@@ -81,8 +81,12 @@ class StatePartition(Protocol):
         May run in any thread.
         """
 
-    async def trim(self, offset: int) -> None:
-        """Let go the segments that lie wholly before an offset. Raises `StorageError`."""
+    async def trim(self, offset: int) -> bool:
+        """Let go the segments that lie wholly before an offset; false when there are none.
+
+        Raises:
+            StorageError: the disk refused.
+        """
 
     def report_damage(self, damage: DamagedRangeError) -> None:
         """Records are lost."""

@@ -10,7 +10,7 @@ _MIB: Final = 1024 * 1024
 
 
 class Fsync(StrEnum):
-    """When appended bytes are forced to the disk; `goqueue.storage.flush` holds the contract."""
+    """When appended bytes are forced to the disk; `flushing/flusher.py` has the contract."""
 
     ALWAYS = "always"
     INTERVAL = "interval"

@@ -6,7 +6,7 @@ bytes that were complete before their size was told.
 
 Durability: `append` puts bytes into the operating system's cache, where they outlive this process.
 A flush puts them on the disk, where they outlive the machine. Which of the two a publisher waits
-for is the policy in `goqueue.storage.flush`.
+for is the policy in `goqueue.storage.flushing.flusher`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from goqueue.runtime.disk import Bytes, Disk
     from goqueue.storage.checkpoints.summary import LogSummary
     from goqueue.storage.epochs import LeaderEpochs
-    from goqueue.storage.flush_plan import FlushPlan
+    from goqueue.storage.flushing.plan import FlushPlan
     from goqueue.storage.lookup import TimestampHit
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.region import Chunk, Region
     from goqueue.storage.segments import Segments
-    from goqueue.storage.store import StoreStats
+    from goqueue.storage.stats import StoreStats
 
 
 def _nobody() -> None:
@@ -322,15 +322,15 @@ class Log:
 
     def chunks(
         self,
-        offset: int,
-        max_bytes: int = 1024 * 1024,
+        start: int,
         on_damage: Callable[[DamagedRangeError], None] | None = None,
+        max_bytes: int = 1024 * 1024,
     ) -> Iterator[Chunk]:
-        """Everything from `offset` to the end of the log as it is now.
+        """Everything from `start` to the end of the log as it is now.
 
         Damage is left out, and `on_damage` told of it.
         """
-        end = self.end_offset
+        offset, end = start, self.end_offset
         while offset < end:
             try:
                 region = self.read(offset, max_bytes, until=end)
@@ -408,14 +408,6 @@ class Log:
             self.segments, now_ms=now_ms, retention_ms=retention_ms, retention_bytes=retention_bytes
         )
         return self.segments.sealed[count - 1].end_offset if count else self.start_offset
-
-    def expire(self, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> int:
-        """Drop the segments that have outlived the limits; returns how many."""
-        before = self.stats.segments_deleted
-        self.delete_before(
-            self.expired_before(retention_ms=retention_ms, retention_bytes=retention_bytes)
-        )
-        return self.stats.segments_deleted - before
 
     def _roll_if_old(self, now_ms: int, retention_ms: int | None) -> None:
         """Seal an active segment whose records are all due, or that has been open for too long."""

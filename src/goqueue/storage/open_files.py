@@ -6,8 +6,8 @@ meanwhile keeps that one descriptor open until the read is over.
 
 A file with bytes that are not synced stays open: an error of the kernel's own writing is told to
 descriptors that were open then. Flushes begin early when there are many such files (see
-`goqueue.storage.flush_schedule`). If one request writes to more logs than may be open, the oldest
-of them is closed nevertheless; its flush opens it again, and hears of an error if the kernel has
+`flushing/schedule.py`). If one request writes to more logs than may be open, the oldest of them is
+closed nevertheless; its flush opens it again, and hears of an error if the kernel has
 not forgotten the file meanwhile.
 """
 

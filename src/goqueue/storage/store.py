@@ -5,20 +5,21 @@ Everything here happens on the writer's thread; what readers look at is replaced
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvariantError
 from goqueue.storage.checkpoints.checkpoint import CheckpointFile
 from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES, LogSummary
 from goqueue.storage.epochs import LeaderEpochs
-from goqueue.storage.flush_plan import FlushPlan
+from goqueue.storage.flushing.plan import FlushPlan
 from goqueue.storage.naming import LOG
 from goqueue.storage.recovery import recover
 from goqueue.storage.removed_files import remove_files
 from goqueue.storage.scan import Context
 from goqueue.storage.segment import Segment
 from goqueue.storage.segments import Segments
+from goqueue.storage.stats import StoreStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,33 +34,6 @@ if TYPE_CHECKING:
     from goqueue.storage.lookup import Cut
     from goqueue.storage.recovery import RecoveryReport
     from goqueue.storage.shared_files import SharedFiles
-
-
-_MAX_TIMED_LOOKUPS: Final = 1000
-"""Of one log, until somebody takes them out; the time that more of them took is not noted."""
-
-
-@dataclass(slots=True)
-class StoreStats:
-    """What has happened since the log was opened."""
-
-    bytes_written: int = 0
-    syncs: int = 0
-    segments_created: int = 0
-    segments_deleted: int = 0
-    offset_lookups: int = 0
-    index_rebuilds: int = 0
-    """Of segments that are gone; those that are there count their own."""
-    time_lookups: int = 0
-    """Searches happen in threads too: a count that two of them lose is not worth a lock."""
-    time_lookups_s: list[float] = field(default_factory=list)
-    """How long searches by time took, for whoever measures it to take out."""
-
-    def note_time_lookup(self, took_s: float) -> None:
-        """Count a search by time."""
-        self.time_lookups += 1
-        if len(self.time_lookups_s) < _MAX_TIMED_LOOKUPS:
-            self.time_lookups_s.append(took_s)
 
 
 class SegmentStore:

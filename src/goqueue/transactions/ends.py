@@ -93,7 +93,9 @@ class TransactionEnds:
             except GoQueueError as error:
                 refusal = refusal or error
         if unsynced:
-            await asyncio.gather(*(partition.durable(placed) for partition, placed in unsynced))
+            await asyncio.gather(
+                *(partition.committed(placed.end_offset) for partition, placed in unsynced)
+            )
         if refusal is not None:
             raise refusal
 
@@ -112,7 +114,7 @@ class TransactionEnds:
         if partition.sequences.epoch_of(ending.identity.producer_id) > ending.identity.epoch:
             return  # this is late: the producer is in its next transaction there
         placed = partition.append_marker(ending.marker, *ending.identity, COORDINATOR_EPOCH)
-        if placed is not None and not partition.is_durable(placed):
+        if placed is not None and not partition.is_committed(placed.end_offset):
             unsynced.append((partition, placed))
 
     def repair(

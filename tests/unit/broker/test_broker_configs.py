@@ -18,6 +18,7 @@ from goqueue.topics.setting_table import SETTINGS
 from goqueue.topics.settings import _MAX_COMPRESSION_LEVEL, TopicSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def _run(scenario) -> None:
 
 
 def _log_config(broker: Broker, topic: str):
-    return broker.partitions.partition(TopicPartition(topic, 0)).log.config
+    return disk_log(broker.partitions.partition(TopicPartition(topic, 0))).config
 
 
 def test_logs_follow_the_node_before_the_cluster_before_the_configuration(tmp_path: Path) -> None:

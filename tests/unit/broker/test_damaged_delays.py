@@ -17,6 +17,7 @@ from support.bad_bits import damaged_copies, flip
 from support.brokers import read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import HastyDisk
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,8 +156,8 @@ def test_one_bad_bit_in_the_log_or_the_state_of_delays_costs_only_its_batch(
                     for _ in range(3):
                         clock.advance(3000)
                         await broker.delays.deliver_due()
-                        await broker.partitions.partition(
-                            TopicPartition("t", 0)
+                        await disk_log(
+                            broker.partitions.partition(TopicPartition("t", 0))
                         ).flusher.checkpoint()
                     await broker.delays.deliver_due()
                     assert broker.delays._shard.parts.book.intents == {}

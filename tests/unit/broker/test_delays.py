@@ -33,6 +33,7 @@ from goqueue.records import DELIVERY, Compression, Record, encode, peek
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import disk_log
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
@@ -165,7 +166,7 @@ def test_priority_and_life_travel_with_a_delayed_message(stage):
             "goqueue-published-at": b"%d" % START_MS,
         }
         partition = broker.partitions.partition(TopicPartition("t", 0))
-        (chunk,) = partition.log.chunks(0)
+        (chunk,) = partition.chunks(0)
         assert peek(chunk.data).attributes & DELIVERY
 
     play(stage, scenario)
@@ -177,7 +178,7 @@ def test_a_topic_stores_delayed_messages_as_it_stores_others(stage):
         await broker.create_topic("anew", 1, settings)
         await stage.publish(broker, (b"v" * 500, 10), topic="anew")
         await stage.later(broker, 25)
-        (chunk,) = broker.partitions.partition(TopicPartition("anew", 0)).log.chunks(0)
+        (chunk,) = broker.partitions.partition(TopicPartition("anew", 0)).chunks(0)
         info = peek(chunk.data)
         assert (info.compression, info.is_log_append_time) == (Compression.ZSTD, True)
         assert info.max_timestamp == START_MS + 25
@@ -494,15 +495,15 @@ def test_the_logs_of_what_has_gone_are_trimmed(stage):
     async def scenario(broker):
         parts = broker.delays._shard.parts
         partition = broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0))
-        partition.log.configure(partition.log.config.__class__(segment_bytes=20_000))
+        disk_log(partition).configure(disk_log(partition).config.__class__(segment_bytes=20_000))
         await broker.delays.deliver_due()
         for _ in range(30):
             await stage.publish(broker, *((b"." * 500, 10) for _ in range(20)))
             await stage.later(broker, 10)
             await stage.later(broker, 10)
         for _ in range(4):
-            await partition.flusher.flush()
-            await broker.partitions.partition(TopicPartition("t", 0)).flusher.flush()
+            await disk_log(partition).flusher.flush()
+            await disk_log(broker.partitions.partition(TopicPartition("t", 0))).flusher.flush()
             await broker.delays.deliver_due()
             await parts.keeper.save()
         assert partition.log_start > 300
@@ -547,7 +548,7 @@ def test_a_batch_of_which_only_the_delayed_part_was_stored_delays_nothing_twice(
         async with stage.broker(disk=disk, clean=False) as broker:
             await broker.create_topic("t", 1)
             partition = broker.partitions.partition(TopicPartition("t", 0))
-            partition.log._fail(DiskError("no"))
+            disk_log(partition)._fail(DiskError("no"))
             first = await stage.publish(broker, (b"a", 0), (b"b", 100), producer=producer)
             assert all(result.error is not None for result in first)
             assert broker.delays.stats().pending == 1
@@ -662,7 +663,7 @@ def test_a_delayed_message_is_acknowledged_when_it_is_as_safe_as_its_topic_promi
         async with stage.broker(disk=disk, clean=False) as broker:
             await broker.create_topic("t", 1, {"goqueue.fsync": policy})
             await stage.publish(broker, (b"v", 100))
-            log = broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0)).log
+            log = disk_log(broker.partitions.partition(TopicPartition(DELAYED_TOPIC, 0)))
             assert (log.flushed_offset == 1) == (policy == "always")
 
     asyncio.run(main())
@@ -676,7 +677,7 @@ def test_a_log_of_changes_that_refuses_makes_messages_late_and_loses_none(stage)
             await stage.publish(broker, (b"a", 100), (b"b", 2000))
             await broker.delays.deliver_due()
             state = broker.partitions.partition(TopicPartition(STATE_TOPIC, 0))
-            state.log._fail(DiskError("no"))
+            disk_log(state)._fail(DiskError("no"))
             assert await stage.later(broker, 100) == 0
             with pytest.raises(DelaysUnavailableError):
                 await broker.delays.cancel("t", 0, 4)
@@ -700,7 +701,7 @@ def test_a_partition_that_refuses_gets_its_messages_when_it_is_back(stage):
             disk.fail_next("write", ending=".log", skip=1)  # the intention goes through
             assert await stage.later(broker, 100) == 0
             partition = broker.partitions.partition(TopicPartition("t", 0))
-            assert partition.log.failure is not None
+            assert partition.failure is not None
             await broker.delays.deliver_due()
             await partition.recover()
             assert await stage.later(broker, 1000) == 1

@@ -19,6 +19,7 @@ from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
+from support.logs import disk_log
 
 START_MS = 1_700_000_000_000
 
@@ -94,7 +95,7 @@ class Machine:
         for _ in range(3):
             await broker.delays.deliver_due()
             self.clock.advance(2000)
-        await broker.partitions.partition(TopicPartition("t", 0)).flusher.checkpoint()
+        await disk_log(broker.partitions.partition(TopicPartition("t", 0))).flusher.checkpoint()
         await broker.delays.deliver_due()
         broker.delays._shard.parts.book.check_invariants()
         records = await read_all(broker, "t")

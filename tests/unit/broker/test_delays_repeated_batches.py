@@ -19,6 +19,7 @@ from goqueue.runtime.disk import SystemDisk
 from support.brokers import read_all
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, SimulatedCrash
+from support.logs import disk_log
 
 START_MS = 1_700_000_000_000
 DELAY_MS = 2000
@@ -72,7 +73,7 @@ async def judge(broker, clock, count):
     for _ in range(3):
         clock.advance(DELAY_MS)
         await broker.delays.deliver_due()
-    await broker.partitions.partition(PLACE).flusher.checkpoint()
+    await disk_log(broker.partitions.partition(PLACE)).flusher.checkpoint()
     came = sorted(record.value for record in await read_all(broker, "t"))
     assert came == sorted(b"%d.%d" % (number, at) for number in range(count) for at in range(4))
     broker.delays._shard.parts.book.check_invariants()
@@ -89,9 +90,10 @@ async def _cut_between_the_syncs(folder, policy, *, is_late):
         await _create(broker, policy)
         await send(broker, 0, due_ms)
         for partition in broker.partitions:
-            partition.log.flush()
+            disk_log(partition).flush()
         published = broker.publisher.publish(PublishRequest(PLACE, batch(1, due_ms)))
-        broker.partitions.partition(PLACE).log.flush()  # and that of the delay log comes too late
+        # and that of the delay log comes too late
+        disk_log(broker.partitions.partition(PLACE)).flush()
         del published
     for path, inode in disk._names.items():
         if "__delayed" in str(path):

@@ -25,6 +25,7 @@ from goqueue.publishing.requests import Acks, PublishRequest
 from goqueue.reading.fetch import _MAX_HELD_REGIONS, FetchRequest, PartitionRead
 from goqueue.records import Record, encode, walk
 from support.brokers import publish, read_all, running_broker
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -155,7 +156,7 @@ def test_a_wait_for_records_that_must_be_on_the_disk_counts_their_bytes(tmp_path
             assert not waiting.done()
             _put(broker, "always", 0, 100)
             partition = broker.partitions.partition(TopicPartition("always", 0))
-            await partition.flusher.durable(count)
+            await disk_log(partition).flusher.durable(count)
             await _settle()
         assert _sizes(await asyncio.wait_for(waiting, 60)) == [3 * size]
 
@@ -227,7 +228,7 @@ def test_a_reader_that_gives_up_leaves_nothing_behind(tmp_path):
 def _damage(broker, topic, *offsets):
     """Flip a byte in the records of these batches, behind the broker's back."""
     partition = broker.partitions.partition(TopicPartition(topic, 0))
-    (path,) = partition.log.folder.glob("*.log")
+    (path,) = partition.folder.glob("*.log")
     data = bytearray(path.read_bytes())
     start = data.index(b"\x00" * 8)
     places = {info.base_offset: at + info.size_bytes for at, info in _batches(data, start)}

@@ -11,6 +11,7 @@ from goqueue.model.errors import DiskError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.health import NodeState, node_state
 from support.brokers import running_broker
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ def test_a_node_is_as_well_as_the_worst_that_happened_to_it(tmp_path: Path) -> N
                 is NodeState.READY
             )
             partition = broker.partitions.partition(TopicPartition("t", 0))
-            partition.log.flush_failed(DiskError("refused"))
+            disk_log(partition).flush_failed(DiskError("refused"))
             assert (
                 node_state(broker.partitions, broker.publisher.disk_full, is_ready=True)
                 is NodeState.DEGRADED
@@ -39,7 +40,7 @@ def test_a_node_is_as_well_as_the_worst_that_happened_to_it(tmp_path: Path) -> N
                 node_state(broker.partitions, broker.publisher.disk_full, is_ready=False)
                 is NodeState.STOPPING
             )
-            partition.log.recover()
+            disk_log(partition).recover()
 
     asyncio.run(scenario())
 

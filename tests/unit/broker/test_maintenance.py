@@ -18,6 +18,7 @@ from goqueue.runtime.tasks import PeriodicTasks
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def test_segments_older_than_the_topics_retention_are_dropped(tmp_path: Path) ->
             assert await maintenance.expire() == 0
             clock.advance(2 * DAY_MS)
             dropped = await maintenance.expire()
-            assert dropped == partition_of(broker, "short").log.stats.segments_deleted > 1
+            assert dropped == disk_log(partition_of(broker, "short")).stats.segments_deleted > 1
             assert partition_of(broker, "short").log_start == 20
             assert partition_of(broker, "long").log_start == 0
 
@@ -75,7 +76,7 @@ def test_a_compacted_topic_keeps_its_old_segments_and_rolls_its_open_one(tmp_pat
             publish(broker, "table", VALUE, key=b"k")
             clock.advance(DAY_MS)
             assert await broker.maintenance().expire() == 0
-            log = partition_of(broker, "table").log
+            log = disk_log(partition_of(broker, "table"))
             assert [segment.end_offset for segment in log.segments.sealed] == [1]
             assert len(await read_all(broker, "table")) == 1
 
@@ -266,7 +267,7 @@ def test_a_killed_broker_scans_nothing_that_was_checkpointed(tmp_path: Path) -> 
             scanned_later = publish(broker, "t", VALUE, base_sequence=1, **producer)
         async with running_broker(tmp_path) as broker:
             partition = partition_of(broker, "t")
-            assert 0 < partition.log.recovery.scanned_bytes < 2 * partition.log.size_bytes / 3
+            assert 0 < partition.recovery.scanned_bytes < 2 * partition.size_bytes / 3
             again = publish(broker, "t", VALUE, base_sequence=0, **producer)
             assert again.placed.duplicate
             assert again.placed.first_offset == first.placed.first_offset
@@ -302,7 +303,7 @@ def test_appends_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
                 assert each.durable is not None
                 await each.durable
             assert await making == 1
-            assert partition_of(broker, "t").log.flushed_offset == 2
+            assert partition_of(broker, "t").synced_to == 2
 
     asyncio.run(scenario())
 
@@ -312,7 +313,7 @@ def test_a_topic_deleted_during_a_checkpoint_leaves_nothing_behind(tmp_path: Pat
         async with running_broker(tmp_path) as broker:
             await broker.create_topic("t", 1)
             publish(broker, "t", VALUE)
-            folder = partition_of(broker, "t").log.folder
+            folder = partition_of(broker, "t").folder
             making = asyncio.create_task(broker.maintenance().checkpoint())
             await asyncio.sleep(0)
             await broker.delete_topic("t")
@@ -383,7 +384,7 @@ def test_recovery_is_tried_less_and_less_often_while_the_disk_refuses(tmp_path: 
             publish(broker, "t", b"kept")
             fault = disk.fail_next("sync", times=1000)
             with pytest.raises(LogFailedError):
-                await partition_of(broker, "t").flusher.flush()
+                await disk_log(partition_of(broker, "t")).flusher.flush()
             maintenance = broker.maintenance(MaintenanceSettings(recovery_max_s=4.0))
             attempts = []
             for second in range(16):
@@ -447,12 +448,12 @@ def test_stopping_calls_off_a_compaction_and_leaves_the_log_as_it_was(tmp_path: 
             await asyncio.to_thread(disk.reached.wait)
             compacting.cancel()
             await asyncio.sleep(0)
-            assert partition_of(broker, "t").upkeep.locked()
+            assert disk_log(partition_of(broker, "t"))._upkeep.locked()
             disk.may_go_on.set()
             with pytest.raises(asyncio.CancelledError):
                 await compacting
             assert len(await read_all(broker, "t")) == 30
-            folder = partition_of(broker, "t").log.folder
+            folder = partition_of(broker, "t").folder
             assert not list(folder.glob("*.cleaned"))
 
     asyncio.run(scenario())

@@ -11,9 +11,10 @@ import pytest
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record, encode
 from goqueue.records.batch import peek
-from goqueue.storage.flush_schedule import MANY, FlushSchedule
+from goqueue.storage.flushing.schedule import MANY, FlushSchedule
 from support.brokers import read_all, running_broker
 from support.disks import FaultyDisk, HastyDisk
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def append(broker: Broker, topic: str, number: int) -> Placed:
 
 async def flushed(broker: Broker) -> None:
     for partition in broker.partitions:
-        await partition.flusher.flush_to(partition.log_end)
+        await disk_log(partition).flusher.flush_to(partition.log_end)
 
 
 @pytest.mark.parametrize("fsync", ["always", "interval", "never"])
@@ -68,7 +69,9 @@ def test_logs_that_are_flushed_together_outlive_a_power_cut(
             if refused:
                 disk.fail_next("sync_all")
             disk.counts.clear()
-            flushers = [each.flusher for each in broker.partitions if each.id.topic == "t"]
+            flushers = [
+                disk_log(each).flusher for each in broker.partitions if each.id.topic == "t"
+            ]
             await FlushSchedule(sync_all=lambda: disk.sync_all(tmp_path)).flush(flushers)
             assert disk.counts["sync_all"] == 1
             assert disk.counts["sync .log"] == (MANY if refused else 0)
@@ -92,7 +95,9 @@ def test_an_acknowledged_first_append_outlives_a_power_cut_with_its_new_folders(
             for topic in ("t", "u"):
                 for number in range(3):
                     placed = append(broker, topic, number)
-                    await broker.partitions.partition(TopicPartition(topic, number)).durable(placed)
+                    await broker.partitions.partition(TopicPartition(topic, number)).committed(
+                        placed.end_offset
+                    )
         disk.crash()
         async with running_broker(tmp_path, disk=disk) as broker:
             ends = {
@@ -139,7 +144,7 @@ def test_a_checkpoint_of_many_short_logs_is_one_file(tmp_path: Path, clean: bool
         async with running_broker(tmp_path, disk=HastyDisk()) as broker:
             found = [each for each in broker.partitions if each.id.topic == "t"]
             assert [each.log_end for each in found] == [1] * COUNT
-            assert sum(each.log.recovery.scanned_bytes for each in found) == 0
+            assert sum(each.recovery.scanned_bytes for each in found) == 0
             assert [record.value for record in await read_all(broker, "t")] == [b"0"]
 
     asyncio.run(scenario())

@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import DiskError, LogFailedError, OffsetOutOfRangeError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Isolation, Partition
-from goqueue.partitions.partition_log import open_partition_log
 from goqueue.partitions.waiting import Waiter
 from goqueue.records import Record, decode_rows, encode, walk
 from goqueue.records.batch import peek
 from goqueue.storage.config import Fsync, LogConfig
+from goqueue.storage.disk_log import LogHost
 from goqueue.storage.shared_files import SharedFiles
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk, HastyFile
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,8 +41,9 @@ _folders = count()
 def _open(folder: Path, config: LogConfig, disk: Disk, pool: ThreadPoolExecutor) -> Partition:
     partition_id = TopicPartition("t", 0)
     clock = ManualClock()
-    stored = open_partition_log(folder / "0", config, shared=SharedFiles(disk), clock=clock)
-    return Partition(partition_id, stored, clock=clock, executor=pool)
+    shared = SharedFiles(disk)
+    opened_log = open_on_disk(folder / "0", config, LogHost(pool), shared=shared, clock=clock)
+    return Partition(partition_id, opened_log, clock=clock)
 
 
 @asynccontextmanager
@@ -108,19 +111,19 @@ def test_readers_see_nothing_that_is_not_on_the_disk(tmp_path, gate, is_awaited)
 
     async def scenario():
         async with opened(tmp_path, ALWAYS, GatedDisk()) as partition:
-            await partition.durable(_append(partition, b"a"))
+            await partition.committed(_append(partition, b"a").end_offset)
             gate.clear()
             placed = _append(partition, b"b", b"c")
             waiter = Waiter(1)
             partition.waiters.add(waiter)
             assert (partition.log_end, partition.high_watermark) == (3, 1)
-            assert not partition.is_durable(placed)
+            assert not partition.is_committed(placed.end_offset)
             assert _visible(partition) == [b"a"]
             assert partition.find(2, 100, Isolation.READ_UNCOMMITTED) is None
             partition.check_invariants()
             gate.set()
             if is_awaited:
-                await asyncio.wait_for(partition.durable(placed), 60)
+                await asyncio.wait_for(partition.committed(placed.end_offset), 60)
             assert await waiter.wait(60)
             assert (partition.high_watermark, _visible(partition)) == (3, [b"a", b"b", b"c"])
 
@@ -130,7 +133,7 @@ def test_readers_see_nothing_that_is_not_on_the_disk(tmp_path, gate, is_awaited)
 def test_what_comes_during_a_flush_is_flushed_by_the_next_one(tmp_path, gate):
     async def scenario():
         async with opened(tmp_path, ALWAYS, GatedDisk()) as partition:
-            await partition.durable(_append(partition, b"a"))
+            await partition.committed(_append(partition, b"a").end_offset)
             gate.clear()
             _append(partition, b"b")
             await asyncio.sleep(0)  # the flush has its plan now, and waits at the gate
@@ -150,7 +153,7 @@ def test_without_that_promise_readers_see_an_append_at_once(tmp_path, config):
     async def scenario():
         async with opened(tmp_path, config) as partition:
             placed = _append(partition, b"a")
-            assert partition.is_durable(placed)
+            assert partition.is_committed(placed.end_offset)
             assert (partition.high_watermark, _visible(partition)) == (1, [b"a"])
             await partition.close()
 
@@ -163,7 +166,7 @@ def test_a_promise_made_later_holds_for_what_is_there_already(tmp_path):
             _append(partition, b"a")
             partition.configure(ALWAYS)
             assert partition.high_watermark == 0
-            await asyncio.wait_for(partition.flusher.settle(), 60)
+            await asyncio.wait_for(disk_log(partition).flusher.settle(), 60)
             assert _visible(partition) == [b"a"]
 
     asyncio.run(scenario())
@@ -177,7 +180,7 @@ def test_what_a_killed_process_left_unsynced_is_synced_within_the_interval(tmp_p
             _append(partition, b"a")
         async with opened(tmp_path, config) as partition:
             async with asyncio.timeout(60):
-                while partition.log.flushed_offset == 0:  # noqa: ASYNC110 - nobody tells of it
+                while partition.synced_to == 0:  # noqa: ASYNC110 - nobody tells of it
                     await asyncio.sleep(0)
             assert _visible(partition) == [b"a"]
             await partition.close()
@@ -193,7 +196,7 @@ def test_a_reader_waits_for_bytes_and_is_woken_by_the_append_that_completes_them
             partition.waiters.add(waiter)
             for _ in range(2):
                 _append(partition, b"v")
-                assert not waiter.is_over
+                assert not waiter._future.done()
             _append(partition, b"v")
             assert await waiter.wait(0)
 
@@ -230,14 +233,14 @@ def test_what_a_reader_has_seen_survives_a_power_cut(memory_path, steps, seed):
                 if step == "append":
                     placed = _append(partition, b"%d" % number)
                 elif step == "wait" and partition.log_end:
-                    await partition.durable(placed)
+                    await partition.committed(placed.end_offset)
                 elif step == "read":
                     seen = _visible(partition)
                 else:
                     await asyncio.sleep(0)
                 partition.check_invariants()
             seen = _visible(partition)
-            await partition.flusher.stop()
+            await disk_log(partition).flusher.stop()
             return max(seen, _visible(partition), key=len)
 
     seen = asyncio.run(run())
@@ -254,17 +257,17 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_is_shown(tmp_pa
     async def scenario():
         disk = FaultyDisk(tmp_path)
         async with opened(tmp_path, ALWAYS, disk) as partition:
-            await partition.durable(_append(partition, b"safe"))
+            await partition.committed(_append(partition, b"safe").end_offset)
             disk.fail_next("sync")
             placed = _append(partition, b"lost")
             with pytest.raises(LogFailedError):
-                await partition.durable(placed)
+                await partition.committed(placed.end_offset)
             assert _visible(partition) == [b"safe"]
             with pytest.raises((LogFailedError, DiskError)):
                 _append(partition, b"refused")
             await partition.recover()
-            assert partition.log.failure is None
-            await partition.durable(_append(partition, b"after"))
+            assert partition.failure is None
+            await partition.committed(_append(partition, b"after").end_offset)
             assert _visible(partition)[0] == b"safe"
             assert _visible(partition)[-1] == b"after"
             await partition.close()
@@ -331,7 +334,7 @@ def test_sequences_are_the_same_after_any_end(memory_path, steps):
                 continue
             if step == "trim":
                 await partition.checkpoint()
-                partition.log.delete_before(partition.log_end)
+                disk_log(partition).delete_before(partition.log_end)
                 continue
             if step == "close":
                 await partition.close()

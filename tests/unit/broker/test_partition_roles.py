@@ -94,7 +94,7 @@ def test_a_reader_that_waits_is_woken_when_the_leader_changes(tmp_path: Path) ->
             waiter = Waiter(1)
             partition.waiters_for(Isolation.READ_COMMITTED).add(waiter)
             await broker.partitions.follow(PLACE, None, 1)
-            assert waiter.is_over
+            assert waiter._future.done()
 
     asyncio.run(scenario())
 

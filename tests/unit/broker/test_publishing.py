@@ -216,7 +216,7 @@ def test_a_topic_stores_batches_in_its_own_codec(tmp_path, sent, chosen):
             "zstd": Compression.ZSTD,
         }[chosen]
         partition = broker.partitions.partition(TopicPartition("codec", 0))
-        (chunk,) = partition.log.chunks(0)
+        (chunk,) = partition.chunks(0)
         assert peek(chunk.data).compression == expected
         records = await read_all(broker, "codec")
         assert [(r.offset, r.timestamp_ms, r.key, r.value) for r in records] == [
@@ -237,7 +237,7 @@ def test_a_topic_may_stamp_records_with_the_time_of_the_append(tmp_path, codec):
         published = _publish(broker, _batch(b"a", b"b", compression=codec), "stamped")
         assert published.append_time_ms == 5_000_000
         partition = broker.partitions.partition(TopicPartition("stamped", 0))
-        (chunk,) = partition.log.chunks(0)
+        (chunk,) = partition.chunks(0)
         info = peek(chunk.data)
         assert info.attributes & LOG_APPEND_TIME
         assert (info.compression, info.max_timestamp) == (codec, 5_000_000)
@@ -257,7 +257,7 @@ def test_only_what_must_be_on_the_disk_is_waited_for(tmp_path, acks, policy):
         assert (published.durable is not None) == waits
         if published.durable is not None:
             await asyncio.wait_for(published.durable, 60)
-            assert broker.partitions.partition(TopicPartition("kept", 0)).log.flushed_offset == 2
+            assert broker.partitions.partition(TopicPartition("kept", 0)).synced_to == 2
 
     _run(tmp_path, scenario)
 

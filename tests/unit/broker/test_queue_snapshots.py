@@ -156,7 +156,7 @@ def test_a_snapshot_in_the_log_is_enough_whatever_happens_while_it_is_made(
                 await something_happens(broker, rng, names)
                 assert await rebuilt(broker) == all_known(shard)
             partition = partition_of(broker)
-            hints = sorted(partition.log.folder.glob("snapshot-7-*"))
+            hints = sorted(partition.folder.glob("snapshot-7-*"))
             assert len(hints) == 3
             await partition.delete_before(int(hints[0].name.split("-")[2]) + 1)
             assert partition.log_start > 0

@@ -145,7 +145,7 @@ def test_a_disk_that_refuses_keeps_the_letters(tmp_path: Path, skip: int) -> Non
             shard = broker.queues._shard_number(REDRIVE_GROUP)
             for place in (TopicPartition("t", 0), TopicPartition(QUEUE_TOPIC, shard)):
                 partition = broker.partitions.partition(place)
-                if partition.log.failure is not None:
+                if partition.failure is not None:
                     await partition.recover()
             await redrive(broker)
             assert await values(broker) == list(LETTERS)

@@ -14,6 +14,7 @@ from goqueue.runtime.disk import SystemDisk
 from goqueue.storage.naming import CHECKPOINT
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
+from support.logs import disk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ async def _full_topic(broker: Broker) -> Partition:
 
 
 def _log_files(partition: Partition) -> int:
-    return len(list(partition.log.folder.glob("*.log")))
+    return len(list(partition.folder.glob("*.log")))
 
 
 @pytest.mark.parametrize("why", ["retention", "deletion"])
@@ -79,7 +80,7 @@ def test_files_are_removed_and_synced_in_a_thread(tmp_path: Path, why: str) -> N
                 assert await broker.delete_records(partition.id, None) == 20
             assert set(disk.waited) == {"checkpoint", "removal"}
             assert threading.get_ident() not in disk.waited.values()
-            assert _log_files(partition) == len(partition.log.segments) == 1
+            assert _log_files(partition) == len(disk_log(partition).segments) == 1
 
     asyncio.run(scenario())
 
@@ -113,7 +114,7 @@ def test_a_log_is_neither_deleted_nor_recovered_while_segments_are_removed(
             disk.may_go_on.clear()
             removing = asyncio.create_task(broker.delete_records(partition.id, None))
             await asyncio.to_thread(disk.reached.wait)
-            partition.log.flush_failed(DiskError("it refuses"))
+            disk_log(partition).flush_failed(DiskError("it refuses"))
             step = partition.recover() if end == "recovered" else partition.delete()
             ending = asyncio.create_task(step)
             for _ in range(10):
@@ -123,7 +124,9 @@ def test_a_log_is_neither_deleted_nor_recovered_while_segments_are_removed(
             assert await removing == 20
             await ending
             assert partition.log_start == 20
-            assert _log_files(partition) == (0 if end == "deleted" else len(partition.log.segments))
+            assert _log_files(partition) == (
+                0 if end == "deleted" else len(disk_log(partition).segments)
+            )
 
     asyncio.run(scenario())
 
@@ -143,6 +146,6 @@ def test_a_removal_that_is_called_off_half_way_is_finished_by_the_next(tmp_path:
             with pytest.raises(asyncio.CancelledError):
                 await removing
             assert await next_one == 20
-            assert _log_files(partition) == len(partition.log.segments) == 1
+            assert _log_files(partition) == len(disk_log(partition).segments) == 1
 
     asyncio.run(scenario())

@@ -31,6 +31,7 @@ from goqueue.topics.catalogue import Topics, check_name
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk
+from support.logs import disk_log
 
 INTERNAL = "__queue_state"
 NAMES = ("a", "b", "c.d-e_f", "__mine", INTERNAL)
@@ -235,7 +236,7 @@ def test_a_topic_made_while_its_namesake_is_being_deleted_has_partitions_of_its_
             publish(broker, "t", b"old")
             gone = asyncio.Event()
             broker.topics.on_change(gone.set)
-            held = broker.partitions.partition(TopicPartition("t", 0)).upkeep
+            held = disk_log(broker.partitions.partition(TopicPartition("t", 0)))._upkeep
             async with held:  # something works on the files of the first partition
                 deleting = asyncio.create_task(broker.delete_topic("t"))
                 await asyncio.wait_for(gone.wait(), 60)
@@ -323,7 +324,7 @@ def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(tmp_pat
             disk.fail_next("sync", ending=".log")
         assert "a-0 was not closed cleanly" in caplog.text
         async with running_broker(tmp_path) as broker:
-            scanned = {p.id.topic: p.log.recovery.scanned_bytes for p in broker.partitions}
+            scanned = {p.id.topic: p.recovery.scanned_bytes for p in broker.partitions}
             assert scanned["a"] > 0
             assert scanned["b"] == 0
             assert [record.value for record in await read_all(broker, "a")] == [b"v"]
@@ -377,7 +378,7 @@ def test_a_start_restores_the_settings_that_the_state_of_an_internal_topic_depen
         async with running_broker(tmp_path) as broker:
             topic = broker.topics.catalogue.topic("__delay_state")
             assert topic.settings.overrides == {**required, "internal.segment.bytes": "4096"}
-            assert broker.partitions.of_topic(topic)[0].log.config.fsync is Fsync.ALWAYS
+            assert broker.partitions.of_topic(topic)[0].fsync is Fsync.ALWAYS
         assert "restored the settings" in caplog.text
 
     asyncio.run(scenario())

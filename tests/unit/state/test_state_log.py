@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.partition_log import open_partition_log
 from goqueue.records import walk
 from goqueue.state.change_log import ChangeLog
 from goqueue.state.log import BEGIN, END, StateLog
 from goqueue.state.logs import CoordinatedPartition
 from goqueue.storage.config import Fsync, LogConfig
+from goqueue.storage.disk_log import LogHost
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot import RECORDS_BETWEEN
 from goqueue.storage.snapshot_kinds import SnapshotKind
@@ -40,15 +41,14 @@ class Store:
         self.open()
 
     def open(self):
-        stored = open_partition_log(
+        opened = open_on_disk(
             self.folder,
             LogConfig(fsync=Fsync.NEVER, segment_bytes=1024),
+            LogHost(self.pool),
             shared=SharedFiles(self.disk),
             clock=self.clock,
         )
-        self.partition = Partition(
-            TopicPartition("__state", 0), stored, clock=self.clock, executor=self.pool
-        )
+        self.partition = Partition(TopicPartition("__state", 0), opened, clock=self.clock)
         self.log = self.log_type(CoordinatedPartition(self.partition), KIND, self.disk, self.clock)
 
     def replayed(self):

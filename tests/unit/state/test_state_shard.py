@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import CoordinatorUnavailableError, DiskError, StorageError
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.partitions.opening import open_on_disk
 from goqueue.partitions.partition import Partition
-from goqueue.partitions.partition_log import open_partition_log
 from goqueue.partitions.role import Leading
 from goqueue.state.log import SLICE_ENTRIES, StateLog
 from goqueue.state.logs import CoordinatedPartition
 from goqueue.state.shard import ShardStatus, StateShard
 from goqueue.storage.config import Fsync, LogConfig
+from goqueue.storage.disk_log import LogHost
 from goqueue.storage.shared_files import SharedFiles
 from goqueue.storage.snapshot_kinds import SnapshotKind
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import disk_log
 
 _folders = count()
 
@@ -73,17 +75,17 @@ class Stage:
     async def lead(self):
         """Open the folder as the leader of the next epoch, whatever became of the last one."""
         self.epoch += 1
-        stored = open_partition_log(
+        opened = open_on_disk(
             self.folder,
             LogConfig(fsync=self.fsync),
+            LogHost(self.pool),
             shared=SharedFiles(self.disk),
             clock=self.clock,
         )
         self.partition = Partition(
             TopicPartition("__state", 0),
-            stored,
+            opened,
             clock=self.clock,
-            executor=self.pool,
             role=Leading(self.epoch),
         )
         log = StateLog(
@@ -119,7 +121,7 @@ class Stage:
 
     async def end(self):
         await self.shard.close()
-        await self.partition.flusher.stop()
+        await disk_log(self.partition).flusher.stop()
         self.pool.shutdown()
 
 
@@ -141,7 +143,7 @@ async def recover(stage):
 
 
 async def kill(stage):
-    await stage.partition.flusher.stop()
+    await disk_log(stage.partition).flusher.stop()
     with suppress(DiskError):  # a fault was left for the opening
         await stage.lead()
 

@@ -30,6 +30,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import expire
 from unit.storage.compaction_twin import Draft, Twin, stored_batches, stored_records
 
 if TYPE_CHECKING:
@@ -501,7 +502,7 @@ def test_a_group_of_which_retention_took_a_part_is_done_by_the_next_pass(tmp_pat
     compaction = Compaction(log, NOW)
     compaction.build()
     clock.advance(1)
-    assert log.expire(retention_bytes=log.size_bytes - log.segments.sealed[0].size_bytes) == 1
+    assert expire(log, retention_bytes=log.size_bytes - log.segments.sealed[0].size_bytes) == 1
     stats = compaction.install()
     assert (stats.records_before, stats.bytes_before) == (0, 0), "nothing was done"
     assert (1, b"a", b"old") in contents(log)

@@ -24,6 +24,7 @@ from goqueue.storage.log import Log
 from support.batches import batch, fill, values
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import expire
 from support.oracle import Oracle, Stored, readable, split
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def test_retention_that_cannot_roll_does_not_let_appends_pass_the_new_segment(
     operation = "create" if ending == ".log" else "write"
     disk.fail_next(operation, errno.EIO, ending=ending)
     with pytest.raises(DiskError):
-        log.expire(retention_ms=1)
+        expire(log, retention_ms=1)
     log.recover()
     log.append(batch(value=b"after"))
     log.flush()

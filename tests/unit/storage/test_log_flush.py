@@ -12,8 +12,8 @@ import pytest
 
 from goqueue.model.errors import DiskError, LogFailedError
 from goqueue.storage.config import Fsync, LogConfig
-from goqueue.storage.flush import Flusher
-from goqueue.storage.flush_schedule import FlushSchedule
+from goqueue.storage.flushing.flusher import Flusher
+from goqueue.storage.flushing.schedule import FlushSchedule
 from goqueue.storage.log import Log
 from support.batches import batch, fill
 from support.disks import FaultyDisk, FaultyFile

@@ -12,6 +12,7 @@ from goqueue.storage.retention import next_look_ms
 from support.batches import batch
 from support.clocks import ManualClock
 from support.disks import HastyDisk
+from support.logs import expire
 from support.oracle import readable
 
 if TYPE_CHECKING:
@@ -43,19 +44,19 @@ def first_offsets(log: Log) -> list[int]:
 
 def test_segments_whose_newest_record_is_too_old_go(log: Log, clock: ManualClock) -> None:
     write(log, NOW - 500, NOW - 400, NOW - 300, NOW - 100, NOW)
-    assert log.expire(retention_ms=300) == 2
+    assert expire(log, retention_ms=300) == 2
     assert log.start_offset == 2
     assert first_offsets(log) == [2, 3, 4]
-    assert log.expire(retention_ms=300) == 0
+    assert expire(log, retention_ms=300) == 0
     clock.advance(1)
-    assert log.expire(retention_ms=300) == 1
+    assert expire(log, retention_ms=300) == 1
     assert log.start_offset == 3
 
 
 def test_an_old_segment_behind_a_younger_one_stays(log: Log) -> None:
     """Offsets go in order: a log has no holes."""
     write(log, NOW, NOW - 500, NOW)
-    assert log.expire(retention_ms=100) == 0
+    assert expire(log, retention_ms=100) == 0
     assert first_offsets(log) == [0, 1, 2]
 
 
@@ -63,7 +64,7 @@ def test_an_active_segment_of_which_every_record_is_due_goes_too(
     log: Log, clock: ManualClock
 ) -> None:
     write(log, NOW - 500, NOW - 400)
-    assert log.expire(retention_ms=100) == 2
+    assert expire(log, retention_ms=100) == 2
     assert (log.start_offset, log.end_offset) == (2, 2)
     assert log.size_bytes == 0
     write(log, NOW)
@@ -76,21 +77,21 @@ def test_an_active_segment_that_was_open_too_long_is_sealed(
     log = Log(memory_path, LogConfig(segment_ms=1000), disk=HastyDisk(), clock=clock)
     log.append(batch(timestamps=[NOW + 50_000]))
     clock.advance(1000)
-    log.expire()
+    expire(log)
     assert len(log.segments) == 1
     clock.advance(1)
-    log.expire()
+    expire(log)
     assert len(log.segments) == 2
-    log.expire()
+    expire(log)
     assert len(log.segments) == 2, "an empty one is not sealed"
 
 
 def test_records_without_a_time_are_as_old_as_their_file(log: Log, clock: ManualClock) -> None:
     write(log, -1, -1, NOW)
-    assert log.expire(retention_ms=1000) == 0
+    assert expire(log, retention_ms=1000) == 0
     assert first_offsets(log) == [0, 1, 2]
     clock.advance(1001)
-    assert log.expire(retention_ms=1000) == 3
+    assert expire(log, retention_ms=1000) == 3
 
 
 def test_a_record_dated_in_the_far_future_does_not_keep_its_segment_for_ever(
@@ -98,11 +99,11 @@ def test_a_record_dated_in_the_far_future_does_not_keep_its_segment_for_ever(
 ) -> None:
     year_9999 = 253_370_764_800_000
     write(log, NOW - 500, year_9999, NOW)
-    assert log.expire(retention_ms=300) == 1
+    assert expire(log, retention_ms=300) == 1
     clock.advance(300)
-    assert log.expire(retention_ms=300) == 0
+    assert expire(log, retention_ms=300) == 0
     clock.advance(1)
-    assert log.expire(retention_ms=300) == 2
+    assert expire(log, retention_ms=300) == 2
     assert log.start_offset == 3
 
 
@@ -112,11 +113,11 @@ def test_a_segment_written_while_the_clock_was_ahead_ages_from_now_on_also_after
     config = LogConfig(segment_bytes=100)
     log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
     write(log, NOW + 500_000, NOW + 500_000)
-    log.expire(retention_ms=1000)
+    expire(log, retention_ms=1000)
     log.close()
     clock.advance(1001)
     log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
-    assert log.expire(retention_ms=1000) >= 1
+    assert expire(log, retention_ms=1000) >= 1
 
 
 def test_a_segment_found_at_start_is_as_old_as_its_first_record(
@@ -128,7 +129,7 @@ def test_a_segment_found_at_start_is_as_old_as_its_first_record(
     log.close()
     clock.advance(1001)
     log = Log(memory_path, config, disk=HastyDisk(), clock=clock)
-    log.expire()
+    expire(log)
     assert len(log.segments) == 2
 
 
@@ -143,7 +144,7 @@ def test_jitter_seals_segments_earlier_and_not_all_at_once(
     for step in range(12):
         clock.advance(100)
         for number, log in enumerate(logs):
-            log.expire()
+            expire(log)
             if len(log.segments) == 2 and not sealed_at[number]:
                 sealed_at[number] = step
     assert all(len(log.segments) == 2 for log in logs)
@@ -158,25 +159,25 @@ def test_the_next_look_is_when_time_alone_gives_retention_something_to_do(
     due_ms = next_look_ms(log.segments, NOW, log.config, 300)
     assert due_ms == NOW - 100 + 300 + 1
     clock.advance(200)
-    assert log.expire(retention_ms=300) == 0
+    assert expire(log, retention_ms=300) == 0
     clock.advance(1)
-    assert log.expire(retention_ms=300) == 1
+    assert expire(log, retention_ms=300) == 1
 
 
 def test_by_size_the_oldest_go_while_enough_is_left(log: Log) -> None:
     write(log, *[NOW] * 6)
     size = log.size_bytes // 6
-    assert log.expire(retention_bytes=size * 6) == 0
-    assert log.expire(retention_bytes=size * 4 + 1) == 1
-    assert log.expire(retention_bytes=size * 3) == 2
+    assert expire(log, retention_bytes=size * 6) == 0
+    assert expire(log, retention_bytes=size * 4 + 1) == 1
+    assert expire(log, retention_bytes=size * 3) == 2
     assert log.size_bytes == size * 3
-    assert log.expire(retention_bytes=0) == 2
+    assert expire(log, retention_bytes=0) == 2
     assert first_offsets(log) == [5], "the active segment stays"
 
 
 def test_without_limits_nothing_goes(log: Log) -> None:
     write(log, 1, 2, 3)
-    assert log.expire() == 0
+    assert expire(log) == 0
 
 
 def test_deletion_below_an_offset_is_exact_and_only_goes_forward(log: Log) -> None:

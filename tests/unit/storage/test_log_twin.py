@@ -18,6 +18,7 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.log import Log
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import expire
 from support.oracle import Oracle, Stored, split
 
 SEGMENT_BYTES = 700
@@ -198,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
         self.clock.advance(advance_ms)
         before = self.log.start_offset
         size = sum(s.size_bytes for s in self.log.segments if s.end_offset > before)
-        self.log.expire(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        expire(self.log, retention_ms=retention_ms, retention_bytes=retention_bytes)
         start = self.log.start_offset
         gone = [item for item in self.stored if item.end <= start and item.end > before]
         self.oracle.deleted_before(start)

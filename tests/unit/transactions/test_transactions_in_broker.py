@@ -28,6 +28,7 @@ from goqueue.transactions.service import TRANSACTIONS_TOPIC
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk
+from support.logs import disk_log
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ENDS = ["kill", "stop", "snapshot"]
@@ -85,7 +86,7 @@ async def _values(broker, place=P0, isolation=Isolation.READ_COMMITTED):
 
 
 def _markers(broker, place):
-    log = broker.partitions.partition(place).log
+    log = disk_log(broker.partitions.partition(place))
     return sum(info.is_control for chunk in log.chunks(0) for _, info in walk(chunk.data))
 
 
@@ -206,7 +207,7 @@ def test_under_fsync_always_the_decision_is_on_the_disk_before_anyone_sees_it(tm
             await producer.write(b"b", P0)
             await producer.end(Marker.ABORT)
             for place in (P0, P1, *_state_places(broker)):
-                log = broker.partitions.partition(place).log
+                log = disk_log(broker.partitions.partition(place))
                 assert log.flushed_offset == log.end_offset
             assert await _values(broker) == [b"a"]
         async with running_broker(tmp_path, topic_defaults={"goqueue.fsync": "always"}) as broker:

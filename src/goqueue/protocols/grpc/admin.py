@@ -100,7 +100,7 @@ class AdminService(AdminServiceServicer):
                     partition=each.id.partition,
                     log_start=each.log_start,
                     log_end=each.log_end,
-                    size_bytes=each.log.size_bytes,
+                    size_bytes=each.size_bytes,
                 )
                 for each in self._broker.partitions.of_topic(topic)
             ),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.partitions.partition import Partition
     from goqueue.records.batch import BatchInfo
-    from goqueue.storage.log import Log
 
 _MAX_GAPS: Final = 100_000
 """Of one partition, 24 bytes each. Those of more come to be counted as letters: a count is then
@@ -112,7 +111,7 @@ class LetterGaps:
         gaps.known_to = max(gaps.known_to, partition.log_start)
         while gaps.known_to < end:
             at = gaps.known_to
-            part = await in_thread(self._executor, partial(_look, partition.log, at, end))
+            part = await in_thread(self._executor, partial(_look, partition, at, end))
             if gaps.known_to == at:  # nobody else has looked at the same meanwhile
                 for first, behind, info in part.found:
                     if info is None or partition.transactions.is_aborted(info):
@@ -121,10 +120,10 @@ class LetterGaps:
         return gaps
 
 
-def _look(log: Log, first: int, end: int) -> _Part:
+def _look(partition: Partition, first: int, end: int) -> _Part:
     """Read on from an offset: some of what there is before `end`, at least one batch."""
     try:
-        region = log.read(first, _READ_BYTES, until=end)
+        region = partition.read(first, _READ_BYTES, until=end)
         if region is None:
             return _Part([(first, end, None)], end)
         chunk = region.load()

@@ -87,8 +87,8 @@ class Moves:
             target = self._partitions.find(TopicPartition(moving.topic, moving.partition))
             found: set[int] = set()
             if target is not None:
-                if target.log.failure is not None:
-                    raise target.log.failure
+                if target.failure is not None:
+                    raise target.failure
                 look = partial(Handover(moving.producer_id).found, target, moving.from_offset)
                 found = await in_thread(self._executor, look)
             if moving.base_sequence in found:

@@ -219,7 +219,7 @@ class DeadLetters:
 
         async def append(batch: bytearray) -> Placed:
             placed = target.append(batch, peek(batch))
-            await target.durable(placed)
+            await target.committed(placed.end_offset)
             return placed
 
         placed = await self._moves.move(

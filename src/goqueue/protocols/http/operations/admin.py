@@ -11,8 +11,6 @@ from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.paths import GroupPath, TopicPath
 from goqueue.protocols.http.api.route import route
 from goqueue.protocols.http.api.shapes import doc
-from goqueue.storage.compaction.cleanable import cleanable
-from goqueue.storage.compaction.compaction import dirty_ratio
 
 if TYPE_CHECKING:
     from goqueue.partitions.partition import Partition
@@ -119,12 +117,12 @@ class AdminRoutes:
         self, topic: Topic, partition: Partition, *, dry_run: bool
     ) -> CompactedPartition:
         now_ms = self._node.broker.clock.now_ms()
-        plan = cleanable(partition.log, topic.settings.compaction_limits, now_ms)
+        plan = partition.cleanable(topic.settings.compaction_limits, now_ms)
         found = CompactedPartition(
             partition=partition.id.partition,
-            dirty_ratio=dirty_ratio(partition.log),
-            due=plan.is_due and partition.log.failure is None,
-            bytes_before=partition.log.size_bytes,
+            dirty_ratio=partition.facts().dirty_ratio,
+            due=plan.is_due and partition.failure is None,
+            bytes_before=partition.size_bytes,
             bytes_after=None,
             records_before=None,
             records_after=None,
@@ -134,7 +132,7 @@ class AdminRoutes:
             return found
         stats = await self._node.maintenance.compact(partition.id)
         if stats is not None:
-            found.bytes_after = partition.log.size_bytes
+            found.bytes_after = partition.size_bytes
             found.records_before = stats.records_before
             found.records_after = stats.records_after
             found.duration_ms = round(stats.duration_s * 1000)

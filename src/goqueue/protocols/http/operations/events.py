@@ -86,8 +86,8 @@ def _dead_letters(broker: Broker) -> object:
     found = []
     for topic in broker.topics.catalogue.by_name.values():
         if is_dead_letter_topic(topic.name):
-            logs = [each.log for each in broker.partitions.of_topic(topic)]
-            found.append((topic.name, [(log.start_offset, log.end_offset) for log in logs]))
+            partitions = broker.partitions.of_topic(topic)
+            found.append((topic.name, [(each.log_start, each.log_end) for each in partitions]))
     return found, broker.metrics.values(names.DEAD_LETTERS_REDRIVEN)
 
 

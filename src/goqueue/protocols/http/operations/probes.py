@@ -114,11 +114,11 @@ class ProbeRoutes:
             partitions = broker.partitions.of_topic(topic)
             topics[topic.name] = TopicStats(
                 topic.partition_count,
-                sum(each.log.size_bytes for each in partitions),
+                sum(each.size_bytes for each in partitions),
                 sum(each.message_count for each in partitions),
                 topic.is_internal,
                 rates.get(topic.name, 0.0),
-                sum(each.log.failure is not None for each in partitions),
+                sum(each.failure is not None for each in partitions),
             )
         return Stats(**self._summary(), topics=topics)
 
@@ -131,8 +131,8 @@ class ProbeRoutes:
             "uptime_s": round(self._node.uptime_s, 3),
             "topic_count": len(broker.topics.catalogue.by_name),
             "partition_count": len(partitions),
-            "size_bytes": sum(partition.log.size_bytes for partition in partitions),
-            "failed_partitions": [str(p.id) for p in partitions if p.log.failure is not None],
+            "size_bytes": sum(partition.size_bytes for partition in partitions),
+            "failed_partitions": [str(p.id) for p in partitions if p.failure is not None],
         }
 
     @route("GET", "/metrics", tag=_STATS, answers={200: "text/plain"})

@@ -189,7 +189,7 @@ class TopicRoutes(BrokerRoutes):
             internal=topic.is_internal,
             num_partitions=topic.partition_count,
             total_messages=sum(each.message_count for each in partitions),
-            size_bytes=sum(each.log.size_bytes for each in partitions),
+            size_bytes=sum(each.size_bytes for each in partitions),
             settings=dict(topic.settings.overrides),
             partitions=[_partition_info(each, node_id) for each in partitions],
         )
@@ -203,7 +203,7 @@ def text_of(value: Setting) -> str:
 
 
 def _partition_info(partition: Partition, node_id: int) -> PartitionInfo:
-    failure = partition.log.failure
+    failure = partition.failure
     return PartitionInfo(
         partition=partition.id.partition,
         leader=node_id,
@@ -213,6 +213,6 @@ def _partition_info(partition: Partition, node_id: int) -> PartitionInfo:
         earliest_offset=partition.log_start,
         latest_offset=partition.log_end,
         high_watermark=partition.high_watermark,
-        size_bytes=partition.log.size_bytes,
+        size_bytes=partition.size_bytes,
         failure=None if failure is None else str(failure),
     )

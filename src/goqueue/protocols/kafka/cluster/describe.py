@@ -105,7 +105,7 @@ class ClusterApi:
 def _size(partition: Partition) -> dict[str, Any]:
     return {
         "partition_index": partition.id.partition,
-        "partition_size": partition.log.size_bytes,
+        "partition_size": partition.size_bytes,
         "offset_lag": 0,
         "is_future_key": False,
     }

@@ -87,7 +87,7 @@ class OffsetsApi(BrokerApi):
             offset, timestamp = await self._find(partition, asked.timestamp, isolation)
         except GoQueueError as error:
             return _no_offset(asked, code_for(error))
-        epoch = partition.log.epochs.epoch_at(offset) if offset >= 0 else -1
+        epoch = partition.epochs.epoch_at(offset) if offset >= 0 else -1
         return {**answer, "offset": offset, "timestamp": timestamp, "leader_epoch": epoch}
 
     async def _find(
@@ -140,7 +140,7 @@ class OffsetsApi(BrokerApi):
             }
         end = None  # of an epoch that is still to come
         if asked.leader_epoch < partition.leader_epoch:
-            end = partition.log.epochs.end_of(asked.leader_epoch, partition.log_end)
+            end = partition.epochs.end_of(asked.leader_epoch, partition.log_end)
         return {
             **answer,
             "leader_epoch": end.epoch if end else -1,
@@ -179,5 +179,5 @@ class OffsetsApi(BrokerApi):
 def _search(partition: Partition, timestamp: int) -> TimestampHit | None:
     """Look for a moment in the log; reads the disk, so it belongs in a thread."""
     if timestamp == LATEST_TIMESTAMP:
-        return partition.log.find_latest_time()
-    return partition.log.find_time(timestamp)
+        return partition.find_latest_time()
+    return partition.find_time(timestamp)

@@ -142,7 +142,7 @@ class TransactionAdminApi(BrokerApi):
                 outcome, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
             )
             if placed is not None:
-                await partition.durable(placed)
+                await partition.committed(placed.end_offset)
         except GoQueueError as error:
             return code_for(error)
         return ErrorCode.none

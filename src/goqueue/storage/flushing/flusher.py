@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import DiskError, LogFailedError, StorageError
 from goqueue.storage.config import Fsync
-from goqueue.storage.flush_schedule import FlushSchedule
+from goqueue.storage.flushing.schedule import FlushSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from goqueue.storage.flush_plan import FlushPlan
-    from goqueue.storage.flush_schedule import End, Run
+    from goqueue.storage.flushing.plan import FlushPlan
+    from goqueue.storage.flushing.schedule import End, Run
     from goqueue.storage.log import Log
 
 
@@ -53,6 +53,7 @@ class Flusher:
         self._on_flushed = on_flushed
         self._on_synced = on_synced
         self._schedule = FlushSchedule(executor) if schedule is None else schedule
+        self._schedule.know(self)
         self._running: asyncio.Future[StorageError | None] | None = None
         self._is_scheduled = False
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from goqueue.model.errors import DiskError
 from goqueue.model.limits import MAX_LOGS_AWAITING_FLUSH
@@ -69,6 +70,7 @@ class FlushSchedule:
         self._portion = max(1, min(PORTION, max_waiting // (2 * PORTIONS_AT_A_TIME)))
         self._waiting: OrderedDict[Due, tuple[float, float]] = OrderedDict()
         """From when on each may be flushed, and when it is due, on the clock of the loop."""
+        self._logs: WeakKeyDictionary[Due, None] = WeakKeyDictionary()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
         self._flushing: asyncio.Task[None] | None = None
@@ -76,6 +78,10 @@ class FlushSchedule:
     def __len__(self) -> int:
         """How many logs wait."""
         return len(self._waiting)
+
+    def know(self, log: Due) -> None:
+        """A log was opened; `flush_all` flushes it for as long as somebody holds it."""
+        self._logs[log] = None
 
     def add(self, due: Due, delay_s: float) -> None:
         """Flush a log after so long at the latest; one that waits already keeps its time."""
@@ -129,6 +135,10 @@ class FlushSchedule:
         for each in due:
             del self._waiting[each]
         return due
+
+    async def flush_all(self) -> None:
+        """Flush every log that is known, now."""
+        await self.flush(list(self._logs))
 
     async def flush(self, logs: Sequence[Due]) -> None:
         """Flush these logs now, and return when all of that is over."""

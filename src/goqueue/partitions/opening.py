@@ -1,0 +1,61 @@
+"""A partition's log with what follows from it, opened in whichever thread has time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.partitions.log_state import LogState
+from goqueue.storage.disk_log import DiskLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from goqueue.model.errors import DamagedRangeError
+    from goqueue.partitions.partition_log import PartitionLog
+    from goqueue.runtime.clock import Clock
+    from goqueue.storage.checkpoints.summary import LogSummary
+    from goqueue.storage.config import LogConfig
+    from goqueue.storage.disk_log import LogHost
+    from goqueue.storage.shared_files import SharedFiles
+
+
+class OpenedLog(NamedTuple):
+    """What a partition is made of."""
+
+    log: PartitionLog
+    rebuild: Callable[[], LogState]
+    """Builds what follows from the log as it is now; reads the disk, in any thread."""
+    state: LogState
+
+
+def opened(
+    log: PartitionLog,
+    clock: Clock,
+    on_damage: Callable[[DamagedRangeError], None] | None = None,
+) -> OpenedLog:
+    """A log that is open, with what follows from it: as it was last kept, and the rest."""
+    rebuild = partial(_rebuilt, log, clock, on_damage)
+    return OpenedLog(log, rebuild, rebuild())
+
+
+def _rebuilt(
+    log: PartitionLog, clock: Clock, on_damage: Callable[[DamagedRangeError], None] | None
+) -> LogState:
+    return LogState.rebuilt(log, log.kept(), clock.now_ms(), on_damage)
+
+
+def open_on_disk(
+    folder: Path,
+    config: LogConfig,
+    host: LogHost,
+    *,
+    shared: SharedFiles,
+    clock: Clock,
+    summary: LogSummary | None = None,
+    on_damage: Callable[[DamagedRangeError], None] | None = None,
+) -> OpenedLog:
+    """Open the log in `folder`; nobody else may use it yet."""
+    log = DiskLog(folder, config, host, shared=shared, clock=clock, summary=summary)
+    return opened(log, clock, on_damage)

@@ -1,0 +1,1 @@
+"""When appended batches reach the disk: the contract, the schedule, and one flush."""
