@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
@@ -62,6 +63,7 @@ class Segment:
         "_folder",
         "_indexes",
         "_interval_bytes",
+        "_loading",
         "_newest",
         "_shared",
         "_stored_bytes",
@@ -112,6 +114,8 @@ class Segment:
 
         self._file: DiskFile | None = None
         self._indexes: SegmentIndexes | None = None
+        self._loading = Lock()
+        """Two readers that both rebuilt an index would remove each other's files."""
         self._newest = NOTHING
         """Of the batches so far, as long as there is no index."""
         self._stored_bytes = -1
@@ -153,7 +157,8 @@ class Segment:
         """What makes it quick to search; None while it is active and short."""
         indexes = self._indexes
         if indexes is None and self.sealed:
-            indexes = self._indexes = self._loaded(self.size_bytes)
+            with self._loading:
+                indexes = self._indexes = self._indexes or self._loaded(self.size_bytes)
             self._shared.open_files.opened(self)
         return indexes
 
