@@ -168,7 +168,7 @@ class Truth:
         offsets: list[int] = []
         for chunk in log.chunks(0, max_bytes=8 * 1024 * 1024):
             for at, info in walk(chunk.data):
-                offsets += self._offsets(info, chunk.data[at : at + info.size_bytes])
+                offsets += self._offsets(info, bytes(chunk.data[at : at + info.size_bytes]))
         assert offsets == sorted(set(offsets)), "out of order, or one twice"
         lost = set(self.newest.values()).difference(offsets)
         assert not lost, f"lost the newest value of {len(lost)} keys"

@@ -25,6 +25,8 @@ from support.delay_worker import PARTITIONS, TOPIC, open_broker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from goqueue.broker.broker import Broker
+
 WORKER = Path(delay_worker.__file__)
 
 
@@ -110,7 +112,7 @@ async def judge(folder: Path, promises: Promises) -> Counter[str]:
         await broker.stop()
 
 
-def stored(broker: delay_worker.Broker) -> list[Record]:
+def stored(broker: Broker) -> list[Record]:
     return [
         record
         for number in range(PARTITIONS)

@@ -51,7 +51,10 @@ def produce(server: ServerProcess, values: dict[tuple[str, int], list[bytes]]) -
     for (topic, partition), batch in values.items():
         for value in batch:
             producer.produce(
-                topic, value, partition=partition, on_delivery=lambda e, _: e and failed.append(e)
+                topic,
+                value,
+                partition=partition,
+                on_delivery=lambda e, _: failed.append(e) if e else None,
             )
             if len(value) > 1000:
                 producer.flush(120)

@@ -53,7 +53,9 @@ def send(server: ServerProcess, value: bytes) -> bool:
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": server.kafka_address, "retries": 0, "acks": "all"})
     try:
-        producer.produce("t", value, on_delivery=lambda error, _: error and failed.append(error))
+        producer.produce(
+            "t", value, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
         return producer.flush(60) == 0 and not failed
     except KafkaException:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException
@@ -84,7 +84,7 @@ def test_nothing_accepted_comes_again_and_all_else_does_across_kills(
     sent = {f"job-{number}" for number in range(MESSAGES)}
     publish(server, TOPIC, sorted(sent), PARTITIONS)
     done = threading.Event()
-    options = {"explicit": True, "max_poll_records": 40}
+    options: dict[str, Any] = {"explicit": True, "max_poll_records": 40}
     workers = [Worker(open_consumer(server, GROUP, TOPIC, **options), done) for _ in range(2)]
     for worker in workers:
         worker.start()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from goqueue.groups.offsets import CommittedOffset
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.messages import Identity
@@ -38,7 +39,9 @@ UNREAD: Final = range(7, 20)
 
 
 def committed(broker: Broker, group: str) -> int:
-    found = broker.groups.coordinator(group).fetch_offsets(group, [("jobs", 0)])["jobs", 0]
+    place = TopicPartition("jobs", 0)
+    found = broker.groups.coordinator(group).fetch_offsets(group, [place])[place]
+    assert isinstance(found, CommittedOffset)
     return found.offset
 
 

@@ -23,7 +23,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from fuzz import live, sanitized
+from fuzz import live, sanitized, target_records
 from fuzz.mutations import mutate
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _run(names: Sequence[str], minutes: float, seed: int) -> int:
 
 def _run_beside(names: Sequence[str], minutes: float, seed: int) -> int:
     """Fuzz; the compiled codec in a process of its own, with AddressSanitizer if there is one."""
-    if "records" not in names or sanitized.LIBRARY in os.environ:
+    if "records" not in names or target_records.LIBRARY in os.environ:
         return _run(names, minutes, seed)
     if sanitized.compiler() is None:
         print("no gcc with AddressSanitizer here: the compiled codec is tried without it")

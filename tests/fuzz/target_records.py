@@ -114,7 +114,10 @@ def check(data: bytes) -> None:
     if not isinstance(columns, type):
         to_arrow(columns).validate(full=True)
     if not isinstance(rows, type):
-        base = {"base_offset": rows[0].offset if rows else 0, "last_offset_delta": 2**31 - 1}
+        base: dict[str, Any] = {
+            "base_offset": rows[0].offset if rows else 0,
+            "last_offset_delta": 2**31 - 1,
+        }
         _alike(lambda codec: codec.encode(rows))
         _alike(lambda codec: codec.encode(rows[::-1], **base))
 

@@ -121,7 +121,7 @@ def confluent_consume(
 
 
 def from_confluent(message: confluent_kafka.Message) -> Message:
-    headers = tuple(message.headers() or ())
+    headers: Any = tuple(message.headers() or ())
     _, timestamp = message.timestamp()
     return Message(
         message.value(), message.key(), headers, timestamp, message.partition(), message.offset()

@@ -86,7 +86,10 @@ def with_confluent(access: Access, topic: str, value: bytes) -> bytes:
     )
     undelivered: list[object] = []
     producer.produce(
-        topic, value, partition=0, on_delivery=lambda error, _: error and undelivered.append(error)
+        topic,
+        value,
+        partition=0,
+        on_delivery=lambda error, _: undelivered.append(error) if error else None,
     )
     deadline = time.monotonic() + WAIT_S
     while producer.flush(0.1) and time.monotonic() < deadline:

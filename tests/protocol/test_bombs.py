@@ -164,7 +164,7 @@ def test_a_bomb_is_refused_where_batches_are_opened(
     raw: RawKafka,
     name: Callable[[str], str],
     bomb: Callable[[], bytes],
-    settings: dict[str, str],
+    settings: dict[str, Any],
 ) -> None:
     topic = name("opened")
     raw.create(topic, max_message_bytes=str(8 * MIB), **settings)
@@ -178,7 +178,7 @@ def test_a_bomb_is_refused_where_batches_are_opened(
 
 @each_opening
 def test_limits_of_values_and_headers_hold_where_batches_are_opened(
-    raw: RawKafka, name: Callable[[str], str], settings: dict[str, str]
+    raw: RawKafka, name: Callable[[str], str], settings: dict[str, Any]
 ) -> None:
     topic = name("limits")
     raw.create(topic, **settings)
@@ -191,7 +191,7 @@ def test_limits_of_values_and_headers_hold_where_batches_are_opened(
 
 @each_opening
 def test_a_large_batch_is_stored_in_its_turn(
-    raw: RawKafka, name: Callable[[str], str], settings: dict[str, str]
+    raw: RawKafka, name: Callable[[str], str], settings: dict[str, Any]
 ) -> None:
     """It is opened elsewhere meanwhile, and the batches behind it on the connection wait."""
     topic = name("large")

@@ -21,7 +21,7 @@ def _produce(broker, topic, messages, **settings):
     reports = {}
     sent_ms = int(time.time() * 1000)
     for value, delay_ms in messages:
-        headers = [("mine", b"kept")]
+        headers: list[tuple[str, str | bytes | None]] = [("mine", b"kept")]
         if delay_ms is not None:
             headers.append(("goqueue-deliver-at", b"%d" % (sent_ms + delay_ms)))
         producer.produce(

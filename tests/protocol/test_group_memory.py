@@ -34,7 +34,7 @@ def client(server: ServerProcess) -> Iterator[WireClient]:
 
 def joins(client: WireClient, group: str, size: int) -> Any:
     """Join an empty group, as a client with an instance id does: in one request."""
-    said = {"instance_id": f"i-{uuid4()}", "protocols": {"range": bytes(size)}}
+    said: dict[str, Any] = {"instance_id": f"i-{uuid4()}", "protocols": {"range": bytes(size)}}
     return wire.join(client, group, **said).error_code
 
 
@@ -54,7 +54,7 @@ def test_groups_hold_a_bounded_number_of_bytes_together(client: WireClient) -> N
 
 def test_a_subscription_of_the_new_protocol_is_bounded_too(client: WireClient) -> None:
     names = [f"{number:05}" + "n" * 240 for number in range(5000)]
-    said = {"names": names, "owned": {}, "rebalance_ms": 60_000}
+    said: dict[str, Any] = {"names": names, "owned": {}, "rebalance_ms": 60_000}
     answer = wire.consumer_heartbeat(client, f"group-{uuid4()}", str(uuid4()), 0, **said)
     assert answer.error_code is ErrorCode.invalid_request
     assert "allowed" in answer.error_message

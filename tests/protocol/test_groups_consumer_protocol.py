@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -99,7 +100,7 @@ def test_an_empty_group_changes_its_protocol_and_back_and_keeps_its_offsets(
         consumer = consumer_of(server, stem, protocol)
         consumer.subscribe([stem])
         for _ in range(3):
-            message = eventually(lambda c=consumer: c.poll(0.1), "a message")
+            message = eventually(partial(consumer.poll, 0.1), "a message")
             assert message.error() is None
             read.append(message.value().decode())
         place = TopicPartition(stem, 0, message.offset() + 1)

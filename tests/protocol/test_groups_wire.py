@@ -73,7 +73,12 @@ def test_a_member_lives_its_whole_life_in_every_version(
     assert wire.heartbeat(client, group, me, generation, min(version, 4)) is ErrorCode.none
 
     commit_version = max(version, 2)
-    said = {"member_id": me, "generation": generation, "metadata": "note", "uuid": uuid}
+    said: dict[str, Any] = {
+        "member_id": me,
+        "generation": generation,
+        "metadata": "note",
+        "uuid": uuid,
+    }
     assert wire.commit(client, group, TOPIC, 7, commit_version, **said) is ErrorCode.none
     fetch_version = max(version, 1)
     for asked in (TOPIC, None) if fetch_version >= 2 else (TOPIC,):
@@ -140,7 +145,7 @@ def test_an_unknown_group_knows_no_members(client: WireClient, group: str) -> No
     assert wire.sync(client, group, "who", 1).error_code is unknown
     assert wire.leave(client, group, "who").error_code is unknown
     assert wire.join(client, group, member_id="who").error_code is unknown
-    said = {"member_id": "who", "generation": 3}
+    said: dict[str, Any] = {"member_id": "who", "generation": 3}
     assert wire.commit(client, group, TOPIC, 1, **said) is ErrorCode.illegal_generation
     assert wire.delete(client, group) == {group: ErrorCode.group_id_not_found}
     listed = client.call(wire.LIST, 5, states_filter=(), types_filter=())
@@ -153,7 +158,7 @@ def test_an_unknown_member_is_told_so(client: WireClient, group: str) -> None:
     assert wire.heartbeat(client, group, "who", generation) is unknown
     assert wire.sync(client, group, "who", generation).error_code is unknown
     assert wire.join(client, group, member_id="who").error_code is unknown
-    said = {"member_id": "who", "generation": generation}
+    said: dict[str, Any] = {"member_id": "who", "generation": generation}
     assert wire.commit(client, group, TOPIC, 1, **said) is unknown
     left = wire.leave(client, group, "who")
     assert left.error_code is ErrorCode.none
@@ -168,7 +173,7 @@ def test_another_generation_is_fenced(client: WireClient, group: str, off_by: in
     illegal = ErrorCode.illegal_generation
     assert wire.heartbeat(client, group, me, wrong) is illegal
     assert wire.sync(client, group, me, wrong).error_code is illegal
-    said = {"member_id": me, "generation": wrong}
+    said: dict[str, Any] = {"member_id": me, "generation": wrong}
     assert wire.commit(client, group, TOPIC, 1, **said) is illegal
     (topic,) = wire.fetch(client, group, TOPIC).topics
     assert topic.partitions[0].committed_offset == -1
@@ -187,7 +192,7 @@ def test_members_hear_of_a_rebalance_in_every_request(server: ServerProcess, gro
         assert wire.heartbeat(one, group, me, generation) is rebalances
         assert wire.sync(one, group, me, generation).error_code is rebalances
         # What was read before the rebalance may still be committed.
-        said = {"member_id": me, "generation": generation}
+        said: dict[str, Any] = {"member_id": me, "generation": generation}
         assert wire.commit(one, group, TOPIC, 1, **said) is ErrorCode.none
         again = wire.join(one, group, member_id=me)
         joined = other.receive()
@@ -224,11 +229,9 @@ def test_types_of_protocols_do_not_mix(client: WireClient, group: str) -> None:
         client, group, protocol_type="connect", protocols={"default": b"worker"}
     )
     inconsistent = ErrorCode.inconsistent_group_protocol
-    for said in (
-        {"protocol_type": "consumer", "protocols": {"default": b""}},
-        {"protocol_type": "connect", "protocols": {"compatible": b""}},
-    ):
-        assert wire.join(client, group, **said).error_code is inconsistent
+    for kind, name in (("consumer", "default"), ("connect", "compatible")):
+        refused = wire.join(client, group, protocol_type=kind, protocols={name: b""})
+        assert refused.error_code is inconsistent
     assert wire.sync(client, group, me, generation, protocol_type="sr").error_code is inconsistent
     answer = wire.sync(client, group, me, generation, protocol_name="other")
     assert answer.error_code is inconsistent
@@ -241,7 +244,7 @@ def test_a_group_of_another_protocol_type_elects_one_leader(
     server: ServerProcess, group: str
 ) -> None:
     """Schema registries find their leader like this."""
-    said = {"protocol_type": "sr", "protocols": {"v0": b"{}"}}
+    said: dict[str, Any] = {"protocol_type": "sr", "protocols": {"v0": b"{}"}}
     with WireClient(server.kafka_address) as one, WireClient(server.kafka_address) as other:
         me, _ = stable_member(one, group, **said)
         pending = wire.join(other, group, **said)
@@ -293,7 +296,7 @@ def test_a_static_member_that_restarts_keeps_its_assignment_without_a_rebalance(
     assert wire.heartbeat(client, group, me, generation, instance_id="i") is fenced
     assert wire.sync(client, group, me, generation, instance_id="i").error_code is fenced
     assert wire.join(client, group, member_id=me, instance_id="i").error_code is fenced
-    said = {"member_id": me, "generation": generation, "instance_id": "i"}
+    said: dict[str, Any] = {"member_id": me, "generation": generation, "instance_id": "i"}
     assert wire.commit(client, group, TOPIC, 1, **said) is fenced
     left = wire.leave(client, group, me, instance_id="i")
     assert [each.error_code for each in left.members] == [fenced]
@@ -330,7 +333,7 @@ def test_epochs_of_the_consumer_protocol_are_fenced(client: WireClient, group: s
     answer = wire.consumer_heartbeat(client, group, "who", epoch)
     assert answer.error_code is ErrorCode.unknown_member_id
     stale = ErrorCode.stale_member_epoch
-    said = {"member_id": "me", "generation": epoch + 1}
+    said: dict[str, Any] = {"member_id": "me", "generation": epoch + 1}
     assert wire.commit(client, group, TOPIC, 1, **said) is stale
     assert wire.fetch(client, group, TOPIC, member_id="me", epoch=epoch + 1).error_code is stale
     said = {"member_id": "who", "generation": epoch}
@@ -419,7 +422,7 @@ def test_each_partition_has_its_own_outcome(client: WireClient, group: str) -> N
 def test_offsets_of_a_topic_in_use_are_not_deleted(client: WireClient, group: str) -> None:
     uuid = wire.topic_id(client, TOPIC)
     joined = wire.consumer_join(client, group, [TOPIC], "me")
-    said = {"member_id": "me", "generation": joined.member_epoch, "uuid": uuid}
+    said: dict[str, Any] = {"member_id": "me", "generation": joined.member_epoch, "uuid": uuid}
     assert wire.commit(client, group, TOPIC, 1, 10, **said) is ErrorCode.none
 
     def delete(topic: str) -> tuple[ErrorCode, ErrorCode | None]:
@@ -443,7 +446,7 @@ def test_offsets_of_a_topic_in_use_are_not_deleted(client: WireClient, group: st
 def test_joins_whose_clients_are_gone_do_not_hold_the_group(
     server: ServerProcess, client: WireClient, group: str
 ) -> None:
-    short = {"session_ms": 600, "rebalance_ms": 600}
+    short: dict[str, Any] = {"session_ms": 600, "rebalance_ms": 600}
     for _ in range(20):
         with WireClient(server.kafka_address) as gone:
             pending = wire.join(gone, group, **short)
@@ -485,7 +488,7 @@ def test_five_hundred_groups_cost_little(
         before = resident_bytes(server.pid)
         for number in range(500):
             me, generation = stable_member(client, f"g-{number}", session_ms=600_000)
-            said = {"member_id": me, "generation": generation}
+            said: dict[str, Any] = {"member_id": me, "generation": generation}
             assert wire.commit(client, f"g-{number}", TOPIC, 1, **said) is ErrorCode.none
         grown = resident_bytes(server.pid) - before
         listed = client.call(wire.LIST, 5, states_filter=("Stable",), types_filter=())

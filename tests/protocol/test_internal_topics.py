@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -15,7 +15,8 @@ from protocol.kafka_clients import CONFLUENT, WAIT_S, Message
 from support.http_api import HttpApi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from support.server import ServerProcess
 
@@ -27,10 +28,10 @@ class _Kafka:
     def close(self) -> None:
         """Nothing to do: the client closes what it opened."""
 
-    def _do(self, futures: dict[object, object]) -> str | None:
+    def _do(self, futures: Mapping[Any, Future[Any]]) -> str | None:
         (future,) = futures.values()
         try:
-            future.result(WAIT_S)  # type: ignore[attr-defined]
+            future.result(WAIT_S)
         except KafkaException as error:
             return "refused" if error.args[0].code() == KafkaError.TOPIC_EXCEPTION else str(error)
         return None
@@ -88,7 +89,7 @@ class _Grpc:
         try:
             getattr(self._stub, call)(request, timeout=WAIT_S)
         except grpc.RpcError as error:
-            code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+            code: grpc.StatusCode = error.code()
             return "refused" if code is grpc.StatusCode.PERMISSION_DENIED else str(error)
         return None
 

@@ -99,7 +99,7 @@ def views(broker: ServerProcess, api: HttpApi, group: str) -> dict[str, Seen]:
     ]
     found["metrics"] = Seen(*map(int, sums))
     summary = lag_report(broker.kafka_address, groups=group).summary
-    found["spark"] = Seen(summary["lag"], summary["uncommitted_lag"])
+    found["spark"] = Seen(int(summary["lag"]), int(summary["uncommitted_lag"]))
     return found
 
 

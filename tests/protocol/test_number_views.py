@@ -97,8 +97,8 @@ def test_the_place_of_a_delayed_message_is_no_message(
     api.post("/topics", {"name": topic, "num_partitions": 1, "settings": settings})
     producer = Producer({"bootstrap.servers": broker.kafka_address, "enable.idempotence": True})
     due = str(round(time.time() * 1000) + 3_600_000).encode()
-    for headers in ([], [("goqueue-deliver-at", due)], []):
-        producer.produce(topic, b"x", headers=headers)
+    for headers in ({}, {"goqueue-deliver-at": due}, {}):
+        producer.produce(topic, b"x", headers=dict[str, str | bytes | None](headers))
         assert producer.flush(WAIT_S) == 0
     messages = api.get(f"/topics/{topic}/partitions/0/messages?offset=0&limit=10")["messages"]
     assert len(messages) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -62,7 +64,7 @@ def test_users_made_by_confluent_kafka_log_in_and_survive_a_restart_and_a_kill(r
         end()
         server.start()
     admin = admin_of(access)
-    described = admin.describe_user_scram_credentials(["bob", "root"])
+    described: Any = admin.describe_user_scram_credentials(["bob", "root"])
     infos = described["bob"].result(WAIT_S).scram_credential_infos
     assert [(info.mechanism, info.iterations) for info in infos] == [(SHA_512, 8192)]
     infos = described["root"].result(WAIT_S).scram_credential_infos
@@ -109,7 +111,7 @@ def test_each_user_has_a_result_and_what_is_wrong_with_one_does_not_touch_anothe
         "x" * 256: "UNACCEPTABLE_CREDENTIAL",
     }
     admin = admin_of(access)
-    described = admin.describe_user_scram_credentials()
+    described: Any = admin.describe_user_scram_credentials()
     assert sorted(described.result(WAIT_S)) == ["good", "root"]
     described = admin.describe_user_scram_credentials(["good", "few"])
     assert described["good"].result(WAIT_S).scram_credential_infos

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pytest
 import typer
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -103,7 +104,8 @@ def test_so_long_ago_is_the_same_moment_for_every_run_of_a_job(tmp_path):
     assert wanted.identity() != Wanted(start=timedelta(hours=5), keys=(b"k",)).identity()
     with open_ledger(tmp_path, wanted.identity()) as ledger:
         first = wanted.filters(ledger)
-        ledger.entries.notes["times"][0] -= 1000  # as if it had been a second before
+        noted: Any = ledger.entries.notes
+        noted["times"][0] -= 1000  # as if it had been a second before
         ledger.store()
     with open_ledger(tmp_path, wanted.identity()) as ledger:
         assert wanted.filters(ledger).start_ms == first.start_ms - 1000

@@ -42,7 +42,7 @@ def feed(tmp_path):
         fresh = folder / f"{len(list(folder.iterdir())):03}.json"
         fresh.write_text("\n".join(rows))
 
-    add.folder = folder
+    vars(add)["folder"] = folder
     return add
 
 

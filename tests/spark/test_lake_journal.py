@@ -91,7 +91,7 @@ BATCHES = st.lists(
 @given(BATCHES)
 def test_a_table_holds_what_is_committed_whenever_its_writers_die(batches):
     fresh, numbers = count(), Counter()
-    expected = Counter()
+    expected: Counter[int] = Counter()
     with new_table() as table:
         for series, rows, tasks, is_overwrite, steps, comes_again in batches:
             said = {

@@ -13,11 +13,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.errors.exceptions import base as sparks_errors
 from pyspark.logger import PySparkLogger
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.kafka.settings import LinkSettings
 from goqueue.spark.monitoring.failures import reason_of, said_once
 from goqueue.spark.monitoring.progress import QueryProgress, RunProgress
@@ -157,7 +159,8 @@ class Query:
     def __init__(self, *progress):
         self.recentProgress = [SimpleNamespace(json=json.dumps(each)) for each in progress]
         self.isActive = True
-        self.failure = None
+        self.failure: Exception | None = None
+        self.status: dict[str, str] = {}
 
     def exception(self):
         return self.failure
@@ -332,8 +335,19 @@ def test_a_row_goes_where_the_severest_of_its_rules_says(spark):
 # --- The reporter --------------------------------------------------------------------------------
 
 
+class Takings(HTTPServer):
+    """What was taken, and where."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Taker)
+        self.taken: list[tuple[str, Any]] = []
+        self.address = f"http://127.0.0.1:{self.server_port}"
+
+
 class Taker(BaseHTTPRequestHandler):
     """Takes reports."""
+
+    server: Takings
 
     def do_PUT(self):
         size = int(self.headers["Content-Length"])
@@ -347,9 +361,7 @@ class Taker(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def taker():
-    server = HTTPServer(("127.0.0.1", 0), Taker)
-    server.taken = []
-    server.address = f"http://127.0.0.1:{server.server_port}"
+    server = Takings()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -407,7 +419,7 @@ def test_somebody_who_speaks_no_http_does_not_end_the_reports(caplog):
 
 
 def test_queries_without_a_pipeline_are_reported_by_the_listener(taker):
-    listener = ProgressListener(NOWHERE, "spark-{}".format, taker.address)
+    listener: Any = ProgressListener(NOWHERE, "spark-{}".format, taker.address)
     about = SimpleNamespace(id="1", runId="2", name="copy")
     listener.onQueryStarted(about)
     text = json.dumps(said(1, 5, offsets(5), offsets(9)) | {"sink": {"description": "noop"}})
@@ -447,7 +459,8 @@ def test_a_query_whose_process_was_late_is_started_again_and_no_other(monkeypatc
         Pipeline(name="p", servers="127.0.0.1:9"), None, threading.Event(), available_now=True
     )
     try:
-        run.spark, run.outputs["q"] = object(), object()
+        nothing: Any = object()
+        run.spark, run.outputs["q"] = nothing, nothing
         run.watched.append(watched(late_query(), is_ending=True))
         assert run.look()  # the second was late, too
         assert not run.look()

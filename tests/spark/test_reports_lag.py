@@ -163,7 +163,7 @@ def test_the_course_of_a_lag_is_told_in_a_row(points, trend, course):
     assert (row["least"], row["most"], row["now"]) == (min(known), max(known), known[-1])
     assert row["trend"] == trend
     assert course is None or row["course"] == course
-    assert len(row["course"]) == min(len(known), 30)
+    assert len(str(row["course"])) == min(len(known), 30)
     assert row["over"] == show_span((len(points) - 1) * 5000)
 
 
@@ -192,16 +192,21 @@ def test_what_the_broker_remembers_of_groups_is_shown_and_nothing_else_is_said(
         assert quiet.warnings == []
 
 
+class Counted(socketserver.TCPServer):
+    calls = 0
+
+
 class Counting(socketserver.BaseRequestHandler):
     """Hangs up on whoever calls, and counts."""
+
+    server: Counted
 
     def handle(self):
         self.server.calls += 1
 
 
 def test_whoever_does_not_answer_is_asked_once():
-    with socketserver.TCPServer(("127.0.0.1", 0), Counting) as server:
-        server.calls = 0
+    with Counted(("127.0.0.1", 0), Counting) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         nobody = Http("http://{}:{}".format(*server.server_address))

@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 import typer
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from goqueue.cli.root import app
 from goqueue.cli.times import moment_ms
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.dead_letters.redriven_index import (
@@ -24,7 +26,8 @@ from goqueue.spark.jobs.dead_letters.redriven_index import (
     merged,
     receipts_topic,
 )
-from goqueue.spark.jobs.dead_letters.redriving import Selection, dlq_redrive, windows
+from goqueue.spark.jobs.dead_letters.redriving import dlq_redrive, windows
+from goqueue.spark.jobs.dead_letters.selection import Selection
 from goqueue.spark.jobs.dead_letters.triage import dlq_triage, redrive_command
 from goqueue.spark.jobs.error_text import normalised
 from goqueue.spark.jobs.http import Http
@@ -303,7 +306,7 @@ def test_the_suggested_command_is_one_that_the_command_line_takes():
         "cause": "it's <n>; rm -rf `x`",
     }
     words = shlex.split(redrive_command(group, BEGAN, BEGAN + 1))
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     for word in words[1:4]:
         command = command.commands[word]
     given = command.make_context("redrive", words[4:]).params

@@ -68,8 +68,8 @@ def test_a_message_that_names_its_schema_is_held_against_that_one_alone():
     found = judge.verdict(framed(101, row))
     assert (found.kind, found.version) == ("misfit", 1)
     assert judge.verdict(framed(9, row)).kind == "foreign"
-    assert judge.verdict(avro(AVRO[0], {"id": 7}), [("schema-id", b"101")]).kind == "named"
-    assert judge.verdict(b"", [("schema-id", b"x")]).kind == "foreign"
+    assert judge.verdict(avro(AVRO[0], {"id": 7}), (("schema-id", b"101"),)).kind == "named"
+    assert judge.verdict(b"", (("schema-id", b"x"),)).kind == "foreign"
     assert judge.verdict(None).kind == "tombstone"
 
 

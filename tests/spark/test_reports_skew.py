@@ -18,7 +18,8 @@ from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.reports import histograms, svg
 from goqueue.spark.jobs.reports.balance import gini, max_to_mean, outlooks, suggested
 from goqueue.spark.jobs.reports.skew import skew_report
-from goqueue.spark.jobs.reports.skew_plot import bar, line_of, text_plot
+from goqueue.spark.jobs.reports.skew_plot import bar, text_plot
+from goqueue.spark.jobs.showing import line_of
 from support.topic_writer import TopicWriter
 
 names = (f"skewed-{number}" for number in count())
@@ -86,7 +87,7 @@ def test_a_suggestion_spreads_what_can_be_spread_and_no_more():
 def test_a_picture_is_well_formed_whatever_things_are_called(rows, title):
     labels = [label for label, _ in rows]
     values = [value for _, value in rows]
-    panels = [
+    panels: list[svg.Columns | svg.Rows | svg.Lines] = [
         svg.Columns(title, labels, values, mean=3.0),
         svg.Rows(title, labels, values, labels),
         svg.Lines(title, labels, values),

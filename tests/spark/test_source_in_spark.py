@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 
 import confluent_kafka
@@ -298,7 +299,7 @@ def test_a_running_stream_outlives_its_broker_and_is_seen_by_the_brokers_tools(
                 name = f"spark-{topic.replace('-', '_')}"
                 for group in ("mine", name):
                     wait_for(
-                        lambda group=group: committed(broker, group) == {0: 10, 1: 20},
+                        partial(has_committed, broker, group, {0: 10, 1: 20}),
                         query,
                         f"offsets of {group}",
                     )
@@ -308,6 +309,10 @@ def test_a_running_stream_outlives_its_broker_and_is_seen_by_the_brokers_tools(
     assert rows.all == [(0, n, b"%d" % n) for n in range(10)] + [
         (1, n, b"%d" % n) for n in range(20)
     ]
+
+
+def has_committed(broker, group, offsets):
+    return committed(broker, group) == offsets
 
 
 def committed(broker, group):

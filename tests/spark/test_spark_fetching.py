@@ -10,6 +10,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.errors import (
     BrokerAwayError,
@@ -216,12 +217,12 @@ def test_topics_that_are_not_there_are_left_out_and_not_made(cluster, topic):
     assert set(cluster.topics([topic, "nowhere"])) == {topic}
     assert "nowhere" not in cluster.topics(None)
     with pytest.raises(TopicMissingError, match="nowhere"):
-        cluster.leader_of(("nowhere", 0))
+        cluster.leader_of(TopicPartition("nowhere", 0))
 
 
 def test_waiting_ends_with_the_first_news(broker, cluster, writer, topic):
     view = cluster.topics([topic])[topic]
-    ends = {(topic, 0): 0, (topic, 1): 0}
+    ends = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
     ids = {topic: view.topic_id}
     wait_for_news(cluster, ids, ends, READ_COMMITTED, 0.05)  # nothing comes
     writer.numbers(topic, 1, 0, 1)
@@ -233,10 +234,13 @@ def test_a_sample_tells_how_long_records_are(cluster, writer, topic):
     writer.append(topic, 0, [Record(n, 1, None, bytes(1000)) for n in range(100)])
     writer.append(topic, 1, [Record(n, 1, None, bytes(10)) for n in range(100)])
     sizes = sample_record_bytes(
-        cluster, {topic: view.topic_id}, {(topic, 0): 0, (topic, 1): 0}, READ_COMMITTED
+        cluster,
+        {topic: view.topic_id},
+        {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0},
+        READ_COMMITTED,
     )
-    assert sizes[topic, 0] == pytest.approx(1010, rel=0.02)
-    assert sizes[topic, 1] == pytest.approx(18, rel=0.2)
+    assert sizes[TopicPartition(topic, 0)] == pytest.approx(1010, rel=0.02)
+    assert sizes[TopicPartition(topic, 1)] == pytest.approx(18, rel=0.2)
 
 
 def test_codes_are_tried_again_or_not():

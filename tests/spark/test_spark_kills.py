@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -88,8 +89,8 @@ def test_a_stream_misses_and_doubles_nothing_when_broker_and_query_are_killed(
     chance = random.Random(7)
     with Producing(server) as producing:
         for _ in range(3):
-            seen = len(rows.all)
-            wait_for(lambda seen=seen: len(rows.all) > seen + 300, query, "progress")
+            wanted = len(rows.all) + 300
+            wait_for(partial(rows.has_more_than, wanted), query, "progress")
             time.sleep(chance.random())
             server.kill()
             time.sleep(chance.random())

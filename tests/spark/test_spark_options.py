@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.options.bounds import EARLIEST, LATEST, Bound
@@ -82,7 +83,10 @@ def test_every_problem_is_reported_at_once():
     ("text", "bound"),
     [
         ("earliest", Bound(everywhere=EARLIEST)),
-        ('{"a": {"0": 23, "1": -2}}', Bound(offsets={("a", 0): 23, ("a", 1): -2})),
+        (
+            '{"a": {"0": 23, "1": -2}}',
+            Bound(offsets={TopicPartition("a", 0): 23, TopicPartition("a", 1): -2}),
+        ),
     ],
 )
 def test_starting_offsets_are_a_word_or_an_offset_a_partition(text, bound):
@@ -114,7 +118,7 @@ def test_a_moment_is_milliseconds_or_a_time_with_its_zone():
 def test_times_go_before_offsets():
     by_partition = '{"a": {"0": 5}}'
     options = parse(startingOffsets="earliest", startingOffsetsByTimestamp=by_partition)
-    assert options.start == Bound(moments={("a", 0): 5})
+    assert options.start == Bound(moments={TopicPartition("a", 0): 5})
     options = parse(startingTimestamp="9", startingOffsetsByTimestamp=by_partition)
     assert options.start == Bound(moment_ms=9)
 

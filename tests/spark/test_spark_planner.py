@@ -7,6 +7,7 @@ from itertools import count
 import confluent_kafka
 import pytest
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.errors import DataLossError, OffsetsError, TopicMissingError
 from goqueue.spark.kafka.cluster import Cluster
@@ -222,7 +223,7 @@ def test_an_end_before_the_start_is_data_loss(broker, writer, topic):
     writer.numbers(topic, 0, 0, 3)
     planner = planner_for(broker, topic)
     start = planner.initial()
-    ahead = StreamOffset(start.ids, {**start.offsets, (topic, 0): 50})
+    ahead = StreamOffset(start.ids, {**start.offsets, TopicPartition(topic, 0): 50})
     with pytest.raises(DataLossError, match="ends at 3; it was read up to 50"):
         latest(planner, ahead)
     careless = planner_for(broker, topic, failOnDataLoss="false")
@@ -261,7 +262,7 @@ def test_a_replayed_first_batch_reads_what_it_was_to_read_though_latest_is_later
 def test_partitions_share_as_many_tasks_as_are_worth_it(broker, writer, topic):
     planner = planner_for(broker, topic, minPartitions="3")
     start = planner.initial()
-    end = StreamOffset(start.ids, {(topic, 0): 8, (topic, 1): 4})
+    end = StreamOffset(start.ids, {TopicPartition(topic, 0): 8, TopicPartition(topic, 1): 4})
     assert sizes(planner.tasks(start, end)) == [[(0, 0, 4)], [(0, 4, 8)], [(1, 0, 4)]]
     assert len(planner_for(broker, topic).tasks(start, end)) == 1
 
@@ -324,11 +325,13 @@ def test_messages_that_come_while_a_moment_is_looked_for_are_not_part_of_a_batch
     writer.numbers(topic, 0, 0, 5, at_ms=1000)
     parsed = options_for(broker, topic, "batch", startingTimestamp="1000")
     cluster = Cluster(parsed.link)
-    places = [(topic, 0)]
+    places = [TopicPartition(topic, 0)]
     ends = find_ends(cluster, places, parsed.isolation)
     writer.numbers(topic, 0, 5, 5, at_ms=1000)
     moment = Bound(moment_ms=8000)
-    assert cluster.offsets_at({(topic, 0): 8000}, parsed.isolation) == {(topic, 0): 8}
+    assert cluster.offsets_at({TopicPartition(topic, 0): 8000}, parsed.isolation) == {
+        TopicPartition(topic, 0): 8
+    }
     assert locate(cluster, moment, places, ends, parsed) == {(topic, 0): 5}
     cluster.close()
 

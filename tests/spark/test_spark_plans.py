@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OffsetsError, TopicMissingError
 from goqueue.spark.kafka.cluster import TopicView
 from goqueue.spark.kafka.ranges import OffsetRange
@@ -119,8 +120,14 @@ def test_bytes_are_kept_to_as_far_as_records_are_of_one_size(pairs, limit, recor
 
 
 def test_offsets_are_the_same_text_in_whatever_order_they_were_found():
-    one = StreamOffset({"b": "2", "a": "1"}, {("b", 0): 5, ("a", 10): 7, ("a", 9): 6})
-    two = StreamOffset({"a": "1", "b": "2"}, {("a", 9): 6, ("a", 10): 7, ("b", 0): 5})
+    one = StreamOffset(
+        {"b": "2", "a": "1"},
+        {TopicPartition("b", 0): 5, TopicPartition("a", 10): 7, TopicPartition("a", 9): 6},
+    )
+    two = StreamOffset(
+        {"a": "1", "b": "2"},
+        {TopicPartition("a", 9): 6, TopicPartition("a", 10): 7, TopicPartition("b", 0): 5},
+    )
     text = json.dumps(one.to_json())
     assert text == json.dumps(two.to_json())
     assert text == (
@@ -142,7 +149,7 @@ TOPICS = {"a": TopicView("a", "1", (0, 1)), "b": TopicView("b", "2", (0,))}
 
 def test_partitions_of_what_is_subscribed_to():
     assert places_of(Subscription(("a", "b")), TOPICS) == [("a", 0), ("a", 1), ("b", 0)]
-    assert places_of(Subscription(places=frozenset({("a", 1)})), TOPICS) == [("a", 1)]
+    assert places_of(Subscription(places=frozenset({TopicPartition("a", 1)})), TOPICS) == [("a", 1)]
     assert places_of(Subscription(pattern=".*"), {}) == []
 
 
@@ -150,11 +157,16 @@ def test_topics_and_partitions_that_are_missing_are_all_named():
     with pytest.raises(TopicMissingError, match="'c', no topic 'd'"):
         places_of(Subscription(("a", "c", "d")), TOPICS)
     with pytest.raises(TopicMissingError, match="'a' partition 7"):
-        places_of(Subscription(places=frozenset({("a", 7), ("a", 0)})), TOPICS)
+        places_of(
+            Subscription(places=frozenset({TopicPartition("a", 7), TopicPartition("a", 0)})), TOPICS
+        )
 
 
 def test_ranges_outside_of_what_is_there_are_all_named_or_clipped():
-    ends = Ends({("a", 0): 5, ("a", 1): 0}, {("a", 0): 10, ("a", 1): 3})
+    ends = Ends(
+        {TopicPartition("a", 0): 5, TopicPartition("a", 1): 0},
+        {TopicPartition("a", 0): 10, TopicPartition("a", 1): 3},
+    )
     some = [OffsetRange("a", "1", 0, 2, 8), OffsetRange("a", "1", 1, 0, 9)]
     with pytest.raises(OffsetsError, match=r"a-0 \[2, 8\).*\[5, 10\).*a-1 \[0, 9\).*\[0, 3\)"):
         checked(some, ends, clips=False)
@@ -171,5 +183,5 @@ def test_ranges_outside_of_what_is_there_are_all_named_or_clipped():
 
 def test_a_bound_knows_which_partitions_it_names():
     assert Bound(everywhere=-1).places is None
-    assert Bound(offsets={("a", 0): 1}).places == {("a", 0)}
-    assert Bound(moments={("a", 0): 1}).is_by_time
+    assert Bound(offsets={TopicPartition("a", 0): 1}).places == {TopicPartition("a", 0)}
+    assert Bound(moments={TopicPartition("a", 0): 1}).is_by_time

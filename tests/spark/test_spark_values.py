@@ -8,6 +8,7 @@ import struct
 import urllib.request
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import fastavro
@@ -48,6 +49,11 @@ KIND = pa.struct(
     ]
 )
 SOURCE = OffsetRange("orders", "id", 0, 0, 100)
+
+
+def value_in(schema: StructType | str) -> Any:
+    assert isinstance(schema, StructType)
+    return schema["value"]
 
 
 def options(**given):
@@ -273,11 +279,11 @@ def as_avro(tree, schema):
 def test_avro_records_become_rows():
     given = {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)}
     schema = default_schema(options(**given))
-    kind = schema["value"].dataType
+    kind = value_in(schema).dataType
     assert kind == avro_type(json.dumps(AVRO))
     assert kind["day"].dataType == DateType()
     assert kind["lines"].dataType == ArrayType(IntegerType())
-    shape = shape_of(StructType([schema["value"]]), options(**given))
+    shape = shape_of(StructType([value_in(schema)]), options(**given))
     parse = shape.value_parser(options(**given))
     good = as_avro(ORDER, AVRO)
     values = pa.array([good, good[:-2], good + b"x", None, b""], pa.binary())
@@ -291,7 +297,7 @@ def parse_avro(fields, *values, written_by=None):
     """The rows of records with these fields, and the type that they have."""
     schema = {"type": "record", "name": "R", "namespace": "shop", "fields": fields}
     given = {"valueFormat": "avro", "valueSchema": json.dumps(schema)}
-    made = default_schema(options(**given))["value"]
+    made = value_in(default_schema(options(**given)))
     parse = shape_of(StructType([made]), options(**given)).value_parser(options(**given))
     stored = [
         each if isinstance(each, bytes) else as_avro(each, written_by or schema) for each in values
@@ -360,11 +366,11 @@ def test_a_union_of_several_types_is_a_struct_with_one_field_set():
     }
     given = {"valueFormat": "avro", "valueSchema": json.dumps(schema)}
     made = default_schema(options(**given))
-    assert made["value"].dataType.simpleString() == (
+    assert value_in(made).dataType.simpleString() == (
         "struct<u:struct<member0:int,member1:string,member2:array<string>>,n:bigint,"
         "m:map<string,struct<member0:int,member1:string>>>"
     )
-    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    parse = shape_of(StructType([value_in(made)]), options(**given)).value_parser(options(**given))
     rows = [
         {"u": None, "n": 1, "m": {"a": 1, "b": "x"}},
         {"u": 5, "n": 2, "m": {}},
@@ -462,7 +468,7 @@ def test_protobuf_messages_become_rows(registry_url):
         "valueSubject": "shop-value",
     }
     made = default_schema(options(**given))
-    assert made["value"].dataType.simpleString() == (
+    assert value_in(made).dataType.simpleString() == (
         "struct<id:bigint,note:string,lines:array<int>,prices:map<string,struct<amount:double>>,"
         "at:timestamp,tag:string,colour:string,big:decimal(20,0),card:string,cash:binary>"
     )
@@ -485,7 +491,7 @@ def test_protobuf_messages_become_rows(registry_url):
         framed(number + 1000, b"\0" + body),
         framed(number, b"\0" + endless.SerializeToString()),
     ]
-    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    parse = shape_of(StructType([value_in(made)]), options(**given)).value_parser(options(**given))
     first, second, *others = parse(
         pa.array(values, pa.binary()), SOURCE, pa.array(range(8))
     ).to_pylist()
@@ -509,7 +515,7 @@ def test_bare_protobuf_messages_are_read_by_a_schema_that_is_given():
     text = PROTO.replace('import "money.proto";', "").replace("map<string, Money> prices = 4;", "")
     given = {"valueFormat": "protobuf", "valueSchema": text, "valueMessage": "shop.Other"}
     made = default_schema(options(**given))
-    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    parse = shape_of(StructType([value_in(made)]), options(**given)).value_parser(options(**given))
     values = pa.array([proto_class("Other")(id=3).SerializeToString(), b"\x08"], pa.binary())
     assert parse(values, SOURCE, pa.array(range(2))).to_pylist() == [{"id": 3}, None]
     with pytest.raises(ValueFormatError, match=r"no message 'Nope'; it has shop.Order, shop.Order"):
@@ -556,8 +562,10 @@ def test_values_are_read_by_the_schema_they_were_written_with(registry_url):
     second = register(registry_url, "orders-value", new)
     given = {"valueFormat": "confluent", "schema__registry__url": registry_url}
     schema = default_schema(options(**given))
-    assert schema["value"].dataType.names == ["a", "b"]
-    parse = shape_of(StructType([schema["value"]]), options(**given)).value_parser(options(**given))
+    assert value_in(schema).dataType.names == ["a", "b"]
+    parse = shape_of(StructType([value_in(schema)]), options(**given)).value_parser(
+        options(**given)
+    )
     values = [
         framed(first, as_avro({"a": 1}, old)),
         framed(second, as_avro({"a": 2, "b": "x"}, new)),
@@ -579,7 +587,7 @@ def test_json_with_an_id_in_front(registry_url):
         "valueSubject": "events-value",
     }
     made = default_schema(options(**given))
-    parse = shape_of(StructType([made["value"]]), options(**given)).value_parser(options(**given))
+    parse = shape_of(StructType([value_in(made)]), options(**given)).value_parser(options(**given))
     values = pa.array([framed(number, b'{"a": 5}'), b'{"a": 5}', b""], pa.binary())
     assert parse(values, SOURCE, pa.array(range(3))).to_pylist() == [{"a": 5}, None, None]
 

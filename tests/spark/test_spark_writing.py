@@ -250,16 +250,18 @@ def test_time_stamps_are_rounded_down_to_milliseconds(micros, zone):
 
 def test_delivery_goes_into_headers():
     due = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(milliseconds=5)
+    kinds: dict[str, pa.DataType] = {
+        "value": pa.string(),
+        "priority": pa.string(),
+        "deliver_at": pa.timestamp("us", "UTC"),
+    }
     batch = pa.RecordBatch.from_pylist(
         [
             {"value": "a", "priority": "Critical", "deliver_at": due},
             {"value": "b", "priority": "2", "deliver_at": None},
             {"value": "c", "priority": None, "deliver_at": None},
         ],
-        schema=pa.schema(
-            [("value", pa.string()), ("priority", pa.string()),
-             ("deliver_at", pa.timestamp("us", "UTC"))]
-        ),
+        schema=pa.schema(kinds),
     )  # fmt: skip
     found = rows_of(batch, {"value": 0, "priority": 1, "deliver_at": 2}).headers
     moment = b"%d" % round(due.timestamp() * 1000)

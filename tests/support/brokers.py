@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.publishing.requests import Published
+    from goqueue.runtime.clock import Clock
     from goqueue.runtime.disk import Disk
 
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 async def running_broker(
     folder: Path,
     *,
-    clock: ManualClock | None = None,
+    clock: Clock | None = None,
     disk: Disk | None = None,
     clean: bool = True,
     **settings: Any,
@@ -58,7 +59,7 @@ def publish(
     *values: bytes | None,
     key: bytes | None = None,
     timestamp_ms: int | None = None,
-    **producer: int,
+    **producer: Any,
 ) -> Published:
     """One batch of these values into partition 0 of a topic."""
     records = _records(broker, values, key, timestamp_ms)
@@ -66,7 +67,7 @@ def publish(
 
 
 async def publish_checked(
-    broker: Broker, topic: str, *values: bytes | None, key: bytes | None = None, **producer: int
+    broker: Broker, topic: str, *values: bytes | None, key: bytes | None = None, **producer: Any
 ) -> Published:
     """The same into a topic that holds messages against schemas."""
     request = _request(topic, _records(broker, values, key, None), producer)
@@ -80,7 +81,7 @@ def _records(
     return [Record(number, at, key, value, ()) for number, value in enumerate(values)]
 
 
-def _request(topic: str, records: list[Record], producer: Mapping[str, int]) -> PublishRequest:
+def _request(topic: str, records: list[Record], producer: Mapping[str, Any]) -> PublishRequest:
     return PublishRequest(TopicPartition(topic, 0), memoryview(encode(records, **producer)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import confluent_kafka
 
@@ -55,5 +55,5 @@ def _found(message: confluent_kafka.Message) -> Found:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        list(message.headers() or []),
+        [cast("tuple[str, bytes | None]", each) for each in message.headers() or []],
     )

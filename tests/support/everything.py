@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -199,7 +199,11 @@ async def _classic_group(broker: Broker, clock: ManualClock) -> None:
     await asyncio.sleep(0)
     _tick(broker)
     joined = await joining
-    place = {"group_id": "g", "member_id": joined.member_id, "generation": joined.generation}
+    place: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": joined.member_id,
+        "generation": joined.generation,
+    }
     await groups.sync(SyncRequest(**place, assignments={joined.member_id: b""}))
     await groups.heartbeat(HeartbeatRequest(**place))
     commit = CommitRequest(

@@ -11,18 +11,20 @@ import asyncio
 import sys
 import tarfile
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.model.pipeline_reports import PipelineFields
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
-from goqueue.pipelines.service import PipelineFields
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records.batch import TRANSACTIONAL
 from goqueue.schemas.model import Schema, SchemaType
+from goqueue.schemas.registry import Registry
 from goqueue.transactions.messages import InitRequest
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock
@@ -69,7 +71,11 @@ async def _begin(broker: Broker, name: str) -> Identity:
     place = TopicPartition("ledger", 0)
     await broker.transactions.add_partitions(name, identity, [place])
     producer_id, epoch = identity
-    sequence = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    sequence: dict[str, Any] = {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "base_sequence": 0,
+    }
     publish(broker, "ledger", name.encode(), **sequence, attributes=TRANSACTIONAL)
     return identity
 
@@ -95,8 +101,7 @@ async def before_the_snapshots(broker: Broker) -> None:
     await _delay(broker, b"soon", HOUR_MS)
     await broker.delays.cancel("reminders", 0, await _delay(broker, b"never", HOUR_MS))
     for number in (1, 2):
-        each = schema(number)
-        await broker.schemas.change(lambda registry, each=each: registry.register("s", each))
+        await broker.schemas.change(partial(Registry.register, subject="s", schema=schema(number)))
     await broker.pipelines.put("nightly", PipelineFields(state="running"))
 
 
@@ -116,8 +121,9 @@ async def make(folder: Path) -> None:
     async with running_broker(folder, clock=clock, transactions_partitions=2) as broker:
         await before_the_snapshots(broker)
     clock.advance(KILLED_MS - STARTED_MS - VISIBILITY_MS // 2)
-    options = {"transactions_partitions": 2, "clean": False}
-    async with running_broker(folder, clock=clock, **options) as broker:
+    async with running_broker(
+        folder, clock=clock, transactions_partitions=2, clean=False
+    ) as broker:
         for group in list(broker.queues):
             await broker.queues.shard_of(group).tick()  # what was in flight is available again
         await after_the_snapshots(broker)

@@ -15,7 +15,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
 LOADERS = {"request": load_request_schema, "response": load_response_schema}
@@ -75,7 +75,7 @@ def random_value(rng: Random, kind: str, annotation: Any) -> Any:
         return rng.randrange(-(1 << bits), 1 << bits)
     if kind in ("bytes", "records"):
         return rng.randbytes(rng.choice((0, 1, 5, 130, 20_000)))
-    return {
+    made: dict[str, Callable[[], Any]] = {
         "uint16": lambda: rng.randrange(1 << 16),
         "float64": rng.random,
         "bool": lambda: rng.random() < 0.5,
@@ -85,7 +85,8 @@ def random_value(rng: Random, kind: str, annotation: Any) -> Any:
         "timedelta_i32": lambda: timedelta(milliseconds=rng.randrange(-1, 1 << 31)),
         "timedelta_i64": lambda: timedelta(milliseconds=rng.randrange(-1, 1 << 40)),
         "datetime_i64": lambda: datetime.fromtimestamp(rng.randrange(1 << 31), UTC),
-    }[kind]()
+    }
+    return made[kind]()
 
 
 def plain(value: Any, *, is_time: bool = False) -> Any:

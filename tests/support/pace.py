@@ -28,10 +28,11 @@ def unhurried(scenario: Callable[[int], None], *excuses: type[Exception]) -> Non
     before it judges, and has to make do with what an earlier attempt has left behind. Where only
     its outcome shows that it was too late, it names what it fails with then.
     """
+    late: tuple[type[Exception], ...] = (TooLateError, *excuses)
     for time_ms in TIMES_MS[:-1]:
         try:
             scenario(time_ms)
-        except (TooLateError, *excuses):
+        except late:
             continue
         return
     scenario(TIMES_MS[-1])

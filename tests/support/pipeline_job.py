@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from goqueue.spark.pipelines.execution import sinks
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
@@ -63,14 +65,14 @@ def main(said: dict[str, Any]) -> None:
         sys.exit(None if report.state == "finished" else report.last.error)
     spark = sessions.session_for(pipeline)
     spark.dataSource.register(faulty_source(said["fault"], said["marker"]))
-    start = running.start
+    start = sinks.start
 
     def start_faulty(pipeline: Any, output: Any, **options: Any) -> Any:
         if output.name == "clean":
             output = replace(output, format="faulty")
         return start(pipeline, output, **options)
 
-    running.start = start_faulty
+    vars(running)["start"] = start_faulty
     report = running.run_pipeline(pipeline, available_now=True, spark=spark)
     if report.state != "finished":
         sys.exit(report.last.error)

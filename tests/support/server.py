@@ -72,7 +72,7 @@ def free_port() -> int:
 class ServerProcess:
     """`goqueue server` in a process of its own, on ports that stay the same across restarts."""
 
-    COMMAND: Final = (sys.executable, "-m", "goqueue.cli", "server")
+    COMMAND: tuple[str, ...] = (sys.executable, "-m", "goqueue.cli", "server")
 
     def __init__(
         self, data_dir: Path, *flags: str, environment: dict[str, str] | None = None

@@ -23,7 +23,7 @@ from support.http_api import HttpApi
 from support.kafka_wire import WireClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from confluent_kafka import Message
 
@@ -101,7 +101,7 @@ def poll(consumer: ShareConsumer, timeout_s: float = WAIT_S) -> list[Message]:
     return []
 
 
-def values(messages: Sequence[Message]) -> list[str]:
+def values(messages: Iterable[Message]) -> list[str]:
     return [message.value().decode() for message in messages]
 
 

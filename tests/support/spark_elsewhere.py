@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import pyspark
 import pytest
@@ -156,7 +156,7 @@ def connect_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def in_a_session(
-    command: list[str], folder: Path, said: object = subprocess.DEVNULL
+    command: list[str], folder: Path, said: int | IO[bytes] = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is killed in the end, with all that it has started."""
     process = subprocess.Popen(
@@ -164,7 +164,7 @@ def in_a_session(
         cwd=folder,
         env=environment(),
         stdout=subprocess.DEVNULL,
-        stderr=said,  # type: ignore[arg-type]  # a file, or a constant
+        stderr=said,
         start_new_session=True,
     )
     try:

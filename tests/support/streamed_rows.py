@@ -24,6 +24,9 @@ class Rows:
     def all(self) -> list[Row]:
         return sorted(row for batch in list(self.batches.values()) for row in batch)
 
+    def has_more_than(self, count: int) -> bool:
+        return len(self.all) > count
+
 
 def wait_for(condition: Callable[[], object], query: Any, what: str) -> None:
     """Wait, for as long as the query has not failed."""

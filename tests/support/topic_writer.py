@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from goqueue.records import Record, encode
 from goqueue.spark.kafka.cluster import Cluster
@@ -42,7 +42,7 @@ class TopicWriter:
         )
         assert answer.topics[0].error_code == 0
 
-    def append(self, topic: str, partition: int, records: Iterable[Record], **options: int) -> int:
+    def append(self, topic: str, partition: int, records: Iterable[Record], **options: Any) -> int:
         """Store one batch and return its first offset."""
         return self.append_batch(topic, partition, encode(list(records), **options))
 

@@ -40,8 +40,12 @@ COMMANDS = [
 ]
 
 
-CHANGING = ("queue dlq redrive {topic} -f --rate", "queue dlq redrive {topic} -f --letter 0")
-CHANGING += ("queue dlq purge", "delayed cancel {topic} {delayed}")
+CHANGING = (
+    "queue dlq redrive {topic} -f --rate",
+    "queue dlq redrive {topic} -f --letter 0",
+    "queue dlq purge",
+    "delayed cancel {topic} {delayed}",
+)
 
 
 def ask(broker: Broker, path: str, body: dict[str, Any] | None = None) -> Any:

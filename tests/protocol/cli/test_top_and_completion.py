@@ -40,7 +40,16 @@ def test_one_picture_shows_topics_rates_groups_and_lag(
 def test_pictures_come_as_lines_of_json_with_rates(
     goqueue_broker: Broker, goqueue_topic: str, run: Run
 ) -> None:
-    command = [GOQUEUE, "top", "-o", "json", "--interval", "200ms", "-s", goqueue_broker.http_url]
+    command = [
+        str(GOQUEUE),
+        "top",
+        "-o",
+        "json",
+        "--interval",
+        "200ms",
+        "-s",
+        goqueue_broker.http_url,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -61,7 +70,7 @@ def test_the_live_view_draws_on_a_terminal_until_ctrl_c(
 ) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
-    command = [GOQUEUE, "top", "--interval", "100ms", "-s", goqueue_broker.http_url]
+    command = [str(GOQUEUE), "top", "--interval", "100ms", "-s", goqueue_broker.http_url]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     ) as process:

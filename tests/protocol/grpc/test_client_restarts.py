@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from support.server import ServerProcess, server, start_server
 __all__ = ["server", "start_server"]
 
 PARTITIONS = 3
-PATIENT = {"delivery_timeout_ms": 200_000, "call_timeout_ms": 100_000}
+PATIENT: dict[str, Any] = {"delivery_timeout_ms": 200_000, "call_timeout_ms": 100_000}
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import grpc
 import pytest
@@ -18,6 +19,9 @@ NOT_FOUND = grpc.StatusCode.NOT_FOUND
 EXPIRED = grpc.StatusCode.FAILED_PRECONDITION
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 FOREIGN = grpc.StatusCode.PERMISSION_DENIED
+
+
+ODD: Any = 50  # no such value
 
 
 def played(folder, scenario, count=3, **settings):
@@ -45,6 +49,7 @@ async def refused(call):
         await call
     for key, value in failure.value.trailing_metadata():
         if key == ERROR_KEY:
+            assert isinstance(value, bytes)
             return failure.value.code(), pb.Error.FromString(value).name
     return failure.value.code(), ""
 
@@ -149,7 +154,7 @@ def test_what_a_verdict_needs_is_asked_for(tmp_path):
             acks.Nack(pb.NackRequest(receipt_handle=handle, reason="x" * 2000)),
             acks.BatchAck(pb.BatchAckRequest()),
             acks.BatchAck(pb.BatchAckRequest(receipt_handles=["x"] * 5001)),
-            acks.BatchAck(pb.BatchAckRequest(receipt_handles=[handle], verdict=50)),
+            acks.BatchAck(pb.BatchAckRequest(receipt_handles=[handle], verdict=ODD)),
         ):
             status, _ = await refused(call)
             assert status is INVALID

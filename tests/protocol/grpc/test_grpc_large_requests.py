@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -25,7 +26,7 @@ def test_two_million_empty_messages_are_refused_and_none_is_stored(tmp_path):
         await node.broker.create_topic("t", 1)
         publish = as_bytes(node, "PublishService/Publish")
         calls = [publish(TWO_MILLION_EMPTY) for _ in range(8)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
+        found: Any = await asyncio.gather(*calls, return_exceptions=True)
         assert {error.code() for error in found} == {grpc.StatusCode.INVALID_ARGUMENT}
         assert all("nothing of this one was done" in error.details() for error in found)
         assert await read_all(node.broker, "t") == []

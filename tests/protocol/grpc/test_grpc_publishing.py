@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from support.grpc_node import GrpcNode
 
 
-def messages(*values: bytes, **fields: object) -> list[pb.NewMessage]:
+ODD: Any = 50  # no such value
+
+
+def messages(*values: bytes, **fields: Any) -> list[pb.NewMessage]:
     return [pb.NewMessage(value=value, **fields) for value in values]
 
 
-async def publish(node: GrpcNode, *values: bytes, topic: str = "t", **fields: object):
+async def publish(node: GrpcNode, *values: bytes, topic: str = "t", **fields: Any):
     request = pb.PublishRequest(topic=topic, messages=messages(*values, **fields))
     return await node.stubs.publish.Publish(request)
 
@@ -89,7 +92,7 @@ def test_one_bad_message_does_not_cost_its_neighbours(tmp_path):
 def test_acks_that_do_not_exist_are_refused_by_name(tmp_path):
     async def scenario(node):
         await node.broker.create_topic("t", 1)
-        request = pb.PublishRequest(topic="t", messages=messages(b"a"), acks=9)
+        request = pb.PublishRequest(topic="t", messages=messages(b"a"), acks=ODD)
         with pytest.raises(grpc.aio.AioRpcError, match="acks") as caught:
             await node.stubs.publish.Publish(request)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

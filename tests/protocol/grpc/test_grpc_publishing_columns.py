@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
+
+ODD: Any = 6  # no such priorities
+BELOW: Any = -1
 
 
 def played(folder, scenario):
@@ -77,8 +82,8 @@ def test_a_priority_that_does_not_exist_is_told_of_its_message_alone(tmp_path):
     async def scenario(node):
         messages = [
             pb.NewMessage(value=b"fine", partition=0, priority=pb.PRIORITY_CRITICAL),
-            pb.NewMessage(value=b"odd", partition=0, priority=6),
-            pb.NewMessage(value=b"odd", partition=0, priority=-1),
+            pb.NewMessage(value=b"odd", partition=0, priority=ODD),
+            pb.NewMessage(value=b"odd", partition=0, priority=BELOW),
         ]
         answer = await node.stubs.publish.Publish(pb.PublishRequest(topic="t", messages=messages))
         fine, *odd = answer.results

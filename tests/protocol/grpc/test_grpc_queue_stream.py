@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -16,6 +18,9 @@ from goqueue.publishing.new_messages import NewMessage
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from support.brokers import read_all
 from support.grpc_node import run
+
+if TYPE_CHECKING:
+    from goqueue.queues.runs import Run
 
 WAIT_S = 90
 
@@ -346,11 +351,12 @@ def test_a_verdict_that_makes_no_sense_is_refused_and_the_stream_goes_on(tmp_pat
 
 def test_a_queue_stream_takes_verdicts_and_a_log_stream_offsets(tmp_path):
     async def scenario(node):
-        for assignment, action, words in [
+        cases: list[tuple[Any, dict[str, Any], str]] = [
             (pb.ASSIGNMENT_SHARED, {"credit": pb.SubscribeCredit(messages=1)}, "credit"),
             (pb.ASSIGNMENT_SHARED, {"join": pb.SubscribeJoin(group="g")}, "joins once"),
             (pb.ASSIGNMENT_LOG, {"settle": pb.SubscribeSettle(delivery_ids=[1])}, "settle"),
-        ]:
+        ]
+        for assignment, action, words in cases:
             group = "log" if assignment == pb.ASSIGNMENT_LOG else "queue"
             stream = await QueueStream(node, assignment=assignment, group=group).join()
             await stream.say(**action)
@@ -483,11 +489,8 @@ def test_a_message_that_grpc_cannot_carry_is_handed_back_with_the_reason(tmp_pat
 def test_a_stream_forgets_its_oldest_messages_when_it_has_too_many(monkeypatch):
     monkeypatch.setattr(deliveries, "_MAX_REMEMBERED", 4)
 
-    class Run:
-        offsets = (1, 2)
-
-    kept = deliveries.Deliveries()
-    first, second, third = (kept.add(Run()) for _ in range(3))
+    kept, run = deliveries.Deliveries(), cast("Run", SimpleNamespace(offsets=(1, 2)))
+    first, second, third = (kept.add(run) for _ in range(3))
     found, unknown = kept.find([first, second, third + 1, third + 2])
     assert unknown == [first, third + 2]
     assert sorted(found.values()) == [[0], [1]]

@@ -9,7 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -119,7 +119,7 @@ def test_a_bug_is_logged_and_not_shown(tmp_path, caplog, monkeypatch):
 
 def test_every_service_is_healthy_until_the_server_stops(tmp_path):
     async def scenario(node):
-        stub = health_pb2_grpc.HealthStub(node.channel)
+        stub: Any = health_pb2_grpc.HealthStub(node.channel)
         for name in ("", *SERVICES):
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -157,7 +157,7 @@ def test_health_is_in_the_contract_too(tmp_path):
 @pytest.mark.parametrize("reflection", [True, False])
 def test_strangers_may_ask_for_the_services_only_where_the_settings_say_so(tmp_path, reflection):
     async def scenario(node):
-        stub = reflection_pb2_grpc.ServerReflectionStub(node.channel)
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(node.channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         call = stub.ServerReflectionInfo(iter([request]))
         if reflection:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import grpc
 import pytest
@@ -243,7 +244,7 @@ def test_a_lost_member_s_place_is_taken_over_at_once_and_its_ghost_is_fenced(tmp
 def test_a_stream_must_begin_with_a_join_and_have_only_one(tmp_path):
     async def scenario(node):
         await node.broker.create_topic("t", 1)
-        for actions, words in [
+        cases: list[tuple[list[dict[str, Any]], str]] = [
             ([{"credit": pb.SubscribeCredit(messages=1)}], "join"),
             ([{"join": pb.SubscribeJoin(group="g")}], "topics"),
             ([{"join": pb.SubscribeJoin(group="g", topics=["t"], window=7)}], "window"),
@@ -255,7 +256,8 @@ def test_a_stream_must_begin_with_a_join_and_have_only_one(tmp_path):
                 ],
                 "credit",
             ),
-        ]:
+        ]
+        for actions, words in cases:
             call = node.stubs.consume.Subscribe()
             for action in actions:
                 await call.write(pb.SubscribeRequest(**action))

@@ -21,7 +21,7 @@ class Cancelling(grpc.GenericRpcHandler):
         return grpc.unary_stream_rpc_method_handler(self._stream)
 
     async def _stream(self, request: bytes, context: Any) -> None:
-        write = whole_writes(context)
+        write: Any = whole_writes(context)
         for number in range(COUNT):
             writing = asyncio.create_task(write(b"%d" % number))
             for _ in range(3):  # the task begins, and so does the write within it
@@ -38,7 +38,8 @@ def test_writes_and_the_end_of_a_call_follow_on_writes_whose_caller_was_cancelle
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_stream(METHOD)(b"")
+            method: Any = channel.unary_stream(METHOD)
+            call = method(b"")
             read = [await call.read() for _ in range(COUNT)]
             assert read == [b"%d" % number for number in range(COUNT)]
             assert await call.code() is grpc.StatusCode.UNAVAILABLE

@@ -76,7 +76,7 @@ def test_what_is_published_comes_back_with_everything_it_had(api: HttpApi, topic
 def test_bytes_travel_as_base64_and_text_as_text(api: HttpApi, topic: str) -> None:
     data = bytes(range(256))
     text = base64.b64encode(data).decode()
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"value": text, "encoding": "base64", "key": text, "key_encoding": "base64"},
         {"value": base64.b64encode("grün".encode()).decode(), "encoding": "base64"},
         {"value": None, "key": "gone"},

@@ -695,7 +695,7 @@ def test_groups_of_different_kinds_do_not_mix(
         join(api, groups[kind], topic, assignment=kind)
     for there in kinds:
         for wanted in kinds:
-            body = {"topics": [topic], "assignment": wanted}
+            body: dict[str, Any] = {"topics": [topic], "assignment": wanted}
             answer = api.ask("POST", f"/groups/{groups[there]}/join", body)
             if there == wanted:
                 assert answer.status == 200

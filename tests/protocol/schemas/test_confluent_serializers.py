@@ -76,10 +76,11 @@ def order_types() -> tuple[Any, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(item)
     pool.Add(order)
-    return tuple(
+    order_class, item_class = (
         message_factory.GetMessageClass(pool.FindMessageTypeByName(each))
         for each in ("shop.Order", "shop.Item")
     )
+    return order_class, item_class
 
 
 def send(broker: ServerProcess, topic: str, *values: bytes | None) -> list[Any]:
@@ -210,7 +211,8 @@ def test_the_client_asks_and_sets_compatibility(
     with pytest.raises(SchemaRegistryError) as refused:
         registry.register_schema(subject, changed)
     assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
-    assert registry.set_compatibility(subject, "NONE") == {"compatibility": "NONE"}
+    told: Any = registry.set_compatibility(subject, "NONE")
+    assert told == {"compatibility": "NONE"}
     assert registry.get_compatibility(subject) == "NONE"
     assert registry.test_compatibility(subject, changed)
     registry.register_schema(subject, changed)

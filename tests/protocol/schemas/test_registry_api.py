@@ -58,7 +58,7 @@ def test_every_refusal_has_confluent_s_code(api: HttpApi, subject: str) -> None:
     }
     for (method, path), expected in checks.items():
         assert refused(api, method, path) == expected, path
-    bodies = {
+    bodies: dict[tuple[str, str], list[tuple[dict[str, Any], tuple[int, int]]]] = {
         ("POST", f"{known}/versions"): [
             ({"schema": "{"}, (422, 42201)),
             ({"schema": ""}, (422, 42201)),

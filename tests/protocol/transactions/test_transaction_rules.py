@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -314,7 +316,7 @@ def test_offsets_about_to_change_are_told_from_stable_ones(raw, producer, topic,
 
 def test_transactions_are_listed_and_described(raw, producer, topic):
     def listed(version=1, **fields):
-        filters = {"state_filters": [], "producer_id_filters": [producer.id]}
+        filters: dict[str, Any] = {"state_filters": [], "producer_id_filters": [producer.id]}
         if version >= 1:
             filters["duration_filter"] = -1
         answer = raw.ask(ApiKey.LIST_TRANSACTIONS, version, **(filters | fields))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.http_api import HttpApi
@@ -124,7 +126,7 @@ def test_a_second_instance_fences_the_first(api, producer, topic):
     assert _values(api, topic) == ["of the second"]
 
 
-BAD = {
+BAD: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "unknown producer": ("begin", {"producer_id": 10**9}, 404, "unknown_producer"),
     "another id": ("begin", {"transactional_id": "not-mine"}, 404, "unknown_producer"),
     "nothing open": ("commit", {}, 409, "invalid_transaction_state"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -155,7 +155,7 @@ def test_producers_are_forgotten_by_the_expiry_that_was_set_last(tmp_path: Path)
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock) as broker:
             await broker.create_topic("t", 1)
-            ids = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+            ids: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
             publish(broker, "t", b"v", **ids)
             maintenance = broker.maintenance()
             partition = broker.partitions.partition(TopicPartition("t", 0))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
 from goqueue.metrics import names
 from goqueue.model.errors import SchemaError
 from goqueue.model.topic_partition import TopicPartition
@@ -16,7 +17,7 @@ from goqueue.partitions.markers import Marker
 from goqueue.partitions.partition import Isolation
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.storage.checkpoints.summary import CHEAP_SCAN_BYTES
-from goqueue.transactions.messages import InitRequest
+from goqueue.transactions.messages import Identity, InitRequest
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
@@ -71,10 +72,12 @@ def test_a_damaged_batch_of_offsets_costs_the_commits_in_it(memory_path: Path) -
                 await commit(broker, group, offset)
 
     async def judge(broker: Broker, batch: StoredBatch) -> None:
+        place = TopicPartition("t", 0)
         for group in ("a", "b"):
-            found = broker.groups.coordinator(group).fetch_offsets(group, [("t", 0)])["t", 0]
+            found = broker.groups.coordinator(group).fetch_offsets(group, [place])[place]
             is_last = any(group.encode() in (r.key or b"") for r in batch.records)
             is_last &= batch.info.last_offset >= 4
+            assert isinstance(found, CommittedOffset)
             assert found.offset == (7 if is_last else 11), batch.info
 
     for_each_bad_bit(memory_path, "__consumer_offsets", fill, judge)
@@ -120,13 +123,15 @@ def test_a_damaged_batch_of_transactions_leaves_nothing_hanging(memory_path: Pat
             await transact(broker, name, identity, 2, ends=False)
 
     async def transact(
-        broker: Broker, name: str, identity: object, number: int, *, ends: bool = True
+        broker: Broker, name: str, identity: Identity, number: int, *, ends: bool = True
     ) -> None:
         place = TopicPartition("t", 0)
         await broker.transactions.add_partitions(name, identity, [place])
         producer_id, epoch = identity
-        producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": number}
-        publish(broker, "t", b"%s%d" % (name.encode(), number), attributes=16, **producer)
+        publish(
+            broker, "t", b"%s%d" % (name.encode(), number), attributes=16,
+            producer_id=producer_id, producer_epoch=epoch, base_sequence=number,
+        )  # fmt: skip
         if ends:
             await broker.transactions.end(name, identity, Marker.COMMIT)
 

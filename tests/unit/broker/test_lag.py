@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.lag import PartitionLag, counted_partitions
+from goqueue.model.topic_partition import TopicPartition
 
 OFFSET = st.integers(0, 100)
-PLACE = st.tuples(st.sampled_from("ab"), st.integers(0, 3))
+PLACE = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 3))
 
 
 @given(committed=st.none() | OFFSET, log_start=OFFSET, length=OFFSET)
@@ -25,8 +26,8 @@ def test_lag_is_what_a_group_can_still_read(
 
 @given(committed=st.frozensets(PLACE), assigned=st.frozensets(PLACE), is_subscriber=st.booleans())
 def test_a_partition_counts_when_it_is_committed_or_assigned(
-    committed: frozenset[tuple[str, int]],
-    assigned: frozenset[tuple[str, int]],
+    committed: frozenset[TopicPartition],
+    assigned: frozenset[TopicPartition],
     is_subscriber: bool,
 ) -> None:
     found = counted_partitions(committed, assigned, lambda _: 4, is_subscriber=is_subscriber)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_a_producer_that_is_silent_for_a_week_is_forgotten(tmp_path: Path) -> No
         clock = ManualClock(now_ms=100 * DAY_MS)
         async with running_broker(tmp_path, clock=clock) as broker:
             await broker.create_topic("t", 1)
-            ids = {"producer_epoch": 0, "base_sequence": 0}
+            ids: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0}
             publish(broker, "t", VALUE, producer_id=1, **ids)
             clock.advance(6 * DAY_MS)
             # Its records are old, but it sends them now.
@@ -259,7 +259,7 @@ def test_a_killed_broker_scans_nothing_that_was_checkpointed(tmp_path: Path) -> 
     async def scenario() -> None:
         async with running_broker(tmp_path, clean=False) as broker:
             await broker.create_topic("t", 1)
-            producer = {"producer_id": 7, "producer_epoch": 0}
+            producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
             first = publish(broker, "t", VALUE, base_sequence=0, **producer)
             maintenance = broker.maintenance()
             assert await maintenance.checkpoint() == 1

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -57,11 +57,11 @@ async def opened(
         pool.shutdown()
 
 
-def _batch(*values: bytes, **producer: int) -> bytearray:
+def _batch(*values: bytes, **producer: Any) -> bytearray:
     return encode([Record(n, 1000, b"k", value) for n, value in enumerate(values)], **producer)
 
 
-def _append(partition: Partition, *values: bytes, **producer: int):
+def _append(partition: Partition, *values: bytes, **producer: Any):
     batch = _batch(*values, **producer)
     return partition.append(batch, peek(batch))
 
@@ -92,7 +92,7 @@ class GatedDisk(HastyDisk):
 
     gate = threading.Event()
 
-    def open(self, path: Path, *, create: bool = False, write: bool = True) -> GatedFile:
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> HastyFile:
         real = super().open(path, create=create, write=write)
         real.__class__ = GatedFile
         return real

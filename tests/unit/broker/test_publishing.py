@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -69,7 +70,7 @@ def _publish(broker, batch, topic="t", number=0, **options):
     )
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[type[Exception], bytes | bytearray, dict[str, Any]]] = {
     "an unknown topic": (UnknownTopicError, GOOD, {"topic": "absent"}),
     "an unknown partition": (UnknownPartitionError, GOOD, {"number": 1}),
     "a negative partition": (UnknownPartitionError, GOOD, {"number": -1}),
@@ -173,7 +174,7 @@ def test_the_broker_itself_writes_internal_topics(tmp_path):
 
 def test_a_producers_batches_are_stored_once_and_in_order(tmp_path):
     async def scenario(broker):
-        producer = {"producer_id": 7, "producer_epoch": 1}
+        producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1}
         assert publish(broker, "t", b"a", b"b", base_sequence=0, **producer).placed == (0, 2, False)
         assert publish(broker, "t", b"a", b"b", base_sequence=0, **producer).placed == (0, 2, True)
         with pytest.raises(OutOfOrderSequenceError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from goqueue.cluster.sqlite_store import SqliteMetadataStore
 from goqueue.model.errors import (
     DiskError,
+    GoQueueError,
     InternalTopicError,
     InvalidPartitionCountError,
     InvalidTopicConfigError,
@@ -32,6 +34,9 @@ from support.brokers import publish, read_all, running_broker
 from support.clocks import ManualClock
 from support.disks import FaultyDisk, HastyDisk
 from support.logs import disk_log
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 INTERNAL = "__queue_state"
 NAMES = ("a", "b", "c.d-e_f", "__mine", INTERNAL)
@@ -52,7 +57,7 @@ class TopicsMachine(RuleBasedStateMachine):
         self.topics = Topics(self.store, DEFAULTS)
         self.twin: dict[str, tuple[int, dict[str, str]]] = {}
         self.ids: dict[str, object] = {}
-        self.used_ids: set[object] = set()
+        self.used_ids: set[UUID] = set()
         self.changes = 0
         self.topics.on_change(self._changed)
 
@@ -87,7 +92,7 @@ class TopicsMachine(RuleBasedStateMachine):
         internal=st.booleans(),
     )
     def create(self, name, count, overrides, internal):
-        error = None
+        error: type[GoQueueError] | None = None
         if not _valid(overrides):
             error = InvalidTopicConfigError
         if count < 1:

@@ -88,7 +88,7 @@ def test_a_poll_whose_topic_goes_is_refused_or_gets_what_was_there(
             )
             await turns(wait)
             await broker.delete_topic("t")
-            (told,) = await asyncio.gather(poll, return_exceptions=True)
+            told: Any = (await asyncio.gather(poll, return_exceptions=True))[0]
             assert isinstance(told, GoQueueError) or len(told) in (0, 3)
 
     asyncio.run(scenario())

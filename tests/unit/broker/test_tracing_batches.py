@@ -17,6 +17,7 @@ from goqueue.tracing.search import TraceQuery
 from goqueue.tracing.statuses import Status
 from goqueue.tracing.store import TracingSettings
 from support.brokers import publish, running_broker
+from support.clocks import ManualClock
 
 OWN = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
 SAMPLED = (("traceparent", OWN.traceparent),)
@@ -155,7 +156,8 @@ def test_refused_messages_cost_no_more_traces_than_others(tmp_path):
 
 def test_a_rebalance_is_one_trace_however_often_it_begins_again(tmp_path):
     async def told(after_restart):
-        async with running_broker(tmp_path) as broker:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
             tell = broker.log_group_traces.rebalanced
             for number, reason, took_ms in (
                 (1, "member_joined", None),
@@ -163,7 +165,7 @@ def test_a_rebalance_is_one_trace_however_often_it_begins_again(tmp_path):
                 (2, "", 50),
                 (3, "member_joined", None),
             ):
-                broker.clock.advance(1)
+                clock.advance(1)
                 tell("g", number, reason, took_ms)
             found = (await broker.traces.search(TraceQuery(group="g"))).traces
             return [(each.status, len(each.spans)) for each in found][: 2 + after_restart]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,7 +47,7 @@ CONTEXT = {contexts.CONTEXT_VARIABLE: "there"}
     ],
 )
 def test_flags_come_before_the_environment_and_that_before_the_file(
-    flags: dict[str, str], environment: dict[str, str], server: str, source: str
+    flags: dict[str, Any], environment: dict[str, str], server: str, source: str
 ) -> None:
     target = resolve(FILE, environment, **flags)
     assert target.server == server
@@ -65,7 +66,7 @@ def test_flags_come_before_the_environment_and_that_before_the_file(
     ],
 )
 def test_a_contexts_key_goes_to_no_other_server(
-    flags: dict[str, str], environment: dict[str, str], key: str | None
+    flags: dict[str, Any], environment: dict[str, str], key: str | None
 ) -> None:
     target = resolve(FILE, environment, **flags)
     assert target.api_key == key
@@ -82,7 +83,7 @@ def test_a_contexts_key_goes_to_no_other_server(
     ],
 )
 def test_a_timeout_follows_the_same_rule(
-    flags: dict[str, object], environment: dict[str, str], timeout_s: float
+    flags: dict[str, Any], environment: dict[str, str], timeout_s: float
 ) -> None:
     assert resolve(FILE, environment, **flags).timeout_s == timeout_s
 
@@ -154,7 +155,7 @@ def test_a_file_that_makes_no_sense_is_named_and_left_alone(tmp_path: Path, text
 # --- The commands --------------------------------------------------------------------------------
 
 
-def run(*arguments: str, code: int = 0, **options: str) -> str:
+def run(*arguments: str, code: int = 0, **options: Any) -> str:
     result = CliRunner().invoke(app, ["config", *arguments], **options)
     assert result.exit_code == code, result.output
     return result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -287,7 +288,7 @@ class Exchange(RuleBasedStateMachine):
         self.told: list[int] = []
         """Acknowledged."""
         self.failed: set[int] = set()
-        self.wire: deque[tuple] = deque()
+        self.wire: deque[tuple[Any, ...]] = deque()
         """Requests that the broker has not seen, then its answers."""
         self.answers: deque[Refusal | None] = deque()
         self.identities = 0

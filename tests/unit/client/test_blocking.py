@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,13 +22,16 @@ from goqueue.client.sync.queue import Queue
 from goqueue.client.sync.transaction import Transaction
 from goqueue.client.transactions import AsyncTransaction
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PAIRS = [
     (Client, AsyncClient),
     (Consumer, AsyncConsumer),
     (Queue, AsyncQueue),
     (Transaction, AsyncTransaction),
     *(
-        (kind, kind.__orig_bases__[0].__args__[0])
+        (kind, vars(kind)["__orig_bases__"][0].__args__[0])
         for kind in vars(administration).values()
         if inspect.isclass(kind) and issubclass(kind, Blocking) and kind is not Blocking
     ),
@@ -96,6 +100,7 @@ class AsyncCounter:
 
 class Counter(BlockingBlock[AsyncCounter]):
     add = blocking(AsyncCounter.add)
+    copy: Callable[..., Any]
 
 
 Counter.copy = wrapping(Counter, AsyncCounter.copy)

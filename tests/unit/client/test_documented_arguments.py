@@ -22,7 +22,9 @@ def named(interface: str) -> set[str]:
 
 
 @pytest.mark.parametrize("client", [goqueue.AsyncClient, goqueue.Client])
-def test_the_delays_of_the_python_client_are_arguments_of_publish(client: type) -> None:
+def test_the_delays_of_the_python_client_are_arguments_of_publish(
+    client: type[goqueue.AsyncClient | goqueue.Client],
+) -> None:
     assert named("Python client") == {"delay", "deliver_at"}
     assert named("Python client") <= set(inspect.signature(client.publish).parameters)
 

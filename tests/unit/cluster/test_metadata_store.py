@@ -6,7 +6,7 @@ import asyncio
 import resource
 import sqlite3
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -492,10 +492,10 @@ class FullWhenItCommits:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
 
-    def execute(self, statement: str, *parameters: object) -> object:
+    def execute(self, statement: str, *parameters: Any) -> Any:
         if statement == "COMMIT":
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
@@ -507,7 +507,7 @@ def test_a_disk_that_fills_up_during_the_commit_is_no_reason_to_doubt(memory_fol
     async def scenario() -> None:
         async with opened(memory_folder) as store:
             real = store._core._connection
-            store._core._connection = FullWhenItCommits(real)
+            vars(store._core)["_connection"] = FullWhenItCommits(real)
             with pytest.raises(DiskFullError):
                 await store.transact([], [Put("a", b"1")])
             store._core._connection = real

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,7 +175,7 @@ def test_what_is_no_change_is_told_from_one(key, value):
 
 def test_what_was_said_of_lost_messages_is_not_taken_for_what_came_in_their_place():
     old, kept = make_id(0, 10), make_id(0, 9)
-    deltas = [
+    deltas: list[Any] = [
         Intent(0, TOPICS[0], 0, 0, 0, (kept, old)),
         Ended(TOPICS[0], DelayedState.CANCELLED, (make_id(1, 50), make_id(0, 11))),
         Cut(0, 10),

@@ -63,6 +63,7 @@ def test_more_than_may_wait_is_dead_at_once():
     for operation in decisions.postpone(queue, range(8), SETTINGS, 0):
         queue.apply(operation)
     waiting, dead = decisions.postpone(queue, [10, 11, 12], SETTINGS, 0)
+    assert isinstance(waiting, ops.Postponed)
     assert [offset for offset, _ in waiting.due] == [10, 11]
     assert dead == ops.Doomed([(12, 13)], Reason.BACKPRESSURE, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -48,7 +49,7 @@ class SlowScheduler:
 
     def __init__(self, weights, starvation_ms):
         self.configure(weights, starvation_ms)
-        self.since = [None] * 5
+        self.since: list[Any] = [None] * 5
         self.served = [0] * 5
         self.last_served = [None] * 5
         self.boosts = [0] * 5

@@ -151,7 +151,7 @@ def test_what_is_inhibited_and_routed_exists() -> None:
     for rule in config["inhibit_rules"]:
         matchers += rule["source_matchers"] + rule["target_matchers"]
     for matcher in matchers:
-        label, value = re.fullmatch(r'(\w+)=~?"([^"]+)"', matcher).groups()  # type: ignore[union-attr]  # a failure says which
+        label, value = re.fullmatch(r'(\w+)=~?"([^"]+)"', matcher).groups()
         for each in value.split("|"):
             assert each in names if label == "alertname" else (label, each) in labels, matcher
 

@@ -26,6 +26,7 @@ from goqueue.groups.settings import GroupSettings
 from goqueue.groups.streams.topology import InternalTopic, Subtopology, Topology
 from goqueue.groups.topics import TopicCatalogue, TopicInfo
 from goqueue.model.errors import GroupError
+from goqueue.model.topic_partition import TopicPartition
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
@@ -157,11 +158,8 @@ class Driver:
         require_known_member_id: bool = False,
         **fields: Any,
     ) -> Token:
-        fields = {
-            "client_id": "client",
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": REBALANCE_MS,
-        } | fields
+        timeouts = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": REBALANCE_MS}
+        said: dict[str, Any] = {"client_id": "client", **timeouts, **fields}
         token = self.token()
         request = JoinRequest(
             group_id=group_id,
@@ -169,7 +167,7 @@ class Driver:
             protocol_type=protocol_type,
             protocols=tuple(Protocol(*each) for each in protocols),
             require_known_member_id=require_known_member_id,
-            **fields,
+            **said,
         )
         self.apply(self.coordinator.join(request, self.catalogue, token, self.now_ms))
         return token
@@ -288,6 +286,6 @@ class Driver:
         return token
 
     def offset(self, topic: str, partition: int, group_id: str = "g") -> int | None:
-        part = (topic, partition)
+        part = TopicPartition(topic, partition)
         found = self.coordinator.fetch_offsets(group_id, [part])[part]
         return None if found is None else found.offset  # type: ignore[union-attr]

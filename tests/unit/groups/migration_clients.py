@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from goqueue.groups.assignors import MemberSpec, assign_range, assign_uniform
 from goqueue.groups.consumer.protocol import (
@@ -13,13 +13,14 @@ from goqueue.groups.consumer.protocol import (
     read_subscription,
 )
 from goqueue.model.errors import GroupError, MemberIdRequiredError, RebalanceInProgressError
+from goqueue.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.groups.effects import Token
     from goqueue.groups.messages import JoinResult
     from unit.groups.group_driver import Driver
 
-Partitions: TypeAlias = "frozenset[tuple[str, int]]"
+Partitions: TypeAlias = "frozenset[TopicPartition]"
 
 
 def subscription(owned: Partitions = frozenset(), *, version: int = 1, topic: str = "t") -> bytes:
@@ -116,7 +117,7 @@ class ClassicClient:
             if revoked:
                 self._join()
 
-    def _answer(self, token: Token) -> object:
+    def _answer(self, token: Token) -> Any:
         """The answer, None when there is none yet, "broken" when there will never be one."""
         if token in self.driver.answers:
             return self.driver.answers[token]
@@ -131,7 +132,11 @@ class ClassicClient:
         owner = {part: member_id for member_id, each in said.items() for part in each.owned}
         return {
             member_id: encode_assignment(
-                frozenset(part for part in share if owner.get(part, member_id) == member_id)
+                frozenset(
+                    TopicPartition(*part)
+                    for part in share
+                    if owner.get(TopicPartition(*part), member_id) == member_id
+                )
             )
             for member_id, share in shares.items()
         }

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from goqueue.groups.settings import GroupSettings
@@ -194,8 +196,7 @@ class TestProtocols:
 
     @pytest.mark.parametrize("kind", ["sr", "connect", "anything"])
     def test_types_other_than_consumer_work_the_same(self, driver: Driver, kind: str) -> None:
-        fields = {"protocol_type": kind, "protocols": (("v0", b"\x00opaque"),)}
-        members = driver.stable(2, **fields)
+        members = driver.stable(2, protocol_type=kind, protocols=(("v0", b"\x00opaque"),))
         listing = driver.coordinator.list_groups()[0]
         assert (listing.protocol_type, listing.member_count) == (kind, len(members))
         assert driver.state() == "Stable"
@@ -435,7 +436,7 @@ class TestLeaving:
 
 
 class TestStaticMembers:
-    def static(self, driver: Driver, instance_id: str = "i1", **fields: object) -> str:
+    def static(self, driver: Driver, instance_id: str = "i1", **fields: Any) -> str:
         token = driver.join(instance_id=instance_id, **fields)
         return driver.result(token).member_id
 

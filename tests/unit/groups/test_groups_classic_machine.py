@@ -27,12 +27,13 @@ from goqueue.model.errors import (
     RebalanceInProgressError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import REBALANCE_MS, SESSION_MS, Driver, metadata
 
 if TYPE_CHECKING:
     from goqueue.groups.effects import Token
 
-PARTITIONS = [("t", number) for number in range(5)]
+PARTITIONS = [TopicPartition("t", number) for number in range(5)]
 
 
 @dataclass

@@ -21,6 +21,7 @@ from goqueue.model.errors import (
     UnreleasedInstanceError,
     UnsupportedAssignorError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import REBALANCE_MS, Driver
 
 T = UUID(int=1)
@@ -118,7 +119,7 @@ class TestJoining:
     def test_a_request_that_contradicts_itself_is_refused(
         self, driver: Driver, fields: dict[str, Any]
     ) -> None:
-        whole = {
+        whole: dict[str, Any] = {
             "member_id": "m1",
             "epoch": 0,
             "subscribed_names": frozenset({"t"}),
@@ -427,12 +428,12 @@ class TestCommits:
 
     def test_a_fetch_with_a_stale_epoch_is_refused(self, driver: Driver) -> None:
         driver.consume_first("m1")
-        driver.coordinator.fetch_offsets("g", [("t", 0)])
-        driver.coordinator.fetch_offsets("g", [("t", 0)], member_id="m1", epoch=1)
+        driver.coordinator.fetch_offsets("g", [TopicPartition("t", 0)])
+        driver.coordinator.fetch_offsets("g", [TopicPartition("t", 0)], member_id="m1", epoch=1)
         with pytest.raises(StaleMemberEpochError):
-            driver.coordinator.fetch_offsets("g", [("t", 0)], member_id="m1", epoch=0)
+            driver.coordinator.fetch_offsets("g", [TopicPartition("t", 0)], member_id="m1", epoch=0)
         with pytest.raises(UnknownMemberError):
-            driver.coordinator.fetch_offsets("g", [("t", 0)], member_id="m2", epoch=1)
+            driver.coordinator.fetch_offsets("g", [TopicPartition("t", 0)], member_id="m2", epoch=1)
 
     def test_anyone_may_commit_to_a_group_without_members(self, driver: Driver) -> None:
         driver.consume_first("m1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -108,7 +108,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def beat(self, client: Client, *, tells: bool = True, is_lost: bool = False) -> None:
         if client.epoch == 0:
             client.lose_everything()
-            fields = client.subscription | {"owned": frozenset()}
+            fields: dict[str, Any] = client.subscription | {"owned": frozenset()}
         else:
             fields = {"owned": client.consumes} if tells else {}
         try:
@@ -135,13 +135,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client = self.clients[place]
         client.subscription = client.subscription | {"subscribed_regex": ""} | subscription
         try:
+            said: dict[str, Any] = {
+                k: v for k, v in client.subscription.items() if k.startswith("sub")
+            }
             client.hear(
                 self.driver.consume(
                     client.member_id,
                     client.epoch,
                     instance_id=client.instance_id,
                     owned=client.consumes,
-                    **{k: v for k, v in client.subscription.items() if k.startswith("sub")},
+                    **said,
                 )
             )
         except (FencedMemberEpochError, UnknownMemberError, GroupNotFoundError):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,7 +21,10 @@ from goqueue.model.errors import (
     InvariantError,
     NonEmptyGroupError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import SESSION_MS, Driver, metadata
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -175,13 +179,13 @@ class TestStatistics:
         self, driver: Driver
     ) -> None:
         first = driver.result(driver.join()).member_id
-        share = encode_assignment(frozenset({("t", 0), ("t", 1)}))
+        share = encode_assignment(frozenset({T0, T1}))
         driver.sync(first, 1, {first: share})
         second = driver.join()
         driver.join(member_id=first)
         halves = {
-            first: encode_assignment(frozenset({("t", 0)})),
-            driver.result(second).member_id: encode_assignment(frozenset({("t", 1)})),
+            first: encode_assignment(frozenset({T0})),
+            driver.result(second).member_id: encode_assignment(frozenset({T1})),
         }
         driver.sync(first, 2, halves)
         stats = driver.coordinator.group_stats("g")
@@ -273,7 +277,7 @@ def test_a_log_loads_to_the_same_groups_in_any_order_that_compaction_leaves(
     assert dict(loaded.dump()) == driver.log
 
 
-def members(driver: Driver, group_id: str) -> tuple[object, ...]:
+def members(driver: Driver, group_id: str) -> tuple[Any, ...]:
     try:
         return driver.coordinator.describe_classic(group_id).members
     except GroupNotFoundError:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -177,9 +178,8 @@ class TestRefusals:
             coordinator.load([Entry(b"\x01", None)])
 
     def test_a_member_in_a_state_that_does_not_exist_is_damage(self) -> None:
-        value = ConsumerMemberValue(
-            None, None, "", "", 0, (), "", None, 1, 0, "dancing", (), (), ()
-        )
+        state: Any = "dancing"
+        value = ConsumerMemberValue(None, None, "", "", 0, (), "", None, 1, 0, state, (), (), ())
         coordinator = GroupCoordinator(GroupSettings(), str)
         with pytest.raises(CorruptGroupStateError, match="dancing"):
             coordinator.load([put(MemberKey("g", "m"), value)])
@@ -197,8 +197,12 @@ def test_a_subscription_reads_back(topics: frozenset[str]) -> None:
     assert subscribed_topics(encode_subscription(topics)) == topics
 
 
-@given(st.frozensets(st.tuples(st.text(max_size=10), st.integers(0, 2**31 - 1)), max_size=8))
-def test_an_assignment_reads_back(partitions: frozenset[tuple[str, int]]) -> None:
+@given(
+    st.frozensets(
+        st.builds(TopicPartition, st.text(max_size=10), st.integers(0, 2**31 - 1)), max_size=8
+    )
+)
+def test_an_assignment_reads_back(partitions: frozenset[TopicPartition]) -> None:
     assert assigned_partitions(encode_assignment(partitions)) == partitions
 
 

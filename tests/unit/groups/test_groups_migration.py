@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import REBALANCE_MS, SESSION_MS, Driver
 from unit.groups.migration_clients import subscription
 
@@ -38,15 +40,15 @@ def driver() -> Driver:
     return driver_with()
 
 
-def parts(*numbers: int) -> frozenset[tuple[str, int]]:
-    return frozenset(("t", number) for number in numbers)
+def parts(*numbers: int) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition("t", number) for number in numbers)
 
 
 def ids(*numbers: int) -> frozenset[tuple[UUID, int]]:
     return frozenset((ID, number) for number in numbers)
 
 
-def classic_member(driver: Driver, **fields: object) -> str:
+def classic_member(driver: Driver, **fields: Any) -> str:
     """The only member of a stable classic group, which has all four partitions."""
     joined = driver.result(driver.join(**{"protocols": EAGER, **fields}))
     assignments = {joined.member_id: encode_assignment(parts(0, 1, 2, 3))}
@@ -58,7 +60,7 @@ def group_type(driver: Driver) -> str:
     return driver.coordinator.list_groups()[0].group_type
 
 
-def assigned(driver: Driver, member_id: str, generation: int) -> frozenset[tuple[str, int]]:
+def assigned(driver: Driver, member_id: str, generation: int) -> frozenset[TopicPartition]:
     found = driver.result(driver.sync(member_id, generation)).assignment
     return assigned_partitions(found) or frozenset()
 
@@ -193,7 +195,7 @@ class TestClassicMembers:
         with pytest.raises(StaleMemberEpochError):
             driver.result(driver.commit(("t", 0, 5), member_id="new", generation_or_epoch=1))
         with pytest.raises(IllegalGenerationError):
-            driver.coordinator.fetch_offsets("g", [("t", 0)], member_id=old, epoch=1)
+            driver.coordinator.fetch_offsets("g", [TopicPartition("t", 0)], member_id=old, epoch=1)
         assert driver.offset("t", 0) == 5
 
     def test_another_generation_is_refused(self, driver: Driver, old: str) -> None:

@@ -19,6 +19,7 @@ from goqueue.model.errors import (
     GroupNotFoundError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import REBALANCE_MS, Driver
 from unit.groups.migration_clients import ClassicClient, Partitions
 
@@ -52,7 +53,9 @@ class ConsumerClient:
             return
         self.epoch = result.epoch
         if result.assignment is not None:
-            self.assignment = frozenset(("t", number) for _, number in result.assignment)
+            self.assignment = frozenset(
+                TopicPartition("t", number) for _, number in result.assignment
+            )
             self.consumes |= self.assignment
 
     def leave(self) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
+from goqueue.groups.offsets import CommittedOffset
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (
     GroupNotFoundError,
@@ -14,9 +17,13 @@ from goqueue.model.errors import (
     UnknownMemberError,
     UnstableOffsetCommitError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import AT_ONCE, Driver, metadata
 
 DAY_MS = 24 * 60 * 60 * 1_000
+
+
+T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -82,8 +89,9 @@ class TestCommitting:
         request = CommitRequest(group_id="g", offsets=(item,))
         driver.apply(driver.coordinator.commit(request, driver.token(), driver.now_ms))
         driver.restart()
-        found = driver.coordinator.fetch_offsets("g", [("t", 0)])[("t", 0)]
+        found = driver.coordinator.fetch_offsets("g", [T0])[T0]
         assert found is not None
+        assert isinstance(found, CommittedOffset)
         assert (found.offset, found.leader_epoch, found.metadata) == (5, 3, "note")
 
     def test_metadata_that_is_too_long_is_refused_for_its_partition_alone(
@@ -115,20 +123,21 @@ class TestFetching:
     def test_all_offsets_of_a_group_can_be_asked_for(self, driver: Driver) -> None:
         driver.commit(("t", 0, 5), ("u", 2, 7))
         found = driver.coordinator.fetch_offsets("g")
-        assert {part: each.offset for part, each in found.items() if each} == {
+        offsets = {p: e.offset for p, e in found.items() if isinstance(e, CommittedOffset)}
+        assert offsets == {
             ("t", 0): 5,
             ("u", 2): 7,
         }
 
     def test_what_was_never_committed_is_unknown(self, driver: Driver) -> None:
         driver.commit(("t", 0, 5))
-        assert driver.coordinator.fetch_offsets("g", [("t", 9)]) == {("t", 9): None}
-        assert driver.coordinator.fetch_offsets("nowhere", [("t", 0)]) == {("t", 0): None}
+        assert driver.coordinator.fetch_offsets("g", [TopicPartition("t", 9)]) == {("t", 9): None}
+        assert driver.coordinator.fetch_offsets("nowhere", [T0]) == {("t", 0): None}
         assert driver.coordinator.fetch_offsets("nowhere") == {}
 
 
 class TestTransactions:
-    def stage(self, driver: Driver, offset: int, producer_id: int = 7, **fields: object) -> None:
+    def stage(self, driver: Driver, offset: int, producer_id: int = 7, **fields: Any) -> None:
         item = OffsetToCommit(topic="t", partition=0, offset=offset)
         request = CommitRequest(group_id="g", offsets=(item,), **fields)
         token = driver.token()
@@ -163,9 +172,9 @@ class TestTransactions:
 
     def test_a_reader_that_wants_stable_offsets_is_told_to_wait(self, driver: Driver) -> None:
         self.stage(driver, 5)
-        found = driver.coordinator.fetch_offsets("g", [("t", 0)], require_stable=True)
-        assert isinstance(found[("t", 0)], UnstableOffsetCommitError)
-        assert driver.coordinator.fetch_offsets("g", [("t", 0)])[("t", 0)] is None
+        found = driver.coordinator.fetch_offsets("g", [T0], require_stable=True)
+        assert isinstance(found[T0], UnstableOffsetCommitError)
+        assert driver.coordinator.fetch_offsets("g", [T0])[T0] is None
 
     def test_a_producer_without_a_member_id_may_stage_into_a_live_group(
         self, driver: Driver
@@ -188,7 +197,7 @@ class TestTransactions:
 
 
 class TestDeleting:
-    def delete(self, driver: Driver, *parts: tuple[str, int]) -> list[object]:
+    def delete(self, driver: Driver, *parts: TopicPartition) -> list[object]:
         token = driver.token()
         driver.apply(driver.coordinator.delete_offsets("g", parts, token))
         return [error for _, error in driver.result(token).partitions]
@@ -196,7 +205,7 @@ class TestDeleting:
     def test_offsets_of_a_topic_that_is_still_read_stay(self, driver: Driver) -> None:
         driver.commit(("t", 0, 5), ("old", 0, 5))
         driver.stable()
-        errors = self.delete(driver, ("t", 0), ("old", 0), ("never", 0))
+        errors = self.delete(driver, T0, TopicPartition("old", 0), TopicPartition("never", 0))
         assert [type(error) for error in errors] == [GroupSubscribedError, type(None), type(None)]
         assert driver.offset("t", 0) == 5
         assert driver.offset("old", 0) is None
@@ -205,16 +214,16 @@ class TestDeleting:
         driver.commit(("t", 0, 5))
         driver.stable(protocol_type="connect", protocols=(("v", b""),))
         with pytest.raises(NonEmptyGroupError):
-            self.delete(driver, ("t", 0))
+            self.delete(driver, T0)
 
     def test_offsets_of_an_empty_group_can_be_deleted(self, driver: Driver) -> None:
         driver.commit(("t", 0, 5))
-        self.delete(driver, ("t", 0))
+        self.delete(driver, T0)
         assert driver.log == {}
 
     def test_offsets_of_no_group_cannot_be_deleted(self, driver: Driver) -> None:
         with pytest.raises(GroupNotFoundError):
-            self.delete(driver, ("t", 0))
+            self.delete(driver, T0)
 
     def test_offsets_of_a_deleted_topic_go_in_every_group(self, driver: Driver) -> None:
         driver.commit(("t", 0, 5), ("u", 0, 1))

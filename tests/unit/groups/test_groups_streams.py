@@ -21,6 +21,7 @@ from goqueue.model.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import AT_ONCE, TOPOLOGY, Driver, subtopology
 
 SESSION_MS = AT_ONCE.streams_session_timeout_ms
@@ -182,7 +183,7 @@ def test_a_member_with_an_older_topology_is_told_and_gets_no_tasks(driver: Drive
     stale = driver.stream_first("old")
     assert codes(stale) == [StatusCode.STALE_TOPOLOGY]
     assert stale.assignment == frozenset()
-    assert driver.coordinator.describe_streams("g").topology.epoch == 3  # type: ignore[union-attr]
+    assert driver.coordinator.describe_streams("g").topology.epoch == 3
 
 
 def test_a_changed_topology_takes_the_place_of_the_one_before(driver: Driver) -> None:
@@ -358,9 +359,9 @@ def test_commits_and_fetches_are_held_to_the_epoch_of_the_member(driver: Driver)
                 driver.commit(("lines", 0, 9), member_id=member_id, generation_or_epoch=wrong)
             )
     fetch = driver.coordinator.fetch_offsets
-    assert fetch("g", [("lines", 0)], member_id="m", epoch=epoch)
+    assert fetch("g", [TopicPartition("lines", 0)], member_id="m", epoch=epoch)
     with pytest.raises(StaleMemberEpochError):
-        fetch("g", [("lines", 0)], member_id="m", epoch=epoch + 1)
+        fetch("g", [TopicPartition("lines", 0)], member_id="m", epoch=epoch + 1)
 
 
 def test_offsets_outlive_members_and_may_then_be_set_from_outside(driver: Driver) -> None:

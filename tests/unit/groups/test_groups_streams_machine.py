@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -96,7 +96,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     def beat(self, client: Client, *, tells: bool = True, is_lost: bool = False) -> None:
         if client.epoch == 0:
             client.lose_everything()
-            fields = client.joining | {"owned": frozenset()}
+            fields: dict[str, Any] = client.joining | {"owned": frozenset()}
         else:
             fields = {"owned": client.runs} if tells else {}
         try:

@@ -121,7 +121,9 @@ def test_a_file_in_python_means_what_one_in_yaml_does(tmp_path: Path) -> None:
     assert same(python) == same(yaml)
     assert [each.message for each in python.problems] == [each.message for each in yaml.problems]
     assert python.pipeline is not None
-    function = next(each for each in python.pipeline.steps if each.name == "other").function
+    step = next(each for each in python.pipeline.steps if each.name == "other")
+    assert isinstance(step, PythonStep)
+    function = step.function
     assert callable(function)
     assert function.__name__ == "anything"
 

@@ -18,7 +18,7 @@ PRODUCERS = 3
 class Step(NamedTuple):
     producer: int
     kind: str
-    count: int
+    rows: int
     skipped: int
     """How far behind the base offset of its first batch a transaction is said to begin."""
 

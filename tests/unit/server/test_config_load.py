@@ -10,7 +10,7 @@ from goqueue.server.config import TABLE, Config
 from goqueue.server.config_kinds import Address
 from goqueue.server.config_table import fold
 from goqueue.storage.config import Fsync
-from goqueue.topics.settings import SETTINGS as TOPIC_SETTINGS
+from goqueue.topics.setting_table import SETTINGS as TOPIC_SETTINGS
 from goqueue.topics.settings import check_overrides
 from unit.server.config_cases import load
 

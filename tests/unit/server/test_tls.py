@@ -6,6 +6,7 @@ import socket
 import ssl
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import uvloop
@@ -54,7 +55,8 @@ def _shown(port: int, client: ssl.SSLContext, name: str | None) -> str:
         secure.settimeout(60)
         if secure.recv(1) != b"!":  # with TLS 1.3 a refusal comes after the handshake
             raise ConnectionResetError
-        return dict(part[0] for part in secure.getpeercert()["subject"])["commonName"]
+        subject: Any = secure.getpeercert()["subject"]
+        return dict(part[0] for part in subject)["commonName"]
 
 
 def client_of(authority: Authority, *own_files) -> ssl.SSLContext:

@@ -142,9 +142,12 @@ def test_what_a_ruined_book_does_not_say_is_scanned(memory_path: Path, ruin: str
     data = bytearray(path.read_bytes())
     if ruin == "flip":
         data[len(data) // 2] ^= 1
-    path.write_bytes(
-        {"cut": data[:-3], "empty": b"", "other version": b"GQCB\0\7" + data[6:]}.get(ruin, data)
-    )
+    ruins: dict[str, bytes | bytearray] = {
+        "cut": data[:-3],
+        "empty": bytearray(),
+        "other version": b"GQCB\0\7" + data[6:],
+    }
+    path.write_bytes(ruins.get(ruin, data))
     if ruin == "lost":
         path.unlink()
     shelf.open()
@@ -195,7 +198,7 @@ def test_the_judge_of_power_cuts_notices_folders_that_nobody_syncs(memory_path: 
         disk.make_folder(disk.root)
         shelf = Shelf(disk.root, disk)
         for log in shelf.logs:
-            log.store.shared.folders.sync = lambda _: None  # type: ignore[method-assign]  # the plant
+            log.store.shared.folders.sync = lambda _: None  # type: ignore[method-assign, assignment]  # the plant
         for number in range(3):
             shelf.append(number)
             shelf.flush(number)

@@ -75,9 +75,9 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(
         assert (log.recovery.cut_reason is None) == (length == start)
         assert not log.recovery.damage
         assert path.stat().st_size == start
-        data = batch(value=b"new")
-        assert log.append(data).first_offset == stored[3].first
-        assert list(readable(log)) == [*stored[:3], *split(data)]
+        new = batch(value=b"new")
+        assert log.append(new).first_offset == stored[3].first
+        assert list(readable(log)) == [*stored[:3], *split(new)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from goqueue.storage.flushing.flusher import Flusher
 from goqueue.storage.flushing.schedule import FlushSchedule
 from goqueue.storage.log import Log
 from support.batches import batch, fill
-from support.disks import FaultyDisk, FaultyFile
+from support.disks import Fault, FaultyDisk, FaultyFile
 from support.oracle import Oracle, readable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SlowSyncDisk(FaultyDisk):
         self.gate = threading.Event()
         self.entered = threading.Event()
 
-    def strike(self, operation: str, path: Path) -> object:
+    def strike(self, operation: str, path: Path) -> Fault | None:
         if operation == "sync" and path.suffix == ".log" and not self.gate.is_set():
             self.entered.set()
             self.lock.release()  # other operations go on meanwhile
@@ -369,7 +369,7 @@ def test_a_flusher_uses_the_executor_it_was_given(memory_path: Path) -> None:
     seen = set()
 
     class Noting(FaultyDisk):
-        def strike(self, operation: str, path: Path) -> object:
+        def strike(self, operation: str, path: Path) -> Fault | None:
             if operation == "sync":
                 seen.add(threading.current_thread().name.split("_")[0])
             return super().strike(operation, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -131,7 +131,7 @@ class BetweenLines:
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
 
-    def _trace(self, frame: FrameType, event: str, _: object) -> object:
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
         if self._reading or "/goqueue/storage/" not in frame.f_code.co_filename:
             return None
         if event == "line":

@@ -24,6 +24,7 @@ from goqueue.model.errors import (
     UnknownProducerError,
     UnknownTransactionalIdError,
 )
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.coordinator import TransactionCoordinator
 from goqueue.transactions.encoding import Entry
@@ -38,11 +39,11 @@ from goqueue.transactions.messages import (
 from goqueue.transactions.registry import verify
 from goqueue.transactions.settings import TransactionSettings
 from goqueue.transactions.states import MOVES, TransactionState
-from goqueue.transactions.transaction import LAST_EPOCH
+from goqueue.transactions.transaction import LAST_EPOCH, Transaction
 
 DAY_MS = 24 * 3600 * 1000
 TIMEOUT_MS = 60_000
-P0, P1 = ("t", 0), ("t", 1)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 IDS = ("a", "b")
 
 
@@ -58,7 +59,7 @@ class Shell:
         self.core = self.loaded()
 
     def loaded(self) -> TransactionCoordinator:
-        self.by_producer: dict = {}
+        self.by_producer: dict[int, Transaction] = {}
         numbers = itertools.count(1)
         core = TransactionCoordinator(
             self.settings, self.by_producer, lambda now_ms: f"txn-{now_ms}-{next(numbers)}"
@@ -122,7 +123,7 @@ class Life:
     """Everything that happened to one id, in the twin's own words."""
 
     owner: Identity | None = None
-    parts: set = field(default_factory=set)
+    parts: set[TopicPartition] = field(default_factory=set)
     open_since: int | None = None
     decided: Marker | None = None
     """Of the transaction that is being ended."""
@@ -236,7 +237,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _end_again(self, name, identity, marker):
         life = self.lives[name]
-        error = None
+        error: type[Exception] | None = None
         if (life.decided if life.decided is not None else life.last_end) is not marker:
             error = InvalidTransactionStateError
         elif life.decided is not None:
@@ -289,7 +290,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
             and part in life.parts
         )
         try:
-            verify(self.shell.by_producer, *identity, part, self.shell.now_ms)
+            verify(
+                self.shell.by_producer,
+                identity.producer_id,
+                identity.epoch,
+                part,
+                self.shell.now_ms,
+            )
             assert may
         except (TransactionError, FencedProducerError):
             assert not may
@@ -332,7 +339,7 @@ def test_what_an_instance_had_open_is_aborted_before_another_gets_its_id():
     with pytest.raises(ConcurrentTransactionsError):
         shell.init()
     (ending,) = shell.carry_out()
-    assert ending == Ending("a", (first.producer_id, 1), Marker.ABORT, frozenset({P0}))
+    assert ending == Ending("a", Identity(first.producer_id, 1), Marker.ABORT, frozenset({P0}))
     assert shell.init() == (first.producer_id, 2)
 
 

@@ -25,7 +25,7 @@ from goqueue.transactions.messages import Effects, Identity, InitRequest
 from goqueue.transactions.series import Member, TogetherRequest
 from goqueue.transactions.settings import TransactionSettings
 
-P0, P1 = ("t", 0), ("t", 1)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 60_000
 KEEP_MS = 10_000_000
 

@@ -13,6 +13,7 @@ from goqueue.model.errors import (
     ConcurrentTransactionsError,
     FencedProducerError,
     FencedTransactionError,
+    GroupError,
     TransactionCoordinatorUnavailableError,
     UnknownProducerError,
     UnknownTransactionalIdError,
@@ -262,8 +263,9 @@ def test_staged_offsets_outlive_the_broker(tmp_path, ending):
             producer.to(broker)
 
             def committed():
-                found = broker.groups.coordinator("g").fetch_offsets("g", [("t", 0)])
-                return found["t", 0] and found["t", 0].offset
+                found = broker.groups.coordinator("g").fetch_offsets("g", [P0])[P0]
+                assert not isinstance(found, GroupError)
+                return found and found.offset
 
             assert committed() is None
             await producer.end()

@@ -50,7 +50,10 @@ def test_produce_requests_are_read_as_kio_wrote_them(version):
                 produce_wire.TopicData(
                     of(topic, "name", None),
                     of(topic, "topic_id", None),
-                    [(part.index, part.records) for part in topic.partition_data],
+                    [
+                        produce_wire.PartitionData(part.index, part.records)
+                        for part in topic.partition_data
+                    ],
                 )
                 for topic in kio.topic_data
             ],

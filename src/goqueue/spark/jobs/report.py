@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Scalar]
@@ -29,7 +29,7 @@ class JobReport:
     """What it wrote for people to look at, such as a plot."""
     warnings: Sequence[str] = field(default=())
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Any]:
         """The report as `-o json` prints it."""
         return {
             "job": self.job,

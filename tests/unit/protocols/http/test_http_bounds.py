@@ -330,7 +330,8 @@ def test_requests_that_wait_their_turn_are_not_read_without_end() -> None:
         async with serving() as (patient, listener), connected(listener) as client:
             client.writer.write(post("/later", 0) + get("/now") * 10)
             await patient.began.wait()
-            (connection,) = listener.service.connections if listener.service else ()
+            assert listener.service
+            connection: Any = next(iter(listener.service.connections))
             assert not connection._is_reading
             patient.may_go_on.set()
             assert (await client.answer()).endswith(b'{"text":"later"}')

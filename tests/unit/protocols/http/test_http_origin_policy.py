@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from goqueue.protocols.http.api.errors import (
@@ -12,11 +14,11 @@ from goqueue.protocols.http.api.errors import (
 from goqueue.protocols.http.api.requests import Request
 from goqueue.protocols.http.server.origin_policy import OriginPolicy
 
-HERE = {"host": "localhost:8080"}
+HERE: dict[str, Any] = {"host": "localhost:8080"}
 JSON = {"content-type": "application/json", "content-length": "2"}
 
 
-def asked(policy: OriginPolicy, *, is_page: bool = False, **headers: str) -> Request:
+def asked(policy: OriginPolicy, *, is_page: bool = False, **headers: Any) -> Request:
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     request = Request("POST", b"/topics", named)
     policy.check(request, is_page=is_page)
@@ -74,7 +76,7 @@ def test_names_that_are_remembered_are_bounded() -> None:
         {"sec_fetch_site": "none"},
     ],
 )
-def test_programs_and_the_servers_own_pages_are_taken(headers: dict[str, str]) -> None:
+def test_programs_and_the_servers_own_pages_are_taken(headers: dict[str, Any]) -> None:
     assert asked(OriginPolicy(), **HERE, **headers).cors == ()
 
 
@@ -90,14 +92,14 @@ def test_programs_and_the_servers_own_pages_are_taken(headers: dict[str, str]) -
         {"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors", "sec_fetch_dest": "image"},
     ],
 )
-def test_pages_of_other_sites_are_refused(headers: dict[str, str]) -> None:
+def test_pages_of_other_sites_are_refused(headers: dict[str, Any]) -> None:
     for is_page in (False, True):
         with pytest.raises(ForeignOriginError, match=r"http\.allowed_origins"):
             asked(OriginPolicy(), is_page=is_page, **HERE, **headers)
 
 
 def test_links_of_other_sites_lead_to_pages_and_to_nothing_else() -> None:
-    link = {
+    link: dict[str, Any] = {
         "sec_fetch_site": "cross-site",
         "sec_fetch_mode": "navigate",
         "sec_fetch_dest": "document",
@@ -111,7 +113,11 @@ def test_links_of_other_sites_lead_to_pages_and_to_nothing_else() -> None:
 
 def test_an_allowed_origin_may_read_the_answers() -> None:
     policy = OriginPolicy(origins=["https://App.example.org", "http://localhost:3000"])
-    given = {"origin": "https://app.example.org", "sec_fetch_site": "cross-site", **HERE}
+    given: dict[str, Any] = {
+        "origin": "https://app.example.org",
+        "sec_fetch_site": "cross-site",
+        **HERE,
+    }
     cors = dict(asked(policy, **given).cors)
     assert cors["access-control-allow-origin"] == "https://app.example.org"
     assert cors["vary"] == "origin"
@@ -133,7 +139,7 @@ def test_an_allowed_origin_may_read_the_answers() -> None:
     ],
 )
 def test_bodies_of_forms_are_refused(kind: str, of_browser: bool, is_taken: bool) -> None:
-    headers = {**HERE, **JSON, "content_type": kind}
+    headers: dict[str, Any] = {**HERE, **JSON, "content_type": kind}
     headers.pop("content-type")
     if of_browser:
         headers["origin"] = "http://localhost:8080"

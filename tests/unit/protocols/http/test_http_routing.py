@@ -69,7 +69,9 @@ def ask(router: Router, method: str, target: bytes, body: bytes = b"") -> Respon
     async def scenario() -> Response:
         app = HttpApp(lambda: router)
         request = Request(method, target, {}, body, "here", "id")
-        return await app.answer(request, app.match(request))
+        answer = await app.answer(request, app.match(request))
+        assert isinstance(answer, Response)
+        return answer
 
     return asyncio.run(scenario())
 

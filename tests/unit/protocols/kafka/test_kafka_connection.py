@@ -5,6 +5,8 @@ import gc
 import logging
 import struct
 import weakref
+from functools import partial
+from operator import contains
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +33,8 @@ from unit.protocols.kafka.live import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from goqueue.protocols.kafka.context import RequestContext
     from goqueue.wire.kafka.frames import Response
 
@@ -146,7 +150,7 @@ def test_no_more_requests_than_the_bound_run_at_once():
             api.held[0].set_result(EMPTY_PRODUCE_ANSWER)
             await eventually(lambda: len(api.held) == 5)
             for n in range(10):
-                await eventually(lambda n=n: n in api.held)
+                await eventually(partial(contains, api.held, n))
                 if not api.held[n].done():
                     api.held[n].set_result(EMPTY_PRODUCE_ANSWER)
             assert [(await client.answer())[0] for _ in range(10)] == list(range(10))
@@ -234,7 +238,7 @@ class HeldApi:
     """Refuses, and keeps the refusal in a frame of it, as whoever collects outcomes does."""
 
     def __init__(self):
-        self.held = lambda: None
+        self.held: Callable[[], object] = lambda: None
 
     @api(ApiKey.HEARTBEAT, 0, 4)
     async def refuse(self, ctx: RequestContext, request: Any) -> Response:

@@ -260,7 +260,8 @@ def test_new_connections_hold_no_more_of_half_sent_frames_than_the_bound_and_the
                 attacker = await stack.enter_async_context(connected(listener))
                 attacker.send(half)
                 await asyncio.sleep(0)
-                held.append(sum(c._frames.buffered_bytes for c in listener._connections))
+                there: list[Any] = list(listener._connections)
+                held.append(sum(c._frames.buffered_bytes for c in there))
             # All but those that fit, the first to come being the first to go.
             await eventually(lambda: listener.closed[CloseReason.HALF_SENT] == 82)
             assert max(held) < 320 * KIB + len(half)
@@ -348,7 +349,8 @@ def test_an_answer_encoded_in_turns_is_the_same_as_one_encoded_at_once():
         "controller_id": 1,
     }
     lazily = {**fields, "topics": Each(range(4), topics.__getitem__)}
-    encoded = asyncio.run(encode_in_turns(Context(), lazily))
+    context: Any = Context()
+    encoded = asyncio.run(encode_in_turns(context, lazily))
     assert b"".join(encoded.parts) == encode_body(3, 12, {**fields, "topics": topics})
 
 

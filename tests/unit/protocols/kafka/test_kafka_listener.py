@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_answers_are_not_delayed_by_the_socket():
     async def scenario():
         async with listening(SmallApi()) as listener, connected(listener) as client:
             assert await client.echo("x") == "x"
-            (connection,) = listener._connections
+            connection: Any = next(iter(listener._connections))
             raw = connection._transport.get_extra_info("socket")
             assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import sys
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
