@@ -24,12 +24,19 @@ test: $(STAMP) ## every test but the slow ones
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: test-again
-test-again: $(STAMP) ## those that failed last, one after the other
+test-again: $(STAMP) ## those that failed last, one after the other; names and counts those that pass alone
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## the long tests alone
 	$(BIN)/python -m pytest -m slow --timeout 1800
+
+.PHONY: coverage
+coverage: $(STAMP) ## how much of the code the unit tests run; less than pyproject.toml has fails
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --numprocesses auto --dist loadfile tests/unit
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 .PHONY: check
 check: $(STAMP) ## format, lint, import contracts, types
@@ -85,7 +92,7 @@ console: $(WEB)/node_modules/.package-lock.json ## the web console, from its sou
 
 .PHONY: clean
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info src/goqueue/records/*.so $(WEB)/node_modules
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .coverage* src/*.egg-info src/goqueue/records/*.so $(WEB)/node_modules
 
 .PHONY: help
 help: ## this list

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.flaky import pytest_terminal_summary
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
+
+__all__ = ["pytest_terminal_summary"]
 
 # Property tests have no deadline, and data may take as long as it takes to make: a busy machine is
 # no reason to fail.
