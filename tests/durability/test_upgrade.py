@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from goqueue.groups.offsets import CommittedOffset
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.messages import Identity

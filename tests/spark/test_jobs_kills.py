@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.lake import lake_table, read_table
 from support.committed import committed

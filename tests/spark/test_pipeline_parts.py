@@ -389,7 +389,7 @@ def test_a_broker_that_is_away_holds_up_no_run(caplog):
     reporter = Reporter(NOWHERE, "http://127.0.0.1:9")
     started = time.monotonic()
     for number in range(100):
-        offsets_now = {"g": {("t", 0): number}}
+        offsets_now = {"g": {TopicPartition("t", 0): number}}
         reporter.tell(RunProgress(name="p", state="running"), offsets_now)
     assert time.monotonic() - started < 30  # and not three seconds for each
     reporter.close()

@@ -291,7 +291,7 @@ def test_a_letter_that_its_topic_refuses_stays_and_the_others_go(spark, broker):
         "1 letters stay",
     ]
     known = look_up(Link(address), [f"{name}.dlq"], http)
-    gone = [offset for offset in range(4) if known.has((f"{name}.dlq", 1), offset)]
+    gone = [offset for offset in range(4) if known.has(TopicPartition(f"{name}.dlq", 1), offset)]
     assert gone == [0, 1, 3]  # the next run tries the other one again
     with pytest.raises(OptionsError, match="cannot go to the topic that they are in"):
         dlq_redrive(spark, address, name, http=http, to=f"{name}.dlq")

@@ -172,8 +172,9 @@ def _bounds(path: Path) -> Iterator[tuple[str, bool]]:
     """The public bounds that a module defines, each with whether a sentence follows it."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     for index, node in enumerate(body):
-        named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        if named and BOUND.match(node.target.id):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        if BOUND.match(node.target.id):
             rest = itertools.dropwhile(lambda each: isinstance(each, ast.AnnAssign), body[index:])
             after = next(rest, None)
             yield node.target.id, isinstance(after, ast.Expr)

@@ -141,7 +141,7 @@ def test_pipelines_that_failed_or_are_lost_are_critical(scene: Scene) -> None:
     scene.pipelines = [
         PipelineReport(name="a", state="failed", updated_at=1),
         PipelineReport(name="b", state="lost", updated_at=1),
-        PipelineReport(name="c", state="running", updated_at=1, queries=[query]),
+        PipelineReport(name="c", state="running", updated_at=1, queries=(query,)),
         PipelineReport(name="d", state="stopped", updated_at=1),
     ]
     assert [title for _, title, _ in scene.look()] == [

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.metrics import names
 from goqueue.model.errors import SchemaError
 from goqueue.model.topic_partition import TopicPartition

@@ -89,12 +89,12 @@ def test_letters_of_a_pipeline_are_found_where_it_says_that_it_puts_them(tmp_pat
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await make(broker, "rejected", "orders.dlq")
-            queries = [
+            queries = (
                 QueryReport(name="letters", dead_letters="rejected"),
                 QueryReport(name="more-letters", dead_letters="orders.dlq"),
                 QueryReport(name="gone", dead_letters="no-such-topic"),
                 QueryReport(name="totals", sink="topic revenue"),
-            ]
+            )
             said = PipelineFields(state="running", queries=queries)
             await broker.pipelines.put("revenue", said)
             assert await titles(broker) == []

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from goqueue.partitions.partition import Partition
+    from goqueue.records.batch import BatchInfo
 
 PLACE = TopicPartition("t", 0)
 
 
-def _batch() -> tuple[bytes, object]:
+def _batch() -> tuple[bytes, BatchInfo]:
     batch = bytes(encode([Record(0, 1000, None, b"v", ())]))
     return batch, peek(batch)
 

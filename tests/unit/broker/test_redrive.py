@@ -6,7 +6,7 @@ import asyncio
 import errno
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -112,7 +112,7 @@ def test_whether_letters_went_is_told_by_the_log_of_their_target(
             await bury(broker)
             await redrive(broker, limit=1)
             group, key = broker.queues.group(REDRIVE_GROUP), broker.queues.key(source)
-            told = {} if from_offset is None else {"from_offset": from_offset}
+            told: dict[str, Any] = {} if from_offset is None else {"from_offset": from_offset}
             moving = ops.Moving(*target, 0, [1, 2], 77, **told)
             await broker.queues.shard_of(group).store(group, {key: [moving]})
             if went:

@@ -35,6 +35,7 @@ from goqueue.groups.encoding import (
 from goqueue.groups.reconciled.member import MemberState
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import CorruptGroupStateError, StorageError, UnsupportedFormatError
+from goqueue.model.topic_partition import TopicPartition
 from unit.groups.group_driver import encode_subscription
 
 text = st.text(max_size=8)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from goqueue.groups.encoding import CommittedOffset
 from goqueue.groups.messages import CommitRequest, OffsetToCommit
-from goqueue.groups.offsets import CommittedOffset
 from goqueue.groups.settings import GroupSettings
 from goqueue.model.errors import (
     GroupNotFoundError,

@@ -18,6 +18,7 @@ from goqueue.model.errors import (
     UnknownProducerError,
 )
 from goqueue.model.limits import MAX_SERIES_TRANSACTIONS
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.transactions.atomic_commit import SeriesCoordinator
 from goqueue.transactions.encoding import Entry

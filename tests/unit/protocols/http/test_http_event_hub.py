@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from goqueue.model.topic_partition import TopicPartition
 from goqueue.protocols.http.api.errors import OverloadedError
 from goqueue.protocols.http.operations.events import EventHub, EventSettings
 from support.brokers import publish, running_broker
@@ -75,7 +76,8 @@ def test_letters_that_went_back_are_a_change_of_dead_letters(tmp_path: Path) -> 
             hub, _ = hub_of(broker, look_s=0.001)
             async with aclosing(hub.parts(frozenset({"dead_letters"}), again=False)) as parts:
                 await anext(parts)
-                assert await broker.redrives.note_moved("t", 0, [(0, 1)]) == 1
+                letters = broker.partitions.partition(TopicPartition("t.dlq", 0))
+                assert await broker.redrives.note_moved("t", letters, [(0, 1)]) == 1
                 assert b'data: {"kind":"dead_letter"}\n' in await anext(parts)
 
     asyncio.run(scenario())

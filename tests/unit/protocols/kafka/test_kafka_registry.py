@@ -79,9 +79,12 @@ def test_a_client_that_does_not_say_what_it_is_gets_an_error():
 def features_in(version: int, *features: Feature):
     registry = with_api_versions(Registry(), features)
     handler = registry.endpoints[API_VERSIONS, 0].handler
-    context = type("Context", (), {"version": version})
-    request = type("Request", (), {"client_software_name": "a", "client_software_version": "1"})
-    return read(version, encode_body(API_VERSIONS, version, handler(context, request)))
+    context: Any = type("Context", (), {"version": version})
+    request: Any = type(
+        "Request", (), {"client_software_name": "a", "client_software_version": "1"}
+    )
+    answer: Any = handler(context, request)
+    return read(version, bytes(encode_body(API_VERSIONS, version, answer)))
 
 
 def test_features_from_version_0_are_shown_only_where_clients_can_bear_them():
