@@ -33,8 +33,8 @@ from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.requests import PublishRequest
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.reading.fetch import FetchRequest, PartitionRead
 from goqueue.runtime.disk import SystemDisk, SystemFile, translate

@@ -20,7 +20,7 @@ from goqueue.model.pipeline_reports import PipelineFields
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.partitions.markers import Marker
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records.batch import TRANSACTIONAL
 from goqueue.schemas.model import Schema, SchemaType

@@ -30,7 +30,6 @@ LONG_FILES = {
     "partitions/partition.py",
     "publishing/messages.py",
     "queues/delivering.py",
-    "queues/acknowledging.py",
     "queues/service.py",
     "storage/log.py",
     "storage/store.py",

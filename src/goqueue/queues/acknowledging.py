@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import (
     GoQueueError,
     InvalidGroupRequestError,
@@ -16,14 +15,13 @@ from goqueue.model.errors import (
     UnknownReceiptError,
 )
 from goqueue.model.limits import MAX_REASON_CHARS, MAX_VISIBILITY_MS
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.decisions import doom, extend, postpone, refusal, release
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
+from goqueue.queues.delivery.receipts import MOST_LOOKS, owner, refusal
 from goqueue.queues.delivery.settings import Mode
-from goqueue.queues.receipt_owners import MOST_LOOKS, owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
     from goqueue.model.topic_partition import TopicIdPartition, TopicPartition
@@ -249,15 +247,13 @@ class Acknowledger:
         group = self._queues.group(group_id)
         has_news = judgement.verdict is not Verdict.ACK or _somebody_waits_for_acks(group)
         changes: dict[TopicIdPartition, list[Operation]] = {}
-        decide = _DECISIONS[judgement.verdict]
         traces = self._services.queue_traces
         traced = []
         for key, offsets in by_queue.items():
-            queue = group.queues[key]
+            queue, ranges = group.queues[key], ops.ranges_of(offsets)
             if traces.is_on and (place := traces.traced_place(key)) is not None:
-                ranges = ops.ranges_of(offsets)
                 traced.append(traces.judged(place, group_id, queue, ranges, judgement))
-            changes[key] = decide(group, queue, offsets, judgement, now_ms)
+            changes[key] = decide(judgement, ranges, queue, group.settings, now_ms)
         end_offset = self._queues.shard_of(group).change(group, changes)
         return _Applied(group, end_offset, has_news, traced)
 
@@ -336,69 +332,3 @@ def _refusal(
     if receipt in seen:
         return UnknownReceiptError(f"{receipt} is there twice")
     return refusal(queue, receipt, now_ms)
-
-
-def _acked(
-    _group: QueueGroup,
-    _queue: PartitionQueue,
-    offsets: list[int],
-    _j: Acknowledgement,
-    _now_ms: int,
-) -> list[Operation]:
-    return [ops.Settled(ops.ranges_of(offsets))]
-
-
-def _nacked(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
-) -> list[Operation]:
-    return postpone(
-        queue, offsets, group.settings, now_ms, delay_ms=said.delay_ms, error=said.reason
-    )
-
-
-def _released(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
-) -> list[Operation]:
-    return release(queue, ops.ranges_of(offsets), group.settings, now_ms, said.reason)
-
-
-def _rejected(
-    group: QueueGroup,
-    _queue: PartitionQueue,
-    offsets: list[int],
-    said: Acknowledgement,
-    now_ms: int,
-) -> list[Operation]:
-    return doom(offsets, Reason.REJECTED, group.settings, now_ms, said.reason)
-
-
-def _extended(
-    group: QueueGroup, queue: PartitionQueue, offsets: list[int], said: Acknowledgement, now_ms: int
-) -> list[Operation]:
-    longer_ms = group.settings.visibility_ms if said.delay_ms is None else said.delay_ms
-    return extend(queue, offsets, now_ms + longer_ms)
-
-
-def _returned(
-    _group: QueueGroup,
-    _queue: PartitionQueue,
-    offsets: list[int],
-    _j: Acknowledgement,
-    _now_ms: int,
-) -> list[Operation]:
-    return [ops.Untaken(ops.ranges_of(offsets))]
-
-
-_DECISIONS: Final[
-    dict[
-        Verdict,
-        Callable[[QueueGroup, PartitionQueue, list[int], Acknowledgement, int], list[Operation]],
-    ]
-] = {
-    Verdict.ACK: _acked,
-    Verdict.NACK: _nacked,
-    Verdict.RELEASE: _released,
-    Verdict.REJECT: _rejected,
-    Verdict.EXTEND: _extended,
-    Verdict.RETURN: _returned,
-}

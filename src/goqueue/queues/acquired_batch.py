@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.partition import Partition
+    from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import LaneRange, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
-    from goqueue.queues.delivery.reservations import Reservation
     from goqueue.reading.record_reader import Loaded, StoredBatch
     from goqueue.records import Record
 

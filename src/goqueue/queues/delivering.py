@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from goqueue.queues.acquired_batch import Delivery
     from goqueue.queues.dead_letters.service import DeadLetters
     from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
-    from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.members import QueueMember, QueueMembers
     from goqueue.queues.runs import Run
     from goqueue.queues.service import Queues

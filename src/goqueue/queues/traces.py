@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
-    from goqueue.queues.acknowledgements import Acknowledgement
     from goqueue.queues.acquired_batch import Portion, Span
-    from goqueue.queues.delivery.doom import Doom
+    from goqueue.queues.delivery.decisions import Acknowledgement
     from goqueue.queues.delivery.group import QueueGroup
-    from goqueue.queues.delivery.operations import Operation
+    from goqueue.queues.delivery.operations import Doom, Operation
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.records import Record
     from goqueue.tracing.tracer import Parts, Place, Tracer

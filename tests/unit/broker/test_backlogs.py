@@ -14,7 +14,7 @@ from goqueue.administration.offsets import set_offsets
 from goqueue.insight import backlogs
 from goqueue.insight.progress import SPACING_S, WINDOW_S, Progress
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, running_broker
 from support.clocks import ManualClock

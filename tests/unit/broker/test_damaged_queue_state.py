@@ -10,8 +10,8 @@ import msgspec
 
 from goqueue.metrics import names
 from goqueue.partitions.damage import DamageKind
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from support.bad_bits import damaged_copies, flip, stored_batches
 from support.brokers import publish, running_broker

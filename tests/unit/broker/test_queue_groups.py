@@ -26,7 +26,7 @@ from goqueue.model.errors import (
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.queues import shard
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.service import QUEUE_TOPIC

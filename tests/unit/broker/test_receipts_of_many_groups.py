@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import ReceiptError, UnknownReceiptError
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.queues.service import QUEUE_TOPIC

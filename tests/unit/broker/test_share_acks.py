@@ -17,7 +17,7 @@ from goqueue.model.errors import (
     UnknownTopicError,
 )
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.queues.acknowledgements import Verdict
+from goqueue.queues.delivery.decisions import Verdict
 from goqueue.queues.delivery.pages import MessageState
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember

@@ -9,8 +9,8 @@ import pytest
 
 from goqueue.model.errors import GoQueueError
 from goqueue.publishing.new_messages import NewMessage
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest, RedriveState
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from support.brokers import publish, read_all, running_broker
 

@@ -11,7 +11,7 @@ from goqueue.model.errors import UnknownTraceError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.new_messages import NewMessage
 from goqueue.publishing.requests import PublishRequest
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import Mode, QueueSettings
 from goqueue.queues.members import QueueMember
 from goqueue.queues.share.acknowledging import OffsetsJudged, ShareAcks

@@ -11,8 +11,8 @@ from goqueue.insight.attention import damage_found
 from goqueue.model.errors import MalformedBatchError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.publishing.requests import PublishRequest
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.dead_letters.redrive_engine import RedriveRequest
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.settings import QueueSettings
 from goqueue.records import Record, encode, peek
 from support.batches import batch_with_bad_record, garbage_batch, sealed

@@ -18,6 +18,7 @@ from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
+from goqueue.queues.delivery import receipts as checks
 from goqueue.queues.delivery.leases import NUMBERS
 from goqueue.queues.delivery.pages import PAGE, MessageState
 from goqueue.queues.delivery.queue import PartitionQueue
@@ -166,7 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Those whose last receipt counts; it must be those that are still within their time."""
         found = []
         for each in messages:
-            refusal = decisions.refusal(self.queue, each.receipts[-1], self.now_ms)
+            refusal = checks.refusal(self.queue, each.receipts[-1], self.now_ms)
             assert (refusal is None) == (each.deadline_ms > self.now_ms)
             if refusal is None:
                 found.append(each)
@@ -327,11 +328,11 @@ class QueueMachine(RuleBasedStateMachine):
         receipt = each.receipts[at % len(each.receipts)]
         counts = receipt == each.receipts[-1] and each.state is IN_FLIGHT
         if counts and each.deadline_ms > self.now_ms:
-            assert decisions.refusal(self.queue, receipt, self.now_ms) is None
+            assert checks.refusal(self.queue, receipt, self.now_ms) is None
             return
         late = counts or receipt in each.expired
         kind = ExpiredReceiptError if late else UnknownReceiptError
-        assert type(decisions.refusal(self.queue, receipt, self.now_ms)) is kind
+        assert type(checks.refusal(self.queue, receipt, self.now_ms)) is kind
 
     def forget_expired(self):
         """Which receipts have expired is kept in memory only."""

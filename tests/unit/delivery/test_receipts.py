@@ -18,7 +18,8 @@ from goqueue.model.errors import (
 from goqueue.partitions.lane_index import LaneIndex
 from goqueue.queues.delivery import decisions
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.expired import _MAX_EXPIRED_RECEIPTS, ExpiredReceipts
+from goqueue.queues.delivery import receipts as checks
+from goqueue.queues.delivery.leases import _MAX_EXPIRED_RECEIPTS, ExpiredReceipts
 from goqueue.queues.delivery.queue import PartitionQueue
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.delivery.settings import QueueSettings
@@ -54,7 +55,7 @@ def receipt(queue, offset):
 
 
 def kind(queue, shown, now_ms=500):
-    found = decisions.refusal(queue, shown, now_ms)
+    found = checks.refusal(queue, shown, now_ms)
     return None if found is None else type(found)
 
 
@@ -112,7 +113,7 @@ def test_a_forged_receipt_is_refused_whatever_was_changed(offset, other):
         true._replace(nonce=true.nonce ^ 1),
         other,
     ):
-        refusal = decisions.refusal(queue, forged, 500)
+        refusal = checks.refusal(queue, forged, 500)
         if forged == true:
             assert refusal is None
         else:
@@ -225,7 +226,7 @@ def test_with_an_unknown_receipt_it_is_told_whether_its_message_is_done(operatio
     shown = receipt(queue, 3)
     for operation in operations:
         queue.apply(operation)
-    refused = decisions.refusal(queue, shown, 500)
+    refused = checks.refusal(queue, shown, 500)
     assert isinstance(refused, UnknownReceiptError)
     assert refused.is_done == is_done
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from goqueue.model.limits import MAX_VISIBILITY_MS
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.queue_subscription import check_count, judgement_of, settle_handles
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb
 from goqueue.wire.grpc.v1.goqueue_pb2_grpc import AckServiceServicer
 

@@ -22,7 +22,7 @@ from goqueue.protocols.grpc.deliveries import (
 )
 from goqueue.protocols.grpc.errors import InvalidRequestError, to_error
 from goqueue.protocols.grpc.limits import MAX_ACKNOWLEDGED
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.wire.grpc.limits import MAX_MESSAGE_BYTES
 from goqueue.wire.grpc.v1 import goqueue_pb2 as pb

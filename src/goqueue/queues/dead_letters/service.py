@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from goqueue.partitions.partitions import Partitions
     from goqueue.partitions.producer_ids import ProducerIds
     from goqueue.publishing.handover import Handover
-    from goqueue.queues.delivery.doom import Doom
     from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.delivery.operations import Doom
     from goqueue.queues.delivery.queue import PartitionQueue
     from goqueue.queues.service import Queues
     from goqueue.queues.traces import QueueTraces

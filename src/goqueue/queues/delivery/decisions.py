@@ -2,60 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goqueue.model.dead_letters import Reason
-from goqueue.model.errors import ExpiredReceiptError, UnknownReceiptError
 from goqueue.queues.delivery import operations as ops
 from goqueue.queues.delivery.pages import MessageState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from goqueue.model.errors import ReceiptError
     from goqueue.model.ranges import Range
     from goqueue.queues.delivery.operations import Operation
     from goqueue.queues.delivery.queue import PartitionQueue
-    from goqueue.queues.delivery.receipts import Receipt
     from goqueue.queues.delivery.settings import QueueSettings
 
-TIMED_OUT = "the visibility timeout ran out"
-_DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)
-_EXPIRED: Final = (
-    "the receipt {} has expired: its visibility timeout ran out or its member left the group, and "
-    "the message is redelivered or dead-lettered"
-)
+TIMED_OUT: Final = "the visibility timeout ran out"
 
 
-def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:
-    """Whether a receipt counts."""
-    delivery = queue.window.delivery(receipt.offset)
-    return (
-        delivery is not None
-        and delivery.nonce == receipt.nonce
-        and delivery.number == receipt.delivery_count
-        and queue.window.leases[delivery.lease].deadline_ms > now_ms
-    )
+class Verdict(StrEnum):
+    """What a member says of a message."""
+
+    ACK = "ack"
+    """It is processed."""
+    NACK = "nack"
+    """It failed for now, and may be tried again later."""
+    RELEASE = "release"
+    """It was not processed, and may be tried again at once."""
+    REJECT = "reject"
+    """It will never succeed."""
+    EXTEND = "extend"
+    """It takes longer."""
+    RETURN = "return"
+    """Nobody has looked at it: the delivery does not count."""
 
 
-def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
-    """Why a receipt does not count; None when it does."""
-    window = queue.window
-    delivery = window.delivery(receipt.offset)
-    if delivery is not None and delivery.number == receipt.delivery_count:
-        if delivery.nonce != receipt.nonce:
-            return UnknownReceiptError(f"no delivery has the receipt {receipt}")
-        if window.leases[delivery.lease].deadline_ms > now_ms:
-            return None
-        return ExpiredReceiptError(_EXPIRED.format(receipt))
-    if receipt.nonce in queue.expired:
-        return ExpiredReceiptError(_EXPIRED.format(receipt))
-    unknown = UnknownReceiptError(
-        f"no open delivery has the receipt {receipt}: it was used already, or never given"
-    )
-    if window.state(receipt.offset) in _DONE:
-        unknown.is_done = 1
-    return unknown
+class Acknowledgement(NamedTuple):
+    """A verdict, and what goes with it."""
+
+    verdict: Verdict
+    reason: str = ""
+    delay_ms: int | None = None
+    """Of a `NACK`: before the next delivery, in place of the group's back-off. Of an `EXTEND`: how
+    much longer from now on."""
+
+
+def decide(
+    said: Acknowledgement,
+    ranges: list[Range],
+    queue: PartitionQueue,
+    settings: QueueSettings,
+    now_ms: int,
+) -> list[Operation]:
+    """What an acknowledgement makes of messages that members have."""
+    verdict = said.verdict
+    if verdict is Verdict.ACK:
+        return [ops.Settled(ranges)]
+    if verdict is Verdict.RETURN:
+        return [ops.Untaken(ranges)]
+    if verdict is Verdict.RELEASE:
+        return release(queue, ranges, settings, now_ms, said.reason)
+    offsets = [offset for first, end in ranges for offset in range(first, end)]
+    if verdict is Verdict.NACK:
+        return postpone(queue, offsets, settings, now_ms, delay_ms=said.delay_ms, error=said.reason)
+    if verdict is Verdict.REJECT:
+        return doom(offsets, Reason.REJECTED, settings, now_ms, said.reason)
+    longer_ms = settings.visibility_ms if said.delay_ms is None else said.delay_ms
+    return extend(queue, offsets, now_ms + longer_ms)
 
 
 def postpone(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from goqueue.model.ranges import Range
     from goqueue.model.topic_partition import TopicIdPartition
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.queues.delivery.line import Reservation
     from goqueue.queues.delivery.operations import LaneRange, Operation
-    from goqueue.queues.delivery.reservations import Reservation
     from goqueue.queues.delivery.settings import QueueSettings
 
 

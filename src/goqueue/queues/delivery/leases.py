@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvariantError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_EXPIRED_RECEIPTS: Final = 10_000
+"""Of one queue. Of an older one it is not known that it expired: it is unknown."""
 NUMBERS: Final = 2**32
 """Numbers of leases, from 1 on, are four bytes a message; when they are used up they begin anew."""
 
@@ -96,3 +102,29 @@ class Leases:
             raise InvariantError("the leases do not hold what is in flight")
         if self._holders != Counter(lease.member for lease in self.by_number.values()):
             raise InvariantError(f"members are said to have {self._holders} leases")
+
+
+class ExpiredReceipts:
+    """The nonces of deliveries that ended by time, or because their member left.
+
+    What happens to the message afterwards changes nothing for the late holder: the receipt has
+    expired, whether another member has acknowledged the message, handed it back or still has it.
+    Nothing here is stored: after a restart a late receipt is unknown. Whether the message is done
+    is told with that (`UnknownReceiptError.is_done`).
+    """
+
+    __slots__ = ("_nonces",)
+
+    def __init__(self) -> None:
+        self._nonces: dict[int, None] = {}
+
+    def __contains__(self, nonce: int) -> bool:
+        return nonce in self._nonces
+
+    def add(self, nonces: Iterable[int]) -> None:
+        """Remember these, and forget the oldest past the bound."""
+        self._nonces.update(dict.fromkeys(nonces))
+        excess = len(self._nonces) - _MAX_EXPIRED_RECEIPTS
+        if excess > 0:
+            for nonce in list(islice(self._nonces, excess)):
+                del self._nonces[nonce]

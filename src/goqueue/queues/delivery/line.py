@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.delivery import Priority
@@ -14,11 +15,41 @@ if TYPE_CHECKING:
 
     from goqueue.model.ranges import Range
     from goqueue.partitions.lane_index import LaneIndex
+    from goqueue.queues.delivery.operations import LaneRange
     from goqueue.queues.delivery.window import Window
 
 LANES: Final = len(Priority)
 _LONGEST_STEP: Final = 65_536
 """How many messages are looked at together when none of those before was there to be handed out."""
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """Messages of one queue that were chosen for a member: its own once that is stored.
+
+    Until it ends, the messages are as available as before, and nobody else is offered them.
+    """
+
+    member: str
+    lease: int
+    """The number that their lease will have."""
+    ranges: list[LaneRange]
+    """In the order in which they were chosen."""
+    is_touched: bool = False
+    """Something became of some of them meanwhile: not all may be available any more."""
+    is_void: bool = False
+    """Their member has left: nothing of it may be handed out."""
+
+    @property
+    def count(self) -> int:
+        """How many messages these are."""
+        return sum(end - first for _, first, end in self.ranges)
+
+    def touch(self, ranges: Sequence[Range]) -> None:
+        """Messages are done with or dead; some of them may be these."""
+        self.is_touched = self.is_touched or any(
+            first < to and end > from_ for first, end in ranges for _, from_, to in self.ranges
+        )
 
 
 class Line:

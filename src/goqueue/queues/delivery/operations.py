@@ -7,7 +7,7 @@ the end and with a default.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,7 +16,7 @@ from goqueue.model.errors import CorruptQueueStateError
 from goqueue.model.ranges import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 LaneRange: TypeAlias = tuple[int, int, int]
 """A lane, and a range of its messages."""
@@ -88,6 +88,18 @@ class Doomed(msgspec.Struct, tag="d", array_like=True, frozen=True):
     error: str = ""
 
 
+class Doom(NamedTuple):
+    """Why and how a message died, for those who look into the dead-letter topic."""
+
+    reason: str
+    error: str
+    at_ms: int
+    deliveries: int
+    first_delivery_ms: int
+    last_delivery_ms: int
+    member: str
+
+
 class Moving(msgspec.Struct, tag="m", array_like=True, frozen=True):
     """Messages are about to be copied to another partition, as a batch with this sequence."""
 
@@ -150,3 +162,16 @@ def joined(ranges: Iterable[Range]) -> list[Range]:
         else:
             found.append((first, end))
     return found
+
+
+def within(offsets: dict[int, Any], first: int, end: int) -> Sequence[int]:
+    """Those of the keys that lie in [first, end), at the cost of the smaller of the two."""
+    if end - first < len(offsets):
+        return [offset for offset in range(first, end) if offset in offsets]
+    return [offset for offset in offsets if first <= offset < end]
+
+
+def drop(offsets: dict[int, Any], first: int, end: int) -> None:
+    """Forget the keys that lie in [first, end)."""
+    for offset in within(offsets, first, end):
+        del offsets[offset]

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.model.errors import InvariantError
 from goqueue.model.ranges import around
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.doom import Doom
-from goqueue.queues.delivery.expired import ExpiredReceipts
-from goqueue.queues.delivery.leases import NUMBERS, Lease
-from goqueue.queues.delivery.line import LANES, Line
-from goqueue.queues.delivery.offset_maps import drop, within
+from goqueue.queues.delivery.leases import NUMBERS, ExpiredReceipts, Lease
+from goqueue.queues.delivery.line import LANES, Line, Reservation
+from goqueue.queues.delivery.operations import Doom, drop, within
 from goqueue.queues.delivery.pages import MessageState
-from goqueue.queues.delivery.reservations import Reservation
 from goqueue.queues.delivery.window import Window
 
 if TYPE_CHECKING:

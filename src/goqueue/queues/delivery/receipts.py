@@ -1,11 +1,26 @@
-"""What a consumer is given with a message, and shows again to say what became of it."""
+"""What a consumer is given with a message, and shows again to say what became of it.
+
+A receipt names a partition and no group, and many groups may read that.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goqueue.model.errors import MalformedReceiptError
+from goqueue.model.errors import (
+    ExpiredReceiptError,
+    ForeignReceiptError,
+    MalformedReceiptError,
+    UnknownReceiptError,
+)
+from goqueue.queues.delivery.pages import MessageState
+
+if TYPE_CHECKING:
+    from goqueue.model.errors import ReceiptError
+    from goqueue.model.topic_partition import TopicIdPartition
+    from goqueue.queues.delivery.group import QueueGroup
+    from goqueue.queues.delivery.queue import PartitionQueue
 
 _FORMAT: Final = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>0|[1-9]\d{0,9}):(?P<offset>0|[1-9]\d{0,18})"
@@ -13,6 +28,15 @@ _FORMAT: Final = re.compile(
     re.ASCII,
 )
 _LONGEST_SHOWN: Final = 80
+_DONE: Final = (MessageState.SETTLED, MessageState.DOOMED)
+_EXPIRED: Final = (
+    "the receipt {} has expired: its visibility timeout ran out or its member left the group, and "
+    "the message is redelivered or dead-lettered"
+)
+MOST_LOOKS: Final = 20_000
+"""Into groups, before others have their turn: a request that needs more is taken in parts."""
+_LOOKS_OF_A_REASON: Final = 10
+"""To say why a receipt does not count costs as much as so many looks."""
 
 
 class Receipt(NamedTuple):
@@ -47,3 +71,84 @@ class Receipt(NamedTuple):
             )
         topic, partition, offset, count, nonce = match.groups()
         return cls(topic, int(partition), int(offset), int(count), int(nonce, 16))
+
+
+def is_open(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> bool:
+    """Whether a receipt counts."""
+    delivery = queue.window.delivery(receipt.offset)
+    return (
+        delivery is not None
+        and delivery.nonce == receipt.nonce
+        and delivery.number == receipt.delivery_count
+        and queue.window.leases[delivery.lease].deadline_ms > now_ms
+    )
+
+
+def refusal(queue: PartitionQueue, receipt: Receipt, now_ms: int) -> ReceiptError | None:
+    """Why a receipt does not count; None when it does."""
+    window = queue.window
+    delivery = window.delivery(receipt.offset)
+    if delivery is not None and delivery.number == receipt.delivery_count:
+        if delivery.nonce != receipt.nonce:
+            return UnknownReceiptError(f"no delivery has the receipt {receipt}")
+        if window.leases[delivery.lease].deadline_ms > now_ms:
+            return None
+        return ExpiredReceiptError(_EXPIRED.format(receipt))
+    if receipt.nonce in queue.expired:
+        return ExpiredReceiptError(_EXPIRED.format(receipt))
+    unknown = UnknownReceiptError(
+        f"no open delivery has the receipt {receipt}: it was used already, or never given"
+    )
+    if window.state(receipt.offset) in _DONE:
+        unknown.is_done = 1
+    return unknown
+
+
+def owner(
+    readers: list[tuple[QueueGroup, TopicIdPartition]],
+    receipt: Receipt,
+    now_ms: int,
+    group_id: str | None,
+) -> tuple[tuple[QueueGroup, TopicIdPartition] | ReceiptError, int]:
+    """The group and the queue in which a receipt counts, or why it counts in none.
+
+    Says as well how often it had to look. The group that is found comes first from now on: the
+    next receipt is most likely of the same one.
+    """
+    for at, reader in enumerate(readers):
+        group, key = reader
+        if is_open(group.queues[key], receipt, now_ms):
+            readers[0], readers[at] = reader, readers[0]
+            if group_id is not None and group.group_id != group_id:
+                told = f"{receipt} is of a delivery to another group than {group_id!r}"
+                return ForeignReceiptError(told), at + 1
+            return reader, at + 1
+    return _why_not(readers, receipt, now_ms, group_id), _LOOKS_OF_A_REASON * len(readers) + 1
+
+
+def _why_not(
+    readers: list[tuple[QueueGroup, TopicIdPartition]],
+    receipt: Receipt,
+    now_ms: int,
+    group_id: str | None,
+) -> ReceiptError:
+    """Why a receipt counts in no group: it did in one of them once, or in none.
+
+    Whether its message is done is for the group to say, or, where none is named, for all of them.
+    """
+    found: ReceiptError | None = None
+    for group, key in readers:
+        error = refusal(group.queues[key], receipt, now_ms)
+        if isinstance(error, ExpiredReceiptError):
+            return error
+        if (
+            found is None
+            or group.group_id == group_id
+            or (group_id is None and not _is_done(error))
+        ):
+            found = error
+    return found or UnknownReceiptError(f"no group reads the partition of {receipt}")
+
+
+def _is_done(error: ReceiptError | None) -> bool:
+    return isinstance(error, UnknownReceiptError) and bool(error.is_done)

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from goqueue.model.errors import InvariantError
 from goqueue.queues.delivery.leases import Lease, Leases
 from goqueue.queues.delivery.operations import joined
-from goqueue.queues.delivery.page_table import UNTOUCHED, PageTable
 from goqueue.queues.delivery.pages import (
     PAGE,
     SETTLED_BYTE,
     TAKEABLE,
     UNSETTLED,
+    UNTOUCHED,
     Flight,
     MessageState,
     Page,
+    PageTable,
 )
 
 if TYPE_CHECKING:

@@ -5,13 +5,11 @@ The cost is by range, not by message: a consumer that accepts what it was handed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from goqueue.model.dead_letters import Reason
 from goqueue.model.errors import ForeignReceiptError, GoQueueError
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
 from goqueue.queues.delivery import operations as ops
-from goqueue.queues.delivery.decisions import doom, extend, release
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict, decide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,41 +187,5 @@ def _decided(
     return [
         operation
         for verdict, ranges in by_verdict.items()
-        for operation in _DECISIONS[verdict](group, queue, ranges, now_ms)
+        for operation in decide(Acknowledgement(verdict), ranges, queue, group.settings, now_ms)
     ]
-
-
-def _accepted(
-    _group: QueueGroup, _queue: PartitionQueue, ranges: list[Range], _now_ms: int
-) -> list[Operation]:
-    return [ops.Settled(ranges)]
-
-
-def _released(
-    group: QueueGroup, queue: PartitionQueue, ranges: list[Range], now_ms: int
-) -> list[Operation]:
-    return release(queue, ranges, group.settings, now_ms)
-
-
-def _rejected(
-    group: QueueGroup, _queue: PartitionQueue, ranges: list[Range], now_ms: int
-) -> list[Operation]:
-    return doom(_offsets(ranges), Reason.REJECTED, group.settings, now_ms)
-
-
-def _renewed(
-    group: QueueGroup, queue: PartitionQueue, ranges: list[Range], now_ms: int
-) -> list[Operation]:
-    return extend(queue, _offsets(ranges), now_ms + group.settings.visibility_ms)
-
-
-def _offsets(ranges: list[Range]) -> list[int]:
-    return [offset for first, end in ranges for offset in range(first, end)]
-
-
-_DECISIONS: Final = {
-    Verdict.ACK: _accepted,
-    Verdict.RELEASE: _released,
-    Verdict.REJECT: _rejected,
-    Verdict.EXTEND: _renewed,
-}

@@ -11,7 +11,7 @@ from goqueue.protocols.http.api.codecs import Duration, duration_ms
 from goqueue.protocols.http.api.errors import FieldError
 from goqueue.protocols.http.api.shapes import GroupName, Milliseconds, doc
 from goqueue.protocols.http.limits import MAX_RECEIPTS
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 
 _RECEIPT: Final = "orders:0:42:1:00c0ffee00c0ffee"
 

@@ -31,7 +31,7 @@ from goqueue.protocols.http.groups.member_shapes import PollAnswer, PollQuery
 from goqueue.protocols.http.groups.members import find_member
 from goqueue.protocols.http.limits import MAX_POLL_MS, MAX_READ_BYTES
 from goqueue.protocols.http.messages.message_shapes import delivered_message, polled_message
-from goqueue.queues.acknowledgements import Acknowledgement, Verdict
+from goqueue.queues.delivery.decisions import Acknowledgement, Verdict
 from goqueue.queues.delivery.receipts import Receipt
 from goqueue.queues.members import QueueMember
 from goqueue.queues.views import committable

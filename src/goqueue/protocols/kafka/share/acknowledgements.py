@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from goqueue.model.errors import InvalidGroupRequestError
-from goqueue.queues.acknowledgements import Verdict
+from goqueue.queues.delivery.decisions import Verdict
 from goqueue.queues.share.acknowledging import OffsetsJudged
 
 if TYPE_CHECKING:
