@@ -47,14 +47,14 @@ from goqueue.spark.lake import (
     reading,
     vacuum,
 )
-from goqueue.spark.lake.committing import Batch, commit, discard, opened, prepare
-from goqueue.spark.lake.opening import open_store
+from goqueue.spark.lake.committing import Batch, commit, discard, open_store, opened, prepare
 from goqueue.spark.lake.options import parse_lake_options
 from goqueue.spark.lake.parquet_files import PartitionedWriter
 from goqueue.spark.lake.shape import table_schema
-from goqueue.spark.lake.staging import Attempt, Staging
+from goqueue.spark.lake.staging import Staging
 from goqueue.spark.lake.stores import Change, LiveFile
 from goqueue.spark.lake.task import Plan, write_files
+from goqueue.spark.writing.task_identity import Attempt
 from support.lake import (
     NUMBERS,
     append,

@@ -36,7 +36,8 @@ from goqueue.spark.writing import batches
 from goqueue.spark.writing.batches import BatchMaker
 from goqueue.spark.writing.rows import byte_strings, rows_of
 from goqueue.spark.writing.shape import write_columns
-from goqueue.spark.writing.task import Attempt, write_rows
+from goqueue.spark.writing.task import write_rows
+from goqueue.spark.writing.task_identity import Attempt
 from goqueue.spark.writing.writers import GoQueueBatchWriter, GoQueueStreamWriter
 from goqueue.testing import Broker
 from support.committed import committed

@@ -14,11 +14,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from goqueue.spark.lake.committing import Batch, Layout, commit, prepare
 from goqueue.spark.lake.shape import arrow_schema, table_schema
-from goqueue.spark.lake.staging import Attempt, DataFile
 from goqueue.spark.lake.task import Plan, write_files
+from goqueue.spark.writing.task_identity import Attempt
 
 if TYPE_CHECKING:
     from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.lake.staging import DataFile
 
 NUMBERS = StructType([StructField("id", LongType())])
 

@@ -159,10 +159,6 @@ class Cluster:
         """The brokers that there were when topics were last looked up."""
         return sorted(self._nodes)
 
-    def to_address(self, host: str, port: int) -> Connection:
-        """A connection to a broker that another one has named."""
-        return self._to((host, port))
-
     def to_any(self) -> Connection:
         """A connection to whoever answers."""
         for connection in self._open.values():
@@ -279,16 +275,23 @@ class Cluster:
                 check_code(each.error_code, f"{topic.name}-{each.partition_index}")
 
     def coordinator(self, kind: int, key: str) -> Connection:
-        """A connection to the broker that keeps a group, a transactional id or a series."""
+        """A connection to the coordinator of a group, a transactional id or a series."""
+        ((connection, _),) = self.coordinators(kind, [key])
+        return connection
+
+    def coordinators(self, kind: int, keys: list[str]) -> list[tuple[Connection, list[str]]]:
+        """Connections to the coordinators of some keys, each with the keys that it coordinates."""
         answer = self.to_any().call(
             ApiKey.FIND_COORDINATOR,
             FIND_COORDINATOR_VERSION,
             key_type=kind,
-            coordinator_keys=[key],
+            coordinator_keys=keys,
         )
-        (found,) = answer.coordinators
-        check_code(found.error_code, f"coordinator of {key!r}")
-        return self._to((found.host, found.port))
+        by_address: dict[tuple[str, int], list[str]] = {}
+        for each in answer.coordinators:
+            check_code(each.error_code, f"coordinator of {each.key!r}")
+            by_address.setdefault((each.host, each.port), []).append(each.key)
+        return [(self._to(address), some) for address, some in by_address.items()]
 
 
 def _named(topics: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:

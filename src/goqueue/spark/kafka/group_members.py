@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from goqueue.model.topic_partition import TopicPartition
-from goqueue.spark.kafka.groups import AT_ONCE, coordinators
+from goqueue.spark.kafka.cluster import GROUP_KEY
+from goqueue.spark.kafka.groups import AT_ONCE
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.errors import MalformedRequestError
 from goqueue.wire.kafka.primitives import Cursor
@@ -49,7 +50,7 @@ def readings(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading
 def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, Reading]:
     kinds = {each.name: each.kind for each in groups}
     found: dict[str, Reading] = {}
-    for connection, names in coordinators(cluster, list(kinds)):
+    for connection, names in cluster.coordinators(GROUP_KEY, list(kinds)):
         found |= _classic(connection, [name for name in names if kinds[name] == _CLASSIC])
         found |= _consumer(connection, [name for name in names if kinds[name] == _CONSUMER])
     return found

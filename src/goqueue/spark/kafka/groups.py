@@ -9,9 +9,8 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import decode_rows
 from goqueue.records.batch import HEADER_BYTES, peek_header
-from goqueue.spark.kafka.cluster import FIND_COORDINATOR_VERSION, GROUP_KEY, check_code
-from goqueue.spark.kafka.fetching import FETCH_VERSION
-from goqueue.spark.kafka.waiting import asked_topics
+from goqueue.spark.kafka.cluster import GROUP_KEY, check_code
+from goqueue.spark.kafka.waiting import look_at
 from goqueue.wire.kafka.api_keys import ApiKey
 from goqueue.wire.kafka.error_codes import ErrorCode
 
@@ -78,28 +77,13 @@ def committed(
 
 def _some(cluster: Cluster, groups: Sequence[GroupLine]) -> dict[str, dict[TopicPartition, int]]:
     found: dict[str, dict[TopicPartition, int]] = {}
-    for connection, names in coordinators(cluster, [each.name for each in groups]):
+    for connection, names in cluster.coordinators(GROUP_KEY, [each.name for each in groups]):
         shared = [each.name for each in groups if each.kind == _SHARE and each.name in names]
         # Of share groups, this tells where they begin to read what they have not read yet.
         found |= _offsets(connection, names)
         for name, places in _share_offsets(connection, shared).items():
             found.setdefault(name, {}).update(places)
     return found
-
-
-def coordinators(cluster: Cluster, names: list[str]) -> list[tuple[Connection, list[str]]]:
-    """Connections to the coordinators of some groups, each with those that it coordinates."""
-    answer = cluster.to_any().call(
-        ApiKey.FIND_COORDINATOR,
-        FIND_COORDINATOR_VERSION,
-        key_type=GROUP_KEY,
-        coordinator_keys=names,
-    )
-    by_address: dict[tuple[str, int], list[str]] = {}
-    for each in answer.coordinators:
-        check_code(each.error_code, f"coordinator of group {each.key!r}")
-        by_address.setdefault((each.host, each.port), []).append(each.key)
-    return [(cluster.to_address(*address), some) for address, some in by_address.items()]
 
 
 def _offsets(connection: Connection, names: list[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -166,43 +150,17 @@ def times_at(
         # A request has room for one offset of a partition.
         one_each = dict(sorted(waiting, reverse=True))
         waiting -= set(one_each.items())
-        asking = partial(_times, cluster, ids, one_each, isolation)
+        asking = partial(
+            look_at,
+            cluster,
+            ids,
+            one_each,
+            _time_in,
+            isolation=isolation,
+            look_bytes=_LOOK_BYTES,
+        )
         times = cluster.retry("looking at messages", asking)
         found |= {(place, one_each[place]): at_ms for place, at_ms in times.items()}
-    return found
-
-
-def _times(
-    cluster: Cluster, ids: Mapping[str, str], wanted: Mapping[TopicPartition, int], isolation: int
-) -> dict[TopicPartition, int]:
-    names = {topic_id: name for name, topic_id in ids.items()}
-    found: dict[TopicPartition, int] = {}
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for place in wanted:
-        by_leader.setdefault(cluster.leader_of(place), []).append(place)
-    for node_id, places in by_leader.items():
-        left = places
-        while left:
-            answer = cluster.to_node(node_id).call(
-                ApiKey.FETCH,
-                FETCH_VERSION,
-                max_wait_ms=0,
-                min_bytes=1,
-                max_bytes=_LOOK_BYTES * len(left),
-                isolation_level=isolation,
-                topics=asked_topics(ids, {place: wanted[place] for place in left}, _LOOK_BYTES),
-                forgotten_topics_data=[],
-            )
-            check_code(answer.error_code, "looking at messages")
-            for topic in answer.responses:
-                name = names[str(topic.topic_id)]
-                for part in topic.partitions:
-                    place = TopicPartition(name, part.partition_index)
-                    at_ms = _time_in(part.records, wanted[place])
-                    if at_ms is not None:
-                        found[place] = at_ms
-            # A batch that is longer than that comes only to whoever is first in line.
-            left = [place for place in left[1:] if place not in found]
     return found
 
 

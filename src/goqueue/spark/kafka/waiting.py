@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from goqueue.model.topic_partition import TopicPartition
@@ -14,10 +14,12 @@ from goqueue.spark.kafka.fetching import FETCH_VERSION
 from goqueue.wire.kafka.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from goqueue.spark.kafka.cluster import Cluster
     from goqueue.wire.kafka.reading import Struct
+
+T = TypeVar("T")
 
 _SAMPLE_BYTES: Final = 16 * 1024
 """Of each partition: the header of a batch says how many records it has and how long it is."""
@@ -46,7 +48,7 @@ def wait_for_news(
         wanted = {place: ends[place] for place in places}
         if len(leaders) > 1:
             wait_s = min(wait_s, _SHARED_WAIT_S)
-        _fetch(cluster, node_id, ids, wanted, isolation, wait_s=wait_s, max_bytes=1)
+        _fetch(cluster, node_id, ids, wanted, isolation, partition_bytes=1, wait_s=wait_s)
     except (BrokerAwayError, TopicMissingError):
         cluster.close()
 
@@ -55,35 +57,55 @@ def sample_record_bytes(
     cluster: Cluster, ids: Mapping[str, str], starts: Mapping[TopicPartition, int], isolation: int
 ) -> dict[TopicPartition, float]:
     """How many stored bytes a record takes, at the place where each partition is read next."""
-    return cluster.retry("sampling", lambda: _sample(cluster, ids, starts, isolation))
+    return cluster.retry(
+        "sampling",
+        lambda: look_at(
+            cluster, ids, starts, _record_bytes, isolation=isolation, look_bytes=_SAMPLE_BYTES
+        ),
+    )
 
 
-def _sample(
-    cluster: Cluster, ids: Mapping[str, str], starts: Mapping[TopicPartition, int], isolation: int
-) -> dict[TopicPartition, float]:
-    found: dict[TopicPartition, float] = {}
-    for node_id, places in _by_leader(cluster, starts).items():
-        # A batch that is longer than the sample comes only to whoever is first in line.
-        waiting = list(places)
+def _record_bytes(records: Any, _offset: int) -> float | None:
+    if records is None or len(records) < HEADER_BYTES:
+        return None
+    info = peek_header(records)
+    return info.size_bytes / max(info.last_offset_delta + 1, 1)
+
+
+def look_at(
+    cluster: Cluster,
+    ids: Mapping[str, str],
+    wanted: Mapping[TopicPartition, int],
+    find: Callable[[Any, int], T | None],
+    *,
+    isolation: int,
+    look_bytes: int,
+) -> dict[TopicPartition, T]:
+    """What `find` makes of the first bytes of each partition from an offset on.
+
+    Args:
+        cluster: The brokers.
+        ids: The ids of the topics.
+        wanted: The offset to look at in each partition.
+        find: Takes the fetched bytes, or None, and the offset; None: nothing was found.
+        isolation: The isolation level.
+        look_bytes: How many bytes to fetch of each partition.
+    """
+    names = {topic_id: name for name, topic_id in ids.items()}
+    found: dict[TopicPartition, T] = {}
+    for node_id, places in _by_leader(cluster, wanted).items():
+        waiting = places
         while waiting:
-            wanted = {place: starts[place] for place in waiting}
-            answer = _fetch(
-                cluster, node_id, ids, wanted, isolation, max_bytes=_SAMPLE_BYTES * len(waiting)
-            )
-            sizes = _sizes(answer, {topic_id: name for name, topic_id in ids.items()})
-            found.update(sizes)
-            waiting = [place for place in waiting[1:] if place not in sizes]
-    return found
-
-
-def _sizes(answer: Struct, names: Mapping[str, str]) -> dict[TopicPartition, float]:
-    found: dict[TopicPartition, float] = {}
-    for topic in answer.responses:
-        for part in topic.partitions:
-            if part.records is not None and len(part.records) >= HEADER_BYTES:
-                info = peek_header(part.records)
-                place = TopicPartition(names[str(topic.topic_id)], part.partition_index)
-                found[place] = info.size_bytes / max(info.last_offset_delta + 1, 1)
+            asked = {place: wanted[place] for place in waiting}
+            answer = _fetch(cluster, node_id, ids, asked, isolation, partition_bytes=look_bytes)
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    place = TopicPartition(names[str(topic.topic_id)], part.partition_index)
+                    result = find(part.records, wanted[place])
+                    if result is not None:
+                        found[place] = result
+            # A batch that is longer than that is returned for the first partition alone.
+            waiting = [place for place in waiting[1:] if place not in found]
     return found
 
 
@@ -103,35 +125,28 @@ def _fetch(
     wanted: Mapping[TopicPartition, int],
     isolation: int,
     *,
+    partition_bytes: int,
     wait_s: float = 0.0,
-    max_bytes: int,
 ) -> Struct:
+    topics: dict[str, list[dict[str, int]]] = {}
+    for (topic, number), offset in wanted.items():
+        topics.setdefault(topic, []).append(
+            {"partition": number, "fetch_offset": offset, "partition_max_bytes": partition_bytes}
+        )
     answer = cluster.to_node(node_id).call(
         ApiKey.FETCH,
         FETCH_VERSION,
         wait_s=wait_s,
         max_wait_ms=int(wait_s * 1000),
         min_bytes=1,
-        max_bytes=max_bytes,
+        max_bytes=partition_bytes * len(wanted),
         isolation_level=isolation,
-        topics=asked_topics(ids, wanted, _SAMPLE_BYTES),
+        topics=[
+            {"topic_id": UUID(ids[topic]), "partitions": partitions}
+            for topic, partitions in topics.items()
+        ],
         forgotten_topics_data=[],
     )
     if answer.error_code:
         raise TryAgainError(f"fetch: error {answer.error_code}")
     return answer
-
-
-def asked_topics(
-    ids: Mapping[str, str], wanted: Mapping[TopicPartition, int], max_bytes: int
-) -> list[dict[str, Any]]:
-    """The part of a fetch request that says where to read, and how much of each partition."""
-    topics: dict[str, list[dict[str, int]]] = {}
-    for (topic, number), offset in wanted.items():
-        topics.setdefault(topic, []).append(
-            {"partition": number, "fetch_offset": offset, "partition_max_bytes": max_bytes}
-        )
-    return [
-        {"topic_id": UUID(ids[topic]), "partitions": partitions}
-        for topic, partitions in topics.items()
-    ]

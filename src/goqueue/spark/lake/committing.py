@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import check_format
 from goqueue.spark.lake.disk import locked, saying_where
-from goqueue.spark.lake.opening import open_store
 from goqueue.spark.lake.shape import check_partitions, merged_schema
 from goqueue.spark.lake.staging import STAGED_FOLDER
 from goqueue.spark.lake.stores import Change, Columns, Store, lock_path
@@ -44,6 +43,26 @@ class Layout:
     partition_by: tuple[str, ...]
     data_folder: str
     keeps_partition_columns: bool
+
+
+def open_store(table: LakeTable) -> Store:
+    """The table at an address.
+
+    Raises:
+        LakeError: another one is there, or a library is missing.
+    """
+    check_format(table)
+    if table.format == "delta":
+        from goqueue.spark.lake.delta_store import DeltaStore  # noqa: PLC0415 - heavy
+
+        return DeltaStore(table)
+    if table.format == "iceberg":
+        from goqueue.spark.lake.iceberg_store import IcebergStore  # noqa: PLC0415 - heavy
+
+        return IcebergStore(table)
+    from goqueue.spark.lake.parquet_store import ParquetStore  # noqa: PLC0415 - as its siblings
+
+    return ParquetStore(table)
 
 
 @contextlib.contextmanager

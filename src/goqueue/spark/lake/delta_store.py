@@ -12,7 +12,7 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import value_text
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
 from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change, Columns, LiveFile, check_there
+from goqueue.spark.lake.stores import Change, Columns, LiveFile, Store, check_there
 
 try:
     import deltalake
@@ -25,10 +25,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from goqueue.spark.lake.address import LakeTable
-    from goqueue.spark.lake.staging import DataFile
 
 _READER_FEATURES: Final = frozenset({"timestampNtz"})
 """What a table may ask of those who read its files one by one, as we do."""
@@ -38,7 +35,7 @@ _OF_COLUMNS: Final = frozenset(
 """What a column may ask of those who write its values."""
 
 
-class DeltaStore:
+class DeltaStore(Store):
     """A table with a log in `_delta_log`."""
 
     data_folder = ""
@@ -47,9 +44,6 @@ class DeltaStore:
     def __init__(self, table: LakeTable) -> None:
         self._table: Final = table
         self.staging: Staging = Staging(table)
-
-    def recover(self) -> None:
-        """Nothing is ever half done: a commit is one file of the log."""
 
     def columns(self) -> Columns | None:
         table = self._load()
@@ -98,7 +92,7 @@ class DeltaStore:
         try:
             self._widen(table, change)
             table.create_write_transaction(
-                [*self._removals(change), *self._additions(change.adds, change)],
+                [*self._removals(change), *self._additions(change)],
                 mode="append",
                 schema=deltalake.Schema.from_arrow(arrow_schema(change.schema)),
                 partition_by=list(table.metadata().partition_columns),
@@ -106,9 +100,6 @@ class DeltaStore:
             )
         except DeltaError as error:
             raise LakeError(f"{self._table} refuses the commit: {error}") from error
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _widen(self, table: deltalake.DeltaTable, change: Change) -> None:
         """New columns come in a commit of their own: without rows, they harm nobody."""
@@ -118,12 +109,18 @@ class DeltaStore:
         if new:
             table.alter.add_columns(new)
 
-    def _additions(self, files: Sequence[DataFile], change: Change) -> list[AddAction]:
-        return [self._addition(each, is_new=not change.is_rearranged) for each in files]
-
-    def _addition(self, file: DataFile, *, is_new: bool) -> AddAction:
-        written_ms = (self._table.path / file.path).stat().st_mtime_ns // 1_000_000
-        return AddAction(file.path, file.size_bytes, file.partition, written_ms, is_new, file.stats)
+    def _additions(self, change: Change) -> list[AddAction]:
+        return [
+            AddAction(
+                each.path,
+                each.size_bytes,
+                each.partition,
+                (self._table.path / each.path).stat().st_mtime_ns // 1_000_000,
+                not change.is_rearranged,
+                each.stats,
+            )
+            for each in change.adds
+        ]
 
     def _removals(self, change: Change) -> list[RemoveAction]:
         now_ms = clock.now_ms()

@@ -12,7 +12,7 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.shape import arrow_schema, from_arrow
 from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change, Columns, LiveFile, check_there
+from goqueue.spark.lake.stores import Change, Columns, LiveFile, Store, check_there
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
@@ -42,7 +42,7 @@ _TRIES: Final = 5
 """Of a commit that others got in front of."""
 
 
-class IcebergStore:
+class IcebergStore(Store):
     """A table in a catalogue, with its files in a folder."""
 
     data_folder = "data"
@@ -52,9 +52,6 @@ class IcebergStore:
         self._table: Final = table
         self.staging: Staging = Staging(table)
         self._catalog: Catalog | None = None
-
-    def recover(self) -> None:
-        """Nothing is ever half done: a commit is one step of the catalogue."""
 
     def columns(self) -> Columns | None:
         table = self._load()
@@ -86,9 +83,7 @@ class IcebergStore:
 
     def files(self) -> list[LiveFile]:
         table = self._load()
-        if table is None:
-            return []
-        return self._live_files(table)
+        return [] if table is None else self._live_files(table)
 
     def apply(self, change: Change) -> None:
         for left in reversed(range(_TRIES)):

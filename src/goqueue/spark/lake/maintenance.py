@@ -10,11 +10,13 @@ from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.committing import discard, live_paths, opened
 from goqueue.spark.lake.disk import saying_where
 from goqueue.spark.lake.merging import plan_groups, rows_of
+from goqueue.spark.lake.options import DEFAULT_TARGET_BYTES
 from goqueue.spark.lake.parquet_files import PartitionedWriter
 from goqueue.spark.lake.reading import reading, row_count
 from goqueue.spark.lake.shape import arrow_schema, without
-from goqueue.spark.lake.staging import Attempt, Staging
+from goqueue.spark.lake.staging import Staging
 from goqueue.spark.lake.stores import Change
+from goqueue.spark.writing.task_identity import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from goqueue.spark.lake.staging import DataFile
     from goqueue.spark.lake.stores import Columns, LiveFile
 
-DEFAULT_TARGET_BYTES: Final = 128 << 20
 DAY_S: Final = 86400.0
 
 

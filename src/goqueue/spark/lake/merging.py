@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from goqueue.spark.lake.shape import fitted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
@@ -138,19 +140,7 @@ def _row_bytes(path: Path) -> int:
 def _read(path: Path, schema: pa.Schema, count: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False) as file:
         for batch in file.iter_batches(batch_size=count, use_threads=False):
-            yield _fitted(batch, schema)
-
-
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With the table's columns: those that are younger than the file are null."""
-    columns: list[Any] = []
-    for field in schema:
-        if field.name in batch.schema.names:
-            column = batch.column(field.name)
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        else:
-            columns.append(pa.nulls(batch.num_rows, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield fitted(batch, schema)
 
 
 def _is_sorted(path: Path, order: Sequence[str]) -> bool:

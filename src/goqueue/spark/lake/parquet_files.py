@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from goqueue.spark.lake.partitions import folder_of, value_text
-from goqueue.spark.lake.staging import Attempt, DataFile, Staging
+from goqueue.spark.lake.staging import DataFile, Staging, file_name
 from goqueue.spark.lake.statistics import delta_stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from goqueue.spark.writing.task_identity import Attempt
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Of one row group in memory; then it is written."""
@@ -119,7 +121,7 @@ class PartitionedWriter:
         if found is None:
             if len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open.values())))
-            name = self._attempt.file_name(self._sequence)
+            name = file_name(self._attempt, self._sequence)
             self._sequence += 1
             found = _OpenFile(
                 self._staging,

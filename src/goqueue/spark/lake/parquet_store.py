@@ -19,7 +19,7 @@ from goqueue.spark.lake.address import INTENT_FILE, STATE_FILE
 from goqueue.spark.lake.disk import Disk
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.staging import Staging
-from goqueue.spark.lake.stores import Change, Columns, LiveFile
+from goqueue.spark.lake.stores import Change, Columns, LiveFile, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ class State:
         return cls(said["version"], columns, dict(said["series"]))
 
 
-class ParquetStore:
+class ParquetStore(Store):
     """A table that is a folder."""
 
     data_folder = ""
@@ -125,9 +125,6 @@ class ParquetStore:
             self._carry_out(intent)
         else:
             self._disk.remove(self._intent_path)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _carry_out(self, intent: dict[str, Any]) -> None:
         """Every step is harmless when it was done before."""

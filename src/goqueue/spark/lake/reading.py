@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from goqueue.spark.errors import LakeError
 from goqueue.spark.lake.address import INTENT_FILE
-from goqueue.spark.lake.committing import opened
+from goqueue.spark.lake.committing import open_store, opened
 from goqueue.spark.lake.disk import locked
-from goqueue.spark.lake.opening import open_store
 from goqueue.spark.lake.partitions import values_of
 from goqueue.spark.lake.stores import Columns, LiveFile, Store, lock_path
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -34,8 +35,6 @@ from goqueue.spark.errors import ColumnsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
 
     from goqueue.spark.lake.address import TableFormat
 
@@ -126,10 +125,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the columns of a table: times in UTC; columns that they lack are null."""
+    if batch.schema.equals(schema):
+        return batch
+    names = batch.schema.names
+    columns: list[Any] = [
+        batch.column(each.name).cast(each.type)
+        if each.name in names
+        else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def from_arrow(schema: pa.Schema, table_format: TableFormat) -> StructType:
     """The columns that a library tells in Arrow."""
-    import pyarrow as pa  # noqa: PLC0415 - kept for the types only
-
     bare = pa.schema([pa.field(each.name, each.type) for each in schema])
     found = from_arrow_schema(bare, prefer_timestamp_ntz=True)
     return StructType(

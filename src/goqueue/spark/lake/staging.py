@@ -23,29 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from goqueue.spark.lake.address import LakeTable
+    from goqueue.spark.writing.task_identity import Attempt
 
 STAGED_FOLDER: Final = "staged"
 STAGED_SUFFIX: Final = ".staged"
 """Nothing that looks for Parquet files by their names finds one here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of one task, and the batch that it is a part of."""
-
-    series: str
-    """The query, or the name that a batch write gives itself."""
-    number: int
-    """The batch of that query."""
-    task: int
-    attempt: int
-
-    def file_name(self, sequence: int) -> str:
-        """The name of this attempt's next file. The last part tells runs of a query apart."""
-        return (
-            f"{file_prefix(self.series)}{self.number:010d}-{self.task:05d}-{self.attempt}-"
-            f"{sequence:04d}-{uuid.uuid4().hex[:12]}.parquet"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +52,14 @@ class DataFile:
 def file_prefix(series: str) -> str:
     """How names of a series' files begin."""
     return f"part-{hashlib.blake2b(series.encode(), digest_size=8).hexdigest()}-"
+
+
+def file_name(attempt: Attempt, sequence: int) -> str:
+    """The name of an attempt's next file. The last part tells runs of a query apart."""
+    return (
+        f"{file_prefix(attempt.series)}{attempt.number:010d}-{attempt.task:05d}-"
+        f"{attempt.attempt}-{sequence:04d}-{uuid.uuid4().hex[:12]}.parquet"
+    )
 
 
 def number_of(name: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from goqueue.spark.errors import LakeError
 
@@ -53,8 +54,8 @@ class Columns:
     partition_by: tuple[str, ...] = field(default=())
 
 
-class Store(Protocol):
-    """One table. Who changes it holds its lock."""
+class Store(ABC):
+    """One table. Who changes it holds its lock. The formats derive from this class."""
 
     staging: Staging
     data_folder: str
@@ -62,26 +63,31 @@ class Store(Protocol):
     keeps_partition_columns: bool
     """Files have the partition columns, too."""
 
-    def recover(self) -> None:
-        """Finish what a writer that died has left half done."""
+    def recover(self) -> None:  # noqa: B027 - most formats have nothing to recover
+        """Finish what a writer that died has left half done; nothing where a commit is atomic."""
 
+    @abstractmethod
     def columns(self) -> Columns | None:
         """None: there is no table yet."""
 
+    @abstractmethod
     def create(self, columns: Columns) -> None:
         """Make an empty table."""
 
+    @abstractmethod
     def last_number(self, series: str) -> int | None:
-        """The last batch of a series that counts."""
+        """The last committed batch of a series."""
 
+    @abstractmethod
     def files(self) -> list[LiveFile]:
-        """What the table consists of."""
+        """The files of the table."""
 
+    @abstractmethod
     def apply(self, change: Change) -> None:
         """Change the table, in one step that everybody sees or nobody."""
 
-    def close(self) -> None:
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027 - most formats keep nothing open
+        """Close connections, if there are any."""
 
 
 def check_there(table: LakeTable, change: Change, live: Iterable[LiveFile]) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from goqueue.spark.lake.disk import saying_where
 from goqueue.spark.lake.parquet_files import PartitionedWriter
-from goqueue.spark.lake.shape import arrow_schema
+from goqueue.spark.lake.shape import arrow_schema, fitted
 from goqueue.spark.lake.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from goqueue.spark.lake.address import LakeTable
     from goqueue.spark.lake.committing import Layout
-    from goqueue.spark.lake.staging import Attempt, DataFile
+    from goqueue.spark.lake.staging import DataFile
+    from goqueue.spark.writing.task_identity import Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +51,11 @@ def write_files(batches: Iterable[pa.RecordBatch], plan: Plan, attempt: Attempt)
     try:
         for batch in batches:  # its errors are not ours to explain
             if batch.num_rows:
-                fitted = _fitted(batch, schema)
+                rows = fitted(batch, schema)
                 with saying_where(plan.table.path):
-                    writer.add(fitted)
+                    writer.add(rows)
         with saying_where(plan.table.path):
             return writer.finish()
     except BaseException:
         writer.discard()
         raise
-
-
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the table's types: times in UTC, whatever the session's time zone."""
-    if batch.schema.equals(schema):
-        return batch
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -20,15 +20,15 @@ from pyspark.sql.datasource import (
 
 from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.lake.committing import Batch, commit, discard
-from goqueue.spark.lake.staging import Attempt, DataFile
 from goqueue.spark.lake.task import write_files
-from goqueue.spark.writing.task_identity import micro_batch, task_context
+from goqueue.spark.writing.task_identity import Attempt, micro_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from goqueue.spark.lake.staging import DataFile
     from goqueue.spark.lake.task import Plan
 
 _log = logging.getLogger(__name__)
@@ -55,10 +55,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = task_context()
-        attempt = Attempt(
-            self._series, self._number, context.partitionId(), context.taskAttemptId()
-        )
+        attempt = Attempt.current(self._series, self._number)
         return Written(self._series, write_files(iterator, self._plan, attempt))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -88,12 +85,9 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = task_context()
-        query_id, batch_id = micro_batch(
-            context, "write in foreachBatch, with txnAppId and txnVersion"
-        )
-        attempt = Attempt(query_id, batch_id, context.partitionId(), context.taskAttemptId())
-        return Written(query_id, write_files(iterator, self._plan, attempt))
+        identity = micro_batch("write in foreachBatch, with txnAppId and txnVersion")
+        attempt = Attempt.current(*identity)
+        return Written(attempt.series, write_files(iterator, self._plan, attempt))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The winners count from here on, unless this batch did before."""

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.model.topic_partition import TopicPartition
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MAX_MS: Final = 2**63 - 1

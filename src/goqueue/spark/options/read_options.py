@@ -11,10 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.options.bounds import (
-    EARLIEST,
-    LATEST,
     Bound,
     parse_assignment,
     parse_moment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import RowError, SparkSourceError, TopicMissingError
@@ -25,24 +25,11 @@ if TYPE_CHECKING:
     from goqueue.spark.kafka.producing import Producer
     from goqueue.spark.options.write_options import WriteOptions
     from goqueue.spark.writing.batches import Pending
+    from goqueue.spark.writing.task_identity import Attempt
 
 _BATCHES_A_COLLECTION: Final = 64
 _REQUEST_BYTES: Final = 8 << 20
 """Of what is left at the end of a task and goes out together."""
-
-
-class Attempt(NamedTuple):
-    """Which attempt of which task of which batch this is."""
-
-    series: str
-    number: int
-    partition: int
-    attempt: int
-
-    @property
-    def transactional_id(self) -> str:
-        """One that no other attempt has: attempts of a task may run at the same time."""
-        return f"{self.series}::{self.number}-{self.partition}-{self.attempt}"
 
 
 def write_rows(
@@ -62,9 +49,11 @@ def write_rows(
     cluster = shared_cluster(options.link)
     if options.is_transactional:
         check_support(cluster)
+    # Attempts of a task may run at the same time: each has an id of its own.
+    own_id = f"{attempt.series}::{attempt.number}-{attempt.task}-{attempt.attempt}"
     producer = TaskProducer(
         cluster,
-        transactional_id=attempt.transactional_id if options.is_transactional else None,
+        transactional_id=own_id if options.is_transactional else None,
         timeout_ms=options.timeout_ms,
         compression=options.compression,
     )
@@ -98,7 +87,7 @@ def _batch_maker(
         topic=options.topic,
         partitioner=options.partitioner,
         batch_bytes=options.batch_bytes,
-        first_turn=attempt.partition,
+        first_turn=attempt.task,
     )
 
 

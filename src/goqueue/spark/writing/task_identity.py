@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from pyspark.taskcontext import TaskContext
 
@@ -25,12 +25,34 @@ def task_context() -> TaskContext:
     return context
 
 
-def micro_batch(context: TaskContext, otherwise: str) -> tuple[str, int]:
-    """The query that a task works for, and the number of its batch.
+class Attempt(NamedTuple):
+    """One attempt of one task, and the batch that it writes a part of."""
+
+    series: str
+    """The query, or the name of a batch write."""
+    number: int
+    """The batch in that series."""
+    task: int
+    attempt: int
+
+    @classmethod
+    def current(cls, series: str, number: int) -> Self:
+        """The attempt that this process runs.
+
+        Raises:
+            SparkSourceError: it runs no task.
+        """
+        context = task_context()
+        return cls(series, number, context.partitionId(), context.taskAttemptId())
+
+
+def micro_batch(otherwise: str) -> tuple[str, int]:
+    """The query that this task works for, and the number of its batch.
 
     Raises:
         SparkSourceError: Spark does not say; `otherwise` says what to do then.
     """
+    context = task_context()
     query_id = context.getLocalProperty(QUERY_ID)
     batch_id = context.getLocalProperty(BATCH_ID)
     if query_id is None or batch_id is None:

@@ -23,8 +23,8 @@ from goqueue.spark.errors import SparkSourceError
 from goqueue.spark.kafka.atomic_commit import abort_atomically, commit_atomically
 from goqueue.spark.kafka.sharing import shared_cluster
 from goqueue.spark.writing.pacing import paced
-from goqueue.spark.writing.task import Attempt, write_rows
-from goqueue.spark.writing.task_identity import micro_batch, task_context
+from goqueue.spark.writing.task import write_rows
+from goqueue.spark.writing.task_identity import Attempt, micro_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,10 +66,7 @@ class GoQueueBatchWriter(DataSourceArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = task_context()
-        attempt = Attempt(
-            self._series, self._number, context.partitionId(), context.taskAttemptId()
-        )
+        attempt = Attempt.current(self._series, self._number)
         return _written(iterator, self._options, self._columns, attempt)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -93,17 +90,13 @@ class GoQueueStreamWriter(DataSourceStreamArrowWriter):
         self, iterator: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         """What one attempt of one task does."""
-        context = task_context()
         query_id, batch_id = "", 0
         if self._options.is_transactional:
             query_id, batch_id = micro_batch(
-                context,
                 "write with guarantee=at-least-once, or in foreachBatch with txnAppId and "
                 "txnVersion",
             )
-        attempt = Attempt(
-            f"spark-{query_id}", batch_id, context.partitionId(), context.taskAttemptId()
-        )
+        attempt = Attempt.current(f"spark-{query_id}", batch_id)
         return _written(iterator, self._options, self._columns, attempt)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
