@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from goqueue.cli.root import app
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
-from goqueue.spark.jobs.http import Http
+from goqueue.spark.http_client import Http
 from goqueue.spark.jobs.reports.lag import lag_report
 from goqueue.spark.jobs.reports.lag_history import course_of, history_rows
 from goqueue.spark.jobs.showing import show_span

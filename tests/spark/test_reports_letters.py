@@ -20,6 +20,7 @@ from goqueue.cli.times import moment_ms
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.records import Record
 from goqueue.spark.errors import OptionsError
+from goqueue.spark.http_client import Http
 from goqueue.spark.jobs.dead_letters.redriven_index import (
     is_in,
     look_up,
@@ -30,7 +31,6 @@ from goqueue.spark.jobs.dead_letters.redriving import dlq_redrive, windows
 from goqueue.spark.jobs.dead_letters.selection import Selection
 from goqueue.spark.jobs.dead_letters.triage import dlq_triage, redrive_command
 from goqueue.spark.jobs.error_text import normalised
-from goqueue.spark.jobs.http import Http
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.reading import sample_of, size
 from support.topic_writer import TopicWriter

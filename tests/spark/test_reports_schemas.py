@@ -12,10 +12,10 @@ import pytest
 from goqueue.records import Record
 from goqueue.schemas.model import Schema, SchemaType
 from goqueue.spark.errors import ValueFormatError
-from goqueue.spark.jobs.http import Http
+from goqueue.spark.http_client import Http
 from goqueue.spark.jobs.reports.audit import schema_audit
 from goqueue.spark.jobs.reports.fitting import Judge
-from goqueue.spark.jobs.reports.subjects import Version, versions_of
+from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
 from support.http_api import HttpApi
 from support.topic_writer import TopicWriter
 
@@ -44,7 +44,7 @@ JSON = [
 
 def version(number, kind, document):
     text = document if isinstance(document, str) else json.dumps(document)
-    return Version(number, 100 + number, Schema(SchemaType(kind), text))
+    return RegisteredSchema(Schema(SchemaType(kind), text), (), number, 100 + number)
 
 
 def framed(schema_id, payload):
@@ -106,7 +106,7 @@ def registered(broker):
         for each in documents:
             body = {"schemaType": kind, "schema": json.dumps(each)}
             api.ask("POST", f"/subjects/{subject}/versions", body)
-        return versions_of(Http(broker.http_url), subject)
+        return SchemaRegistry(Http(broker.http_url)).versions(subject)
 
     yield register
     api.close()

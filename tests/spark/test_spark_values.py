@@ -29,7 +29,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from goqueue.schemas.model import Dependency, Reference, Schema, SchemaType
 from goqueue.spark.errors import BrokerAwayError, ColumnsError, ValueFormatError
+from goqueue.spark.http_client import Http
 from goqueue.spark.kafka.ranges import OffsetRange
 from goqueue.spark.options.read_options import parse_read_options
 from goqueue.spark.reading.shape import default_schema, shape_of
@@ -37,7 +39,7 @@ from goqueue.spark.values import registry as registry_module
 from goqueue.spark.values.json_values import _loads, loads, one_by_one, parse_json
 from goqueue.spark.values.parsing import parser_of
 from goqueue.spark.values.protobuf_values import message_of
-from goqueue.spark.values.registry import Import, RegisteredSchema, SchemaRegistry
+from goqueue.spark.values.registry import RegisteredSchema, SchemaRegistry
 from goqueue.spark.values.value_types import avro_type, json_type
 from goqueue.testing import Broker
 
@@ -454,7 +456,8 @@ MONEY = 'syntax = "proto3"; package shop; message Money { double amount = 1; }'
 def proto_class(name):
     from google.protobuf import message_factory  # noqa: PLC0415 - only here
 
-    schema = RegisteredSchema("PROTOBUF", PROTO, (Import("money.proto", "money", 1, MONEY),))
+    money = Dependency(Reference("money.proto", "money", 1), Schema(SchemaType.PROTOBUF, MONEY))
+    schema = RegisteredSchema(Schema(SchemaType.PROTOBUF, PROTO), (money,))
     return message_factory.GetMessageClass(message_of(schema, name))
 
 
@@ -602,10 +605,10 @@ def test_a_subject_that_is_not_there_is_named(registry_url):
 
 def test_something_that_is_no_registry_is_named(registry_url):
     with pytest.raises(BrokerAwayError, match="does not answer as a schema registry does"):
-        SchemaRegistry(f"{registry_url}/healthz?").latest("x")
+        SchemaRegistry(Http(f"{registry_url}/healthz?")).latest("x")
 
 
 def test_a_registry_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(registry_module, "_FIRST_PAUSE_S", 0.001)
     with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9 does not answer"):
-        SchemaRegistry("http://127.0.0.1:9").latest("x")
+        SchemaRegistry(Http("http://127.0.0.1:9")).latest("x")

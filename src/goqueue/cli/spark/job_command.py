@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.report import JobReport, Progress
 
 SERVERS_VARIABLE: Final = "GOQUEUE_BOOTSTRAP_SERVERS"
@@ -122,7 +122,7 @@ class JobCall:
         The server of other commands is taken for it, but not the one that is only a default when
         the Kafka address is of another machine: that would be another broker.
         """
-        from goqueue.spark.jobs.http import Http  # noqa: PLC0415 - start-up stays light
+        from goqueue.spark.http_client import Http  # noqa: PLC0415 - start-up stays light
 
         target = self.call.target()
         is_said = self.call.given.server is not None or target.server != DEFAULT_SERVER

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from goqueue.spark.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.dead_letters.redriving import dlq_redrive
     from goqueue.spark.jobs.dead_letters.selection import Selection
     from goqueue.spark.jobs.dead_letters.triage import dlq_triage
-    from goqueue.spark.jobs.http import Http
     from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
     from goqueue.spark.jobs.reports.audit import schema_audit
     from goqueue.spark.jobs.reports.lag import lag_report
@@ -41,7 +41,7 @@ _HOMES = {
     "skew_report": ".reports.skew",
     "text_plot": ".reports.skew_plot",
     "trace_report": ".reports.traces",
-    "Http": ".http",
+    "Http": "goqueue.spark.http_client",
     "JobReport": ".report",
     "Progress": ".report",
     "Selection": ".dead_letters.selection",

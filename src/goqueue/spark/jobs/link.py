@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from goqueue.spark.errors import TopicMissingError
 from goqueue.spark.kafka.cluster import READ_COMMITTED, Cluster
 from goqueue.spark.options.link_options import link_settings
 from goqueue.spark.reading.resolving import find_ends
+from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +108,7 @@ def find_topic(cluster: Cluster, topic: str) -> TopicView:
     """
     found = cluster.topics([topic]).get(topic)
     if found is None:
-        near = difflib.get_close_matches(topic, cluster.topics(None), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = nearest(topic, cluster.topics(None))
         raise TopicMissingError(f"there is no topic {topic!r}{hint}")
     return found
 

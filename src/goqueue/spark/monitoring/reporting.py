@@ -6,17 +6,15 @@ and the run never waits for it. Only the newest state is kept, so there is nothi
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
 import threading
 import urllib.error
 import urllib.parse
-import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark import clock
+from goqueue.spark.http_client import Http
 from goqueue.spark.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -116,20 +114,13 @@ class Reporter:
     def _publish(self, progress: RunProgress) -> None:
         if self._http is None:
             return
-        name = urllib.parse.quote(progress.name, safe="")
-        request = urllib.request.Request(  # noqa: S310 - the address is the pipeline's own
-            f"{self._http.rstrip('/')}/pipelines/{name}",
-            data=json.dumps(progress.as_dict()).encode(),
-            headers={"Content-Type": "application/json"},
-            method="PUT",
-        )
+        path = f"/pipelines/{urllib.parse.quote(progress.name, safe='')}"
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:  # noqa: S310 - as above
-                answer.read()
+            Http(self._http).ask(path, progress.as_dict(), method="PUT", timeout_s=_PATIENCE_S)
         except urllib.error.HTTPError as error:
             with error:
-                self._complain(f"the broker did not take the report: {error}")
-        except (OSError, ValueError, http.client.HTTPException) as error:
+                self._complain(f"the broker refused the report: {error}")
+        except OSError as error:
             self._complain(f"the report was not delivered: {error}")
         else:
             self._is_complaining = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from goqueue.spark.errors import OptionsError
+from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +36,9 @@ class OptionReader:
     ) -> None:
         self._options: Final = {name.lower(): str(value) for name, value in options.items()}
         self._problems: Final[list[str]] = []
-        by_name = {name.lower(): name for name in known}
-        unneeded = {name.lower() for name in ignored}
-        for name in sorted(self._options.keys() - by_name.keys() - unneeded):
-            near = difflib.get_close_matches(name, by_name, 1)
-            hint = f"; did you mean {by_name[near[0]]}?" if near else ""
-            self._problems.append(f"unknown option {name}{hint}")
+        accepted = {name.lower() for name in (*known, *ignored)}
+        for name in sorted(self._options.keys() - accepted):
+            self._problems.append(f"unknown option {name}{nearest(name, known)}")
 
     def has(self, name: str) -> bool:
         """Whether the option is given at all."""

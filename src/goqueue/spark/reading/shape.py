@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
 
 from goqueue.spark.errors import ColumnsError
 from goqueue.spark.reading.columns import ARROW_TYPES, SPARK_TYPES, default_columns
+from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -149,11 +149,6 @@ def _required(kind: DataType, name: str = "") -> Iterator[str]:
 def _known(names: Sequence[str]) -> list[str]:
     unknown = [name for name in names if name.lower() not in _BY_LOWER_NAME]
     if unknown:
-        hints = []
-        for name in unknown:
-            near = difflib.get_close_matches(name.lower(), _BY_LOWER_NAME, 1)
-            hints.append(name + (f" (did you mean {_BY_LOWER_NAME[near[0]]}?)" if near else ""))
-        raise ColumnsError(
-            f"a topic has no column {', no column '.join(hints)}; it has {', '.join(_TYPES)}"
-        )
+        said = ", ".join(f"{name}{nearest(name, _TYPES)}" for name in unknown)
+        raise ColumnsError(f"a topic has no column {said}; it has {', '.join(_TYPES)}")
     return [_BY_LOWER_NAME[name.lower()] for name in names]

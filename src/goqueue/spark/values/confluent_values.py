@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from goqueue.schemas.model import SchemaType
 from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.values.avro_values import avro_loader, parsed_schema
 from goqueue.spark.values.json_values import one_by_one, parse_json
@@ -23,9 +24,9 @@ def confluent_parser(
     registry: SchemaRegistry, reader: RegisteredSchema
 ) -> Callable[[Any, Any], tuple[Any, list[int]]]:
     """A parser of Avro or JSON values that say by which schema they were written."""
-    if reader.kind == "JSON":
+    if reader.schema.type is SchemaType.JSON:
         return _json
-    target = parsed_schema(reader.text)
+    target = parsed_schema(reader.schema.text)
     load_record = avro_loader(target)
     writers: dict[int, Any] = {}
 
@@ -43,7 +44,7 @@ def confluent_parser(
 def _writer(registry: SchemaRegistry, schema_id: int) -> Any | None:
     """The schema of an id; None where there is none: any five bytes can look like an id."""
     try:
-        return parsed_schema(registry.by_id(schema_id).text)
+        return parsed_schema(registry.by_id(schema_id).schema.text)
     except ValueFormatError:
         return None
 

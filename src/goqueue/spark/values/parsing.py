@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
+from goqueue.schemas.model import Schema, SchemaType
 from goqueue.spark.errors import ValueFormatError
+from goqueue.spark.http_client import Http
 from goqueue.spark.values.avro_values import avro_parser
 from goqueue.spark.values.confluent_values import confluent_parser
 from goqueue.spark.values.ddl import ddl_problem
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.spark.options.read_options import ReadOptions, ValueOptions
 
 _MAX_SHOWN: Final = 5
-_KINDS: Final = {"json": "JSON", "protobuf": "PROTOBUF"}
+_TYPES: Final = {"json": SchemaType.JSON, "protobuf": SchemaType.PROTOBUF}
 
 
 def value_type(options: ReadOptions) -> StructType | str:
@@ -39,12 +41,13 @@ def value_type(options: ReadOptions) -> StructType | str:
         if problem is not None:
             raise ValueFormatError(f"valueSchema: {problem}")
         return f"struct<{value.schema}>"
-    schema = find_schema(options)
-    if schema.kind == "PROTOBUF":
+    found = find_schema(options)
+    kind, text = found.schema.type, found.schema.text
+    if kind is SchemaType.PROTOBUF:
         from goqueue.spark.values import protobuf_values  # noqa: PLC0415 - few queries need it
 
-        return protobuf_values.protobuf_type(protobuf_values.message_of(schema, value.message))
-    return json_type(schema.text) if schema.kind == "JSON" else avro_type(schema.text)
+        return protobuf_values.protobuf_type(protobuf_values.message_of(found, value.message))
+    return json_type(text) if kind is SchemaType.JSON else avro_type(text)
 
 
 def find_schema(options: ReadOptions) -> RegisteredSchema:
@@ -55,7 +58,8 @@ def find_schema(options: ReadOptions) -> RegisteredSchema:
     """
     value = options.value
     if value.schema is not None:
-        return RegisteredSchema(_KINDS.get(value.format, "AVRO"), value.schema)
+        kind = _TYPES.get(value.format, SchemaType.AVRO)
+        return RegisteredSchema(Schema(kind, value.schema))
     return _registry(value).latest(_subject(options))
 
 
@@ -71,7 +75,7 @@ def _subject(options: ReadOptions) -> str:
 def _registry(value: ValueOptions) -> SchemaRegistry:
     if value.registry_url is None:
         raise ValueFormatError("schema.registry.url is missing")
-    return SchemaRegistry(value.registry_url)
+    return SchemaRegistry(Http(value.registry_url))
 
 
 def _is_json(text: str) -> bool:
@@ -113,8 +117,8 @@ def _parser(options: ReadOptions) -> Callable[[Any, Any], tuple[Any, list[int]]]
         return parse_json
     schema = find_schema(options)
     if options.value.format == "avro":
-        return avro_parser(schema.text)
-    if schema.kind == "PROTOBUF":
+        return avro_parser(schema.schema.text)
+    if schema.schema.type is SchemaType.PROTOBUF:
         return _protobuf_parser(options, schema)
     return confluent_parser(_registry(options.value), schema)
 

@@ -31,7 +31,6 @@ from pyspark.sql.types import (
 
 from goqueue.model.errors import InvalidSchemaError
 from goqueue.schemas.frames import FrameFault, indexes_of
-from goqueue.schemas.model import Dependency, Reference, Schema, SchemaType
 from goqueue.schemas.protobuf.schema import ProtobufSchema
 from goqueue.spark.errors import ValueFormatError
 from goqueue.spark.values.json_values import one_by_one
@@ -98,15 +97,8 @@ def _messages(found: Iterable[Any]) -> Iterable[Descriptor]:
 
 
 def _parsed(schema: RegisteredSchema) -> ProtobufSchema:
-    dependencies = [
-        Dependency(
-            Reference(each.name, each.subject, each.version),
-            Schema(SchemaType.PROTOBUF, each.text),
-        )
-        for each in schema.imports
-    ]
     try:
-        return ProtobufSchema(schema.text, dependencies)
+        return ProtobufSchema(schema.schema.text, schema.dependencies)
     except InvalidSchemaError as error:
         raise ValueFormatError(f"no Protobuf schema: {error}") from error
 

@@ -1,46 +1,41 @@
-"""Schemas from a registry that speaks Confluent's API, which the broker itself does."""
+"""Schemas from a registry with Confluent's API, which the broker itself has."""
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.parse
-import urllib.request
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from goqueue.schemas.model import Dependency, Reference, Schema, SchemaType
 from goqueue.spark import clock
 from goqueue.spark.errors import BrokerAwayError, ValueFormatError
 
+if TYPE_CHECKING:
+    from goqueue.spark.http_client import Http
+
+MAX_VERSIONS: Final = 100
+"""The newest versions of a subject that are looked up."""
 _TIMEOUT_S: Final = 10.0
 _TRIES: Final = 5
 _FIRST_PAUSE_S: Final = 0.2
 _NOT_FOUND: Final = 404
 
 
-class Import(NamedTuple):
-    """A schema that another one refers to, and what it calls it."""
-
-    name: str
-    subject: str
-    version: int
-    text: str
-
-
 class RegisteredSchema(NamedTuple):
-    """A schema and what it is written in."""
+    """A schema, and all that it refers to, each before its users."""
 
-    kind: str
-    """`AVRO`, `JSON` or `PROTOBUF`."""
-    text: str
-    imports: tuple[Import, ...] = ()
-    """What it refers to, directly or not; each name once."""
+    schema: Schema
+    dependencies: tuple[Dependency, ...] = ()
+    number: int = 0
+    """The version in its subject; 0 where it was looked up by its id, or given."""
+    schema_id: int = 0
 
 
 class SchemaRegistry:
-    """Looks schemas up, each once."""
+    """Looks schemas up, each id once."""
 
-    def __init__(self, url: str) -> None:
-        self._url: Final = url.rstrip("/")
+    def __init__(self, http: Http) -> None:
+        self._http: Final = http
         self._by_id: Final[dict[int, RegisteredSchema]] = {}
 
     def latest(self, subject: str) -> RegisteredSchema:
@@ -50,7 +45,21 @@ class SchemaRegistry:
             ValueFormatError: there is no such subject.
             BrokerAwayError: the registry does not answer.
         """
-        return self._schema(self._version(subject, "latest", f"subject {subject!r}"))
+        answer = self._get(f"{_path(subject)}/latest", f"subject {subject!r}")
+        return self._registered(answer)
+
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """The versions of a subject, the oldest first.
+
+        Raises:
+            ValueFormatError: there is no such subject.
+            BrokerAwayError: the registry does not answer.
+        """
+        numbers = self._get(_path(subject), f"subject {subject!r}")
+        return [
+            self._registered(self._version(subject, number))
+            for number in sorted(numbers)[-MAX_VERSIONS:]
+        ]
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema of an id, as it stands in front of a value.
@@ -61,56 +70,54 @@ class SchemaRegistry:
         """
         if schema_id not in self._by_id:
             answer = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
-            self._by_id[schema_id] = self._schema(answer)
+            self._by_id[schema_id] = self._registered(answer)
         return self._by_id[schema_id]
 
-    def _schema(self, answer: Any) -> RegisteredSchema:
-        imports: dict[str, Import] = {}
-        wanted = list(answer.get("references") or ())
-        while wanted:
-            reference = wanted.pop()
-            name, subject, version = map(reference.get, ("name", "subject", "version"))
-            if name not in imports:
-                found = self._version(subject, version, f"version {version} of {subject!r}")
-                imports[name] = Import(name, subject, version, found["schema"])
-                wanted += found.get("references") or ()
-        kind = answer.get("schemaType", "AVRO")
-        return RegisteredSchema(kind, answer["schema"], tuple(imports.values()))
+    def _registered(self, answer: Any) -> RegisteredSchema:
+        found: dict[Reference, Dependency] = {}
+        try:
+            self._collect(answer, found)
+            schema = _schema(answer)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BrokerAwayError(
+                f"{self._http.url} does not answer as a schema registry does"
+            ) from error
+        number, schema_id = answer.get("version", 0), answer.get("id", 0)
+        return RegisteredSchema(schema, tuple(found.values()), number, schema_id)
 
-    def _version(self, subject: str, version: int | str, what: str) -> Any:
-        quoted = urllib.parse.quote(subject, safe="")
-        return self._get(f"/subjects/{quoted}/versions/{version}", what)
+    def _collect(self, answer: Any, found: dict[Reference, Dependency]) -> None:
+        for given in answer.get("references") or ():
+            reference = Reference(given["name"], given["subject"], int(given["version"]))
+            if reference not in found:
+                other = self._version(reference.subject, reference.version)
+                self._collect(other, found)
+                found[reference] = Dependency(reference, _schema(other))
+
+    def _version(self, subject: str, version: int) -> Any:
+        return self._get(f"{_path(subject)}/{version}", f"version {version} of {subject!r}")
 
     def _get(self, path: str, what: str) -> Any:
-        pause_s = _FIRST_PAUSE_S
+        url, pause_s = self._http.url, _FIRST_PAUSE_S
         for left in reversed(range(_TRIES)):
             try:
-                answer = self._load(path)
+                return self._http.ask(path, timeout_s=_TIMEOUT_S)
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code == _NOT_FOUND:
-                        raise ValueFormatError(f"{self._url} has no {what}") from error
+                        raise ValueFormatError(f"{url} has no {what}") from error
                     if not left:
-                        raise BrokerAwayError(f"{self._url}: {error}") from error
+                        raise BrokerAwayError(f"{url}: {error}") from error
             except OSError as error:
                 if not left:
-                    raise BrokerAwayError(f"{self._url} does not answer: {error}") from error
-            else:
-                return answer
+                    raise BrokerAwayError(f"{url} does not answer: {error}") from error
             clock.sleep(pause_s)
             pause_s *= 2
         raise AssertionError("the last try returns or raises")
 
-    def _load(self, path: str) -> Any:
-        request = urllib.request.Request(  # noqa: S310 - the address is the user's own option
-            self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"}
-        )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
-            body = answer.read()
-        try:
-            found = json.loads(body)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise BrokerAwayError(f"{self._url} does not answer as a schema registry does")
-        return found
+
+def _path(subject: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+
+
+def _schema(answer: Any) -> Schema:
+    return Schema(SchemaType(answer.get("schemaType", "AVRO")), answer["schema"])

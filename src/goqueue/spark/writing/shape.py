@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final
 
 from goqueue.spark.errors import ColumnsError
+from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +68,9 @@ def _found(names: list[str]) -> tuple[dict[str, int], list[str]]:
     for at, name in enumerate(names):
         known = _BY_LOWER_NAME.get(name.lower())
         if known is None:
-            near = difflib.get_close_matches(name.lower(), _BY_LOWER_NAME, 1)
-            hint = f" (did you mean {_BY_LOWER_NAME[near[0]]}?)" if near else ""
             problems.append(
-                f"a message has no {name}{hint}: select {', '.join(COLUMNS)}, or make it part of "
-                "value"
+                f"a message has no {name}{nearest(name, COLUMNS)}: select {', '.join(COLUMNS)}, or "
+                "make it part of value"
             )
         elif known in found:
             problems.append(f"there are two columns {known}")

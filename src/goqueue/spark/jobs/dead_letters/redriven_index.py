@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.link import Link
     from goqueue.spark.kafka.cluster import TopicView
 

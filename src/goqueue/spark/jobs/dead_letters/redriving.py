@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.reading import Ranges
     from goqueue.spark.jobs.report import Progress, Row
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.report import Progress, Row
 
 _MAX_GROUPS: Final = 1000

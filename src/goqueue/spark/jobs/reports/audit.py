@@ -15,17 +15,17 @@ from goqueue.spark.jobs.reading import load, resolve, sample_of
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.reports import fitting
 from goqueue.spark.jobs.reports.fitting import FRAME_HEADERS, Judge, Verdict
-from goqueue.spark.jobs.reports.subjects import versions_of
 from goqueue.spark.jobs.task_progress import watched
+from goqueue.spark.values.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.report import Progress, Row
-    from goqueue.spark.jobs.reports.subjects import Version
+    from goqueue.spark.values.registry import RegisteredSchema
 
 _MAX_FIELDS: Final = 10_000
 """Different names of fields that are counted; a topic of free JSON may have any number."""
@@ -73,7 +73,7 @@ def schema_audit(
         SparkSourceError: there is no such topic, or the broker or registry is away or refuses.
     """
     name = subject or f"{topic}-value"
-    versions = versions_of(registry, name)
+    versions = SchemaRegistry(registry).versions(name)
     judge = _judge(versions, name)
     link = Link(servers, options or {})
     sampled = sample_of(resolve(link, [topic], since_ms, until_ms), sample)
@@ -116,7 +116,7 @@ def schema_audit(
 _COLUMNS: Final = "partition offset timestamp value headers"
 
 
-def _judge(versions: Sequence[Version], subject: str) -> Judge:
+def _judge(versions: Sequence[RegisteredSchema], subject: str) -> Judge:
     try:
         return Judge(versions)
     except GoQueueError as error:
@@ -126,7 +126,7 @@ def _judge(versions: Sequence[Version], subject: str) -> Judge:
 # --- Counting ------------------------------------------------------------------------------------
 
 
-def _verdicts(messages: DataFrame, versions: Sequence[Version]) -> DataFrame:
+def _verdicts(messages: DataFrame, versions: Sequence[RegisteredSchema]) -> DataFrame:
     """A row a message, with what is said of it and nothing of what is in it."""
     judging = _Judging(versions)
     judged = sql.udf(judging.verdict, _VERDICT, useArrow=False)
@@ -140,7 +140,7 @@ def _verdicts(messages: DataFrame, versions: Sequence[Version]) -> DataFrame:
 class _Judging:
     """What is sent to the tasks: the texts of schemas. Each process reads them once."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
+    def __init__(self, versions: Sequence[RegisteredSchema]) -> None:
         self._versions = versions
         self._judge: Judge | None = None
 
@@ -232,7 +232,10 @@ def _by_kind(counted: Sequence[Any]) -> dict[str, int]:
 
 
 def _version_rows(
-    versions: Sequence[Version], counted: Sequence[Any], fits: Mapping[int, int], total: int
+    versions: Sequence[RegisteredSchema],
+    counted: Sequence[Any],
+    fits: Mapping[int, int],
+    total: int,
 ) -> list[Row]:
     rows: list[Row] = []
     for version in versions:
@@ -261,7 +264,7 @@ def _version_rows(
 
 def _silent_rows(
     judge: Judge,
-    versions: Sequence[Version],
+    versions: Sequence[RegisteredSchema],
     counted: Sequence[Any],
     fields: Mapping[tuple[int, str], int],
 ) -> list[Row]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from goqueue.records import Headers
     from goqueue.schemas.model import Validator
-    from goqueue.spark.jobs.reports.subjects import Version
+    from goqueue.spark.values.registry import RegisteredSchema
 
 NAMED: Final = "named"
 """It names a version, and fits it."""
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
 class Judge:
     """Holds messages against the versions of one subject."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
+    def __init__(self, versions: Sequence[RegisteredSchema]) -> None:
         self._versions = versions
         self._is_protobuf = {
             each.number: each.schema.type is SchemaType.PROTOBUF for each in versions

@@ -28,7 +28,7 @@ from goqueue.spark.kafka.groups import committed, list_groups, times_at
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.report import Progress, Row
     from goqueue.spark.kafka.cluster import Cluster, TopicView
     from goqueue.spark.kafka.groups import GroupLine

@@ -12,7 +12,7 @@ from goqueue.spark.jobs.showing import line_of, show_span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from goqueue.spark.jobs.http import Http
+    from goqueue.spark.http_client import Http
     from goqueue.spark.jobs.report import Row
 
 _MAX_GROUPS: Final = 200

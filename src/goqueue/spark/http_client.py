@@ -1,4 +1,4 @@
-"""The broker's HTTP side, for the few things that Kafka's protocol has no words for."""
+"""A client of the broker's HTTP API and of schema registries, on the standard library."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ _TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where it is, and who asks."""
+    """An HTTP server, and the key to send it."""
 
     url: str
     """As in `http://127.0.0.1:8080`."""
     api_key: str | None = field(default=None, repr=False)
 
-    def ask(self, path: str, body: Any = None, *, method: str | None = None) -> Any:
-        """The JSON that is answered to a GET, or to a POST where there is a body.
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        method: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> Any:
+        """The JSON response to a request: a GET, or a POST where there is a body.
 
         Raises:
-            OSError: cannot connect, or what answers is no broker; an `HTTPError` when
-                the answer is a refusal.
+            OSError: cannot connect, or the response is no JSON; an `HTTPError` when the status is
+                an error.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self.api_key is not None:
@@ -36,7 +43,7 @@ class Http:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - as above
                 return json.load(answer)
         except (http.client.HTTPException, ValueError) as error:
-            raise OSError(f"{self.url} does not answer as a broker does ({error!r})") from error
+            raise OSError(f"{self.url} does not answer with JSON ({error!r})") from error
