@@ -12,6 +12,7 @@ import json
 import uuid
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from goqueue.model.topic_partition import TopicPartition
@@ -22,7 +23,6 @@ from goqueue.spark.reading.admission import admit_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _FORMAT: Final = 1
 FILE_NAME: Final = "ledger.json"
@@ -157,16 +157,17 @@ def cut_piece(
 
 @contextmanager
 def open_ledger(
-    folder: Path | None, identity: Mapping[str, object], disk: Disk | None = None
+    checkpoint: str | Path | None, identity: Mapping[str, object], disk: Disk | None = None
 ) -> Iterator[Ledger]:
     """The ledger of a job in its checkpoint folder, new or as it was left; only one run has it.
 
     Raises:
         OptionsError: it is another job's, or another run has it.
     """
-    if folder is None:
+    if checkpoint is None:
         yield Ledger(Entries(dict(identity)))
         return
+    folder = Path(checkpoint)
     (disk or Disk()).make_folder(folder)
     with (folder / "lock").open("w") as lock:
         _take(lock, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,7 @@ from goqueue.spark.reading.resolving import find_ends
 from goqueue.spark.wording import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Mapping, Sequence
 
     from goqueue.spark.kafka.cluster import TopicView
 
@@ -48,18 +45,13 @@ class Link:
         """For a reader or writer of Spark."""
         return {"bootstrap.servers": self.servers, **self.options}
 
-    @contextmanager
-    def cluster(self) -> Iterator[Cluster]:
-        """A connection of the driver's own.
+    def cluster(self) -> Cluster:
+        """A connection of the driver's own, to be used as a context manager.
 
         Raises:
-            OptionsError: the address or an option makes no sense.
+            OptionsError: the address or an option is invalid.
         """
-        cluster = Cluster(link_settings(self.as_options()))
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+        return Cluster(link_settings(self.as_options()))
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic, which one that is made anew does not have.
@@ -69,35 +61,6 @@ class Link:
         """
         with self.cluster() as cluster:
             return find_topic(cluster, topic).topic_id
-
-    def read(
-        self,
-        spark: SparkSession,
-        topic: str,
-        *,
-        columns: str | None = None,
-        ranges: list[TopicRange] | None = None,
-        **options: str,
-    ) -> DataFrame:
-        """Messages of a topic: all that is there now, or some ranges of it.
-
-        Args:
-            spark: The session.
-            topic: The topic.
-            columns: Which columns, with commas between them; name them, or all are read.
-            ranges: Which offsets; partitions that are not named are not read.
-            options: Any other option of the data source, such as `includeHeaders`.
-        """
-        given = {**self.as_options(), **options}
-        if columns is not None:
-            given["columns"] = columns
-        if ranges is None:
-            given["subscribe"] = topic
-        else:
-            given |= assigned(
-                {TopicPartition(topic, it.partition): (it.start, it.end) for it in ranges}
-            )
-        return spark.read.format("goqueue").options(**given).load()
 
 
 def find_topic(cluster: Cluster, topic: str) -> TopicView:

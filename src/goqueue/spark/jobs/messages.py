@@ -12,24 +12,22 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from goqueue.spark.jobs.link import TopicRange, ranges_of
+from goqueue.spark.jobs.reading import load_topic, schema_of
 from goqueue.spark.options.read_options import default_parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from goqueue.spark.jobs.link import Link
 
-COLUMNS: Final = "key,value,partition,offset,timestamp,headers"
+COLUMNS: Final = "key value partition offset timestamp headers"
 """All that a message has; its priority is one of its headers."""
-_SCHEMA: Final = (
-    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
-    "headers array<struct<key: string, value: binary>>"
-)
 _MAX_TASKS: Final = 16
 """Each task of an ordered read from a topic is planned on its own, which takes a moment."""
 _MAX_UNEVENNESS: Final = 1.25
@@ -74,7 +72,9 @@ def sql_problems(
         return []
     try:
         # Beside a column: what is reckoned from several messages cannot be said of one.
-        frame = spark.createDataFrame([], _SCHEMA).select("offset", F.expr(text).alias("found"))
+        frame = spark.createDataFrame([], schema_of(COLUMNS)).select(
+            "offset", F.expr(text).alias("found")
+        )
         if is_condition:
             frame = frame.where("found")
         _ = frame.schema
@@ -135,18 +135,19 @@ class TopicMessages:
         share = share_evenly if evenly else share_out
         groups = share(ranges, min(cores(self.spark), _MAX_TASKS))
         frames = [
-            self.link.read(
+            load_topic(
                 self.spark,
+                self.link,
                 self.topic,
-                columns=COLUMNS,
-                ranges=group,
+                COLUMNS,
+                group,
                 minPartitions="1",
                 maxRecordsPerPartition=_ALL_IN_ONE_TASK,
                 failOnDataLoss=str(self.fails_on_loss).lower(),
             )
             for group in groups
         ]
-        return self.filters.apply(reduce(lambda one, two: one.unionAll(two), frames)), len(groups)
+        return self.filters.apply(reduce(DataFrame.unionAll, frames)), len(groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class TableMessages:
         )
         # Which partitions a shuffle puts together is a matter of luck.
         tasks = 1 if evenly else min(cores(self.spark), len(ranges))
-        frame = self.filters.apply(self.load().where(wanted)).select(*COLUMNS.split(","))
+        frame = self.filters.apply(self.load().where(wanted)).select(*COLUMNS.split())
         return frame.repartition(tasks, "partition").sortWithinPartitions(
             "partition", "offset"
         ), tasks

@@ -41,6 +41,19 @@ class WritePiece(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is done at once, and when a job ends."""
+
+    piece_rows: int = DEFAULT_PIECE_ROWS
+    fails_on_loss: bool = True
+    """Whether messages that were deleted before they were processed are an error."""
+    follows: bool = False
+    """Process new messages too, until `stop` is set."""
+    stop: threading.Event | None = None
+    """Set by another thread to end a job that follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What there is to do, and how."""
 
@@ -51,11 +64,7 @@ class Work:
     write: WritePiece
     progress: Progress
     stage: str
-    piece_rows: int = DEFAULT_PIECE_ROWS
-    fails_on_loss: bool = True
-    follows: bool = False
-    stop: threading.Event | None = None
-    """Set by another thread to end a job that follows."""
+    pace: Pace
 
 
 @dataclass(slots=True)
@@ -91,20 +100,20 @@ def do_pieces(work: Work) -> Outcome:
     Raises:
         DataLossError: what was to be done is gone.
     """
-    outcome = Outcome()
+    outcome, pace = Outcome(), work.pace
     started = clock.monotonic_s()
     outcome.there = there = work.there()
     total = work.ledger.left(there)
     while True:
         piece, lost = work.ledger.next_piece(
-            there, work.piece_rows, fails_on_loss=work.fails_on_loss
+            there, pace.piece_rows, fails_on_loss=pace.fails_on_loss
         )
         said = [f"{each} were gone" for each in lost]
         outcome.warnings += [each for each in said if each not in outcome.warnings]
         if piece is not None:
             _do(work, piece, outcome, total)
             continue
-        if not work.follows or _has_ended(work):
+        if not pace.follows or _has_ended(pace.stop):
             break
         outcome.there = there = work.there()
         total = outcome.offsets + work.ledger.left(there)
@@ -127,10 +136,10 @@ def _do(work: Work, piece: Piece, outcome: Outcome, total: int) -> None:
     outcome.pieces += 1
 
 
-def _has_ended(work: Work) -> bool:
-    """Wait a little, and say whether somebody has had enough."""
-    if work.stop is not None:
-        return work.stop.wait(_LOOK_AGAIN_S)
+def _has_ended(stop: threading.Event | None) -> bool:
+    """Wait for a moment; whether the job is to end."""
+    if stop is not None:
+        return stop.wait(_LOOK_AGAIN_S)
     try:
         clock.sleep(_LOOK_AGAIN_S)
     except KeyboardInterrupt:  # between two pieces: nothing is left half done

@@ -6,7 +6,10 @@ what is published meanwhile. So ranges are looked up at the start, and every que
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from pyspark.sql import DataFrame
 
 from goqueue.model.topic_partition import TopicPartition
 from goqueue.spark.errors import OptionsError, TopicMissingError
@@ -20,9 +23,9 @@ from goqueue.spark.reading.task import read_ranges
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from goqueue.spark.jobs.link import Link
+    from goqueue.spark.jobs.link import Link, TopicRange
 
 STRETCHES: Final = 8
 """A sample of a partition is so many pieces of it, evenly far apart."""
@@ -94,8 +97,7 @@ def sample_of(ranges: Ranges, share: float | None, stretches: int = STRETCHES) -
     Raises:
         OptionsError: no share.
     """
-    if share is not None and not 0 < share <= 1:
-        raise OptionsError([f"sample is {share}: expected a share, above 0 and up to 1"])
+    check_share(share)
     total = size(ranges)
     if share is None or share == 1:
         return Sampled([ranges] if ranges else [], total, total)
@@ -105,6 +107,16 @@ def sample_of(ranges: Ranges, share: float | None, stretches: int = STRETCHES) -
             pieces[at][place] = piece
     kept = [each for each in pieces if each]
     return Sampled(kept, total, sum(map(size, kept)))
+
+
+def check_share(share: float | None) -> None:
+    """Refuse what is no share.
+
+    Raises:
+        OptionsError: it is neither None nor above 0 and up to 1.
+    """
+    if share is not None and not 0 < share <= 1:
+        raise OptionsError([f"sample is {share}: expected a share, above 0 and up to 1"])
 
 
 def _stretches(first: int, end: int, share: float, count: int) -> Iterator[tuple[int, int]]:
@@ -125,28 +137,29 @@ def load(
     **options: str,
 ) -> DataFrame:
     """The messages of some ranges, with these columns of the data source."""
-    frames = [_load(spark, link, ranges, columns, options) for ranges in pieces if ranges]
-    if not frames:
-        return spark.createDataFrame([], _schema(columns))
-    whole = frames[0]
-    for each in frames[1:]:
-        whole = whole.unionAll(each)
-    return whole
-
-
-def _load(
-    spark: SparkSession,
-    link: Link,
-    ranges: Ranges,
-    columns: str,
-    options: Mapping[str, str],
-) -> DataFrame:
-    return (
+    schema = schema_of(columns)
+    frames = [
         spark.read.format("goqueue")
         .options(**link.as_options(), **options, **assigned(ranges))
-        .schema(_schema(columns))
+        .schema(schema)
         .load()
-    )
+        for ranges in pieces
+        if ranges
+    ]
+    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
+
+
+def load_topic(
+    spark: SparkSession,
+    link: Link,
+    topic: str,
+    columns: str,
+    ranges: Sequence[TopicRange],
+    **options: str,
+) -> DataFrame:
+    """The messages of some ranges of one topic."""
+    places = {TopicPartition(topic, each.partition): (each.start, each.end) for each in ranges}
+    return load(spark, link, [places], columns, **options)
 
 
 def read_here(
@@ -172,5 +185,6 @@ def read_here(
         yield from batch.to_pylist()
 
 
-def _schema(columns: str) -> str:
+def schema_of(columns: str) -> str:
+    """The DDL of some columns of a message."""
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns.split())

@@ -24,7 +24,7 @@ NOTHING: Final = -(1 << 30)
 
 
 def class_column(value: Column) -> Column:
-    """The same in Spark."""
+    """The class that each value belongs to."""
     found = sql.floor(sql.log(value.cast("double")) / sql.lit(math.log(BASE))).cast("int")
     return sql.when(value <= 0, sql.lit(NOTHING)).otherwise(found)
 

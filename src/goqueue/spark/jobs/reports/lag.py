@@ -21,9 +21,10 @@ from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.reports.lag_history import history_rows
 from goqueue.spark.jobs.showing import show_span, show_time
-from goqueue.spark.kafka.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from goqueue.spark.kafka.cluster import READ_COMMITTED, READ_UNCOMMITTED
 from goqueue.spark.kafka.group_members import Reading, readings
 from goqueue.spark.kafka.groups import committed, list_groups, times_at
+from goqueue.spark.reading.resolving import find_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -194,8 +195,7 @@ class _Look:
             places[group] = [place for place in counted if _has(known, *place)]
         every = {place for each in places.values() for place in each}
         # The ends are those of everything stored, as the broker counts lag: open transactions too.
-        earliest = self._cluster.offsets_at(dict.fromkeys(every, EARLIEST), READ_UNCOMMITTED)
-        latest = self._cluster.offsets_at(dict.fromkeys(every, LATEST), READ_UNCOMMITTED)
+        earliest, latest = find_ends(self._cluster, every, READ_UNCOMMITTED)
         return [
             Read(*place, offsets[group].get(place), earliest[place], latest[place], group)
             for group, counted in places.items()
@@ -264,10 +264,15 @@ def _group_rows(lags: Lags) -> list[Row]:
 
 def _largest_first(lags: Lags) -> list[str]:
     """Groups by their lag."""
-    behind: dict[str, int] = defaultdict(int)
+    by_group = _lag_by_group(lags)
+    return sorted(by_group, key=lambda group: (-by_group[group], group))
+
+
+def _lag_by_group(lags: Lags) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
     for each in lags.reads:
-        behind[each.group] += each.lag
-    return sorted(behind, key=lambda group: (-behind[group], group))
+        found[each.group] += each.lag
+    return found
 
 
 def _coming(lags: Lags, reads: Sequence[Read]) -> float:
@@ -298,18 +303,14 @@ def _oldest_age(lags: Lags, reads: Sequence[Read]) -> float | None:
 
 def _idle_rows(lags: Lags) -> list[Row]:
     """Groups that nobody is in, and those that never committed anything."""
-    behind: dict[str, int] = defaultdict(int)
-    reading: set[str] = set()
-    for each in lags.reads:
-        behind[each.group] += each.lag
-        if each.committed is not None:
-            reading.add(each.group)
+    by_group = _lag_by_group(lags)
+    reading = {each.group for each in lags.reads if each.committed is not None}
     return [
         {
             "group": each.name,
             "type": each.kind,
             "state": each.state,
-            "lag": behind[each.name],
+            "lag": by_group.get(each.name, 0),
             "has_offsets": each.name in reading,
         }
         for each in lags.groups

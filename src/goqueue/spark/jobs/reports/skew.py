@@ -222,8 +222,8 @@ def _skew(
 
 
 def _summary(topic: str, skew: Skew, partitions: int) -> dict[str, Any]:
-    messages = [_whole(each["messages"]) for each in skew.partitions]
-    sizes = [_whole(each["bytes"]) for each in skew.partitions]
+    messages = [int(each["messages"] or 0) for each in skew.partitions]
+    sizes = [int(each["bytes"] or 0) for each in skew.partitions]
     hottest = next((each for each in skew.keys if each[0] is not None), None)
     return {
         "topic": topic,
@@ -238,10 +238,6 @@ def _summary(topic: str, skew: Skew, partitions: int) -> dict[str, Any]:
         "hottest_share": None if hottest is None else round(hottest[1] / skew.messages, 4),
         "suggested_partitions": partitions,
     }
-
-
-def _whole(value: Any) -> int:
-    return int(value)
 
 
 def _key_rows(skew: Skew, top: int, *, is_whole: bool) -> list[Row]:

@@ -6,9 +6,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
-from goqueue.spark.errors import OptionsError, SparkSourceError
+from goqueue.spark.errors import SparkSourceError
+from goqueue.spark.jobs.reading import check_share
 from goqueue.spark.jobs.report import JobReport, Table, silent
 from goqueue.spark.jobs.reports import histograms
 from goqueue.spark.jobs.reports.stages import OUTCOMES, STAGES, TOTAL, Found, Happened, found_in
@@ -69,8 +71,7 @@ def trace_report(
         OptionsError: the arguments make no sense.
         SparkSourceError: there are no such files.
     """
-    if sample is not None and not 0 < sample <= 1:
-        raise OptionsError([f"sample is {sample}: expected a share, above 0 and up to 1"])
+    check_share(sample)
     lines = _lines(spark, [paths] if isinstance(paths, str) else list(paths))
     with watched(spark, "reading traces", progress):
         damaged = _damaged(lines)
@@ -113,8 +114,6 @@ def trace_report(
 
 def _lines(spark: SparkSession, paths: list[str]) -> DataFrame:
     """Every line as an entry, or as damage."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - Spark's own, used here alone
-
     named = [f"{each}/traces-*.json" if Path(each).is_dir() else each for each in paths]
     try:
         read = (

@@ -15,6 +15,7 @@ from goqueue.spark.jobs.messages import Filters, TopicMessages
 from goqueue.spark.jobs.moments import DAY_MS, Moment, as_ms
 from goqueue.spark.jobs.piecework import (
     DEFAULT_PIECE_ROWS,
+    Pace,
     Work,
     Written,
     do_pieces,
@@ -22,9 +23,10 @@ from goqueue.spark.jobs.piecework import (
     partition_rows,
     refuse,
 )
+from goqueue.spark.jobs.reading import load_topic
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
-from goqueue.spark.jobs.topics.copying import as_path
 from goqueue.spark.lake import describe_table, lake_table, merge_small_files
+from goqueue.spark.lake.options import DEFAULT_TARGET_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +36,8 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.ledger import Ledger, Piece
     from goqueue.spark.lake import LakeTable
 
-COLUMNS: Final = "key,value,topic,partition,offset,timestamp,timestampType,headers"
+COLUMNS: Final = "key value topic partition offset timestamp timestampType headers"
 DATE_COLUMN: Final = "date"
-DEFAULT_TARGET_BYTES: Final = 128 << 20
 
 
 def archive(
@@ -87,7 +88,7 @@ def archive(
     to = lake_table(table_format, table) if isinstance(table, str | Path) else table
     refuse([] if piece_rows > 0 else [f"piece_rows: expected 1 and up, not {piece_rows}"])
     topic_id = link.topic_id(topic)
-    folder = as_path(checkpoint) or Path(f"{to.path}.checkpoint") / topic
+    folder = Path(checkpoint or f"{to.path}.checkpoint/{topic}")
     identity = {
         "job": "archive", "topic": topic, "topic_id": topic_id,
         "table": str(to.path), "format": str(to.format),
@@ -109,8 +110,7 @@ def archive(
                 write=_Writer(spark, link, topic, to, fails_on_loss=fail_on_data_loss),
                 progress=progress,
                 stage=f"archiving {topic}",
-                piece_rows=piece_rows,
-                fails_on_loss=fail_on_data_loss,
+                pace=Pace(piece_rows, fail_on_data_loss),
             )
         )
         added = describe_table(to)
@@ -157,11 +157,12 @@ class _Writer:
         self._fails_on_loss = fails_on_loss
 
     def __call__(self, piece: Piece, app: str) -> Written:
-        frame = self._link.read(
+        frame = load_topic(
             self._spark,
+            self._link,
             self._topic,
-            columns=COLUMNS,
-            ranges=list(piece.ranges),
+            COLUMNS,
+            piece.ranges,
             failOnDataLoss=str(self._fails_on_loss).lower(),
         )
         seen = Observation()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
@@ -16,20 +15,12 @@ from goqueue.spark import clock
 from goqueue.spark.errors import OptionsError
 from goqueue.spark.jobs.messages import Filters
 from goqueue.spark.jobs.moments import as_asked, as_ms
-from goqueue.spark.jobs.piecework import (
-    DEFAULT_PIECE_ROWS,
-    Work,
-    Written,
-    do_pieces,
-    message_bytes,
-    refuse,
-)
+from goqueue.spark.jobs.piecework import Work, Written, do_pieces, message_bytes, refuse
 from goqueue.spark.jobs.showing import show_time
 from goqueue.spark.kafka.topic_admin import create_topic, topic_settings
 from goqueue.spark.writing.pacing import Pacer
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
 
     from pyspark.sql import Column, SparkSession
@@ -38,7 +29,7 @@ if TYPE_CHECKING:
     from goqueue.spark.jobs.link import Link, TopicRange
     from goqueue.spark.jobs.messages import Messages
     from goqueue.spark.jobs.moments import Moment
-    from goqueue.spark.jobs.piecework import Outcome
+    from goqueue.spark.jobs.piecework import Outcome, Pace
     from goqueue.spark.jobs.report import Progress
     from goqueue.spark.kafka.cluster import Cluster
 
@@ -83,16 +74,6 @@ class Wanted:
         times: Any = ledger.entries.notes.setdefault("times", [as_ms(self.start), as_ms(self.end)])
         start_ms, end_ms = times
         return Filters(start_ms, end_ms, self.keys, self.where)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a copy goes on."""
-
-    piece_rows: int = DEFAULT_PIECE_ROWS
-    fails_on_loss: bool = True
-    follows: bool = False
-    stop: threading.Event | None = None
 
 
 class _Writer:
@@ -159,9 +140,9 @@ def copy_messages(
         progress: Who is told.
     """
     writer = _Writer(messages, link, target)
-    rows = pace.piece_rows
     if target.rate is not None:
-        rows = max(1, min(rows, round(target.rate * _PIECE_SECONDS)))
+        rows = max(1, min(pace.piece_rows, round(target.rate * _PIECE_SECONDS)))
+        pace = replace(pace, piece_rows=rows)
     outcome = do_pieces(
         Work(
             spark=spark,
@@ -170,10 +151,7 @@ def copy_messages(
             write=writer,
             progress=progress,
             stage=f"writing {target.topic}",
-            piece_rows=rows,
-            fails_on_loss=pace.fails_on_loss,
-            follows=pace.follows,
-            stop=pace.stop,
+            pace=pace,
         )
     )
     outcome.warnings += _retention_warnings(link, target.topic, writer.oldest_ms)
@@ -264,11 +242,6 @@ def check_target(target: Target, piece_rows: int, partitions: int | None) -> lis
     if target.rate is not None and not 0 < target.rate < math.inf:
         problems.append(f"rate: expected more than 0 rows a second, not {target.rate:g}")
     return problems
-
-
-def as_path(folder: str | Path | None) -> Path | None:
-    """A folder on this machine."""
-    return None if folder is None else Path(folder)
 
 
 def kept_headers() -> Column:

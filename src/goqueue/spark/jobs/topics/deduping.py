@@ -15,14 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import COLUMNS, TableMessages, TopicMessages, sql_problems
-from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Outcome, refuse
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Outcome, Pace, refuse
+from goqueue.spark.jobs.reading import load_topic
 from goqueue.spark.jobs.report import JobReport, Progress, silent
 from goqueue.spark.jobs.task_progress import rows_done
 from goqueue.spark.jobs.topics.copying import (
-    Pace,
     Target,
     Wanted,
-    as_path,
     check_target,
     copy_messages,
     ensure_target,
@@ -209,8 +208,8 @@ def _run(
         "partitioner": to.partitioner, **rule.identity(), **wanted.identity(),
     }  # fmt: skip
     with (
-        open_ledger(as_path(checkpoint), identity) as ledger,
-        _work_folder(as_path(checkpoint)) as folder,
+        open_ledger(checkpoint, identity) as ledger,
+        _work_folder(checkpoint) as folder,
     ):
         notes = ledger.entries.notes
         with link.cluster() as cluster:
@@ -252,7 +251,7 @@ def _keep_survivors(
     entries = ledger.entries
     entries.settled = messages.there()
     spark, topic = messages.spark, messages.topic
-    frame = messages.link.read(spark, topic, columns=COLUMNS, ranges=entries.settled)
+    frame = load_topic(spark, messages.link, topic, COLUMNS, entries.settled)
     seen = Observation()
     with rows_done(spark, progress, f"reading {topic}", sum(each.size for each in entries.settled)):
         (
@@ -267,10 +266,10 @@ def _keep_survivors(
 
 
 @contextmanager
-def _work_folder(checkpoint: Path | None) -> Iterator[Path]:
+def _work_folder(checkpoint: str | Path | None) -> Iterator[Path]:
     """Where the survivors are between the two halves of the job."""
     if checkpoint is not None:
-        yield checkpoint / "survivors"
+        yield Path(checkpoint) / "survivors"
         return
     with tempfile.TemporaryDirectory(prefix="goqueue-job-", ignore_cleanup_errors=True) as folder:
         yield Path(folder) / "survivors"

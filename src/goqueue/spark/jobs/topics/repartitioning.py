@@ -10,13 +10,12 @@ from goqueue.spark.errors import OptionsError, VerificationError
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link, TopicRange, ranges_of
 from goqueue.spark.jobs.messages import TopicMessages
-from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
+from goqueue.spark.jobs.reading import load_topic
 from goqueue.spark.jobs.report import JobReport, Progress, Row, Table, silent
 from goqueue.spark.jobs.task_progress import rows_done
 from goqueue.spark.jobs.topics.copying import (
-    Pace,
     Target,
-    as_path,
     check_target,
     copy_messages,
     kept_headers,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _PRIME: Final = 2_147_483_647
 """Checksums are summed up modulo this, so that a sum of billions of them fits."""
-_READ: Final = "key,value,timestamp,headers"
+_READ: Final = "key value timestamp headers"
 _SAME: Final = ("key", "value", "headers", "timestamp")
 """What a message and its copy have in common."""
 _SAME_AT_OTHER_TIMES: Final = ("key", "value", "headers")
@@ -106,7 +105,7 @@ def repartition(
         "partitions": partitions, "partitioner": partitioner,
     }  # fmt: skip
     messages = TopicMessages(spark, link, topic, fails_on_loss=fail_on_data_loss)
-    with open_ledger(as_path(checkpoint), identity) as ledger:
+    with open_ledger(checkpoint, identity) as ledger:
         _make_target(link, ledger, topic, target, partitions)
         outcome = copy_messages(
             spark, link, messages, to,
@@ -197,8 +196,8 @@ def _verify(
     same = _SAME_AT_OTHER_TIMES if settings.get(_TIME_SETTING) == "LogAppendTime" else _SAME
     with rows_done(spark, progress, "verifying", 2 * entries.rows):
         compared = _compare(
-            _counted(link.read(spark, topic, columns=_READ, ranges=_filled(copied)), same, 1),
-            _counted(link.read(spark, target, columns=_READ, ranges=_filled(made)), same, -1),
+            _counted(load_topic(spark, link, topic, _READ, _filled(copied)), same, 1),
+            _counted(load_topic(spark, link, target, _READ, _filled(made)), same, -1),
         )
     if not compared["differing_keys"]:
         return {

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import TopicMessages, sql_problems
-from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.jobs.topics.copying import (
-    Pace,
     Target,
     Wanted,
-    as_path,
     check_target,
     copy_messages,
     ensure_target,
@@ -91,7 +89,7 @@ def replay(
         "job": "replay", "topic": topic, "topic_id": topic_id, "target": target,
         "keep_partition": keep_partition, "partitioner": partitioner, **wanted.identity(),
     }  # fmt: skip
-    with open_ledger(as_path(checkpoint), identity) as ledger:
+    with open_ledger(checkpoint, identity) as ledger:
         messages = TopicMessages(spark, link, topic, wanted.filters(ledger), fail_on_data_loss)
         settled = settle(ledger, messages)
         is_new = ensure_target(link, ledger, to, partitions, like=topic)

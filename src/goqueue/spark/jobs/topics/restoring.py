@@ -12,14 +12,12 @@ from goqueue.spark.jobs.ledger import open_ledger
 from goqueue.spark.jobs.link import Link
 from goqueue.spark.jobs.messages import COLUMNS, TableMessages, sql_problems
 from goqueue.spark.jobs.moments import DAY_MS
-from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, partition_rows, refuse
+from goqueue.spark.jobs.piecework import DEFAULT_PIECE_ROWS, Pace, partition_rows, refuse
 from goqueue.spark.jobs.report import JobReport, Progress, Table, silent
 from goqueue.spark.jobs.topics.archiving import DATE_COLUMN
 from goqueue.spark.jobs.topics.copying import (
-    Pace,
     Target,
     Wanted,
-    as_path,
     check_target,
     copy_messages,
     ensure_target,
@@ -100,7 +98,7 @@ def restore(
         "topic": topic, "target": target, "keep_partition": keep_partition,
         "partitioner": partitioner, **wanted.identity(),
     }  # fmt: skip
-    with open_ledger(as_path(checkpoint), identity) as ledger:
+    with open_ledger(checkpoint, identity) as ledger:
         filters = wanted.filters(ledger)
         load = _loader(spark, archive, topic, filters)
         messages = TableMessages(spark, load, filters)
@@ -128,7 +126,7 @@ def _table_problems(archive: LakeTable) -> list[str]:
     state = describe_table(archive)
     if state is None:
         return [f"table: there is no {archive.format} table at {archive.path}"]
-    missing = sorted({*COLUMNS.split(","), "topic"} - set(state.schema.names))
+    missing = sorted({*COLUMNS.split(), "topic"} - set(state.schema.names))
     if missing:
         return [f"table: {archive.path} is no archive: it has no column {', '.join(missing)}"]
     return []
